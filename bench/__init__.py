@@ -1,1 +1,1 @@
-"""Measures Shoal beside a bare loop: `python -m bench`."""
+"""Measures Shoal against a bare loop: `python -m bench`."""

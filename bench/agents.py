@@ -1,4 +1,4 @@
-"""Agents that an agent starts: what a thousand cost, what one holds when it is idle, how soon ten report."""
+"""Measures sub-agents: the cost of a thousand, the memory of an idle one, the time until ten report."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _held(name: str, held: float, target: float | None, bare: float | None = Non
 
 
 def _beside(works: tuple[str, str], agents: int, rounds: int, repeats: int, persist: bool) -> list[_Worked]:
-    """Each in processes of its own, in turn: a peak is that of the whole process."""
+    """Measure each in separate processes, in turn: a peak is that of the whole process."""
     seen: dict[str, list[_Worked]] = {work: [] for work in works}
     for _ in range(repeats):
         for work in works:
@@ -103,7 +103,7 @@ def _process(work: str, agents: int, rounds: int, *, persist: bool) -> tuple[str
 class _Reported(Struct, frozen=True):
     spent: Spent
     requests: int
-    """Of the lead, the one that read the last report included."""
+    """Requests of the lead, including the one that read the last report."""
 
 
 def _reporting(size: Size) -> Section:
@@ -134,7 +134,7 @@ async def _reports(base: str, size: Size) -> tuple[list[_Reported], Spent]:
 
 
 class _Watch:
-    """Sees what the lead says and is told."""
+    """Counts the lead's requests and the reports it receives."""
 
     def __init__(self) -> None:
         self.requests = self.reports = 0

@@ -1,6 +1,6 @@
-"""The least code that does the same: a loop over dict messages, no framework.
+"""The minimum code that does the same: a loop over dict messages, no framework.
 
-It keeps no promises: no deadlines, permissions, events, retries or clean-up. It is the floor.
+It gives no guarantees: no deadlines, permissions, events, retries or clean-up. It is the floor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ask = Callable[[Messages], Awaitable[dict[str, Any]]]
 
 
 async def loop(prompt: str, ask: Ask, tools: dict[str, Callable[..., Awaitable[str]]], keep: int = -1) -> str:
-    """With `keep`, a file descriptor, each message is appended to it as a line."""
+    """Run the loop; append each message as a line to the file descriptor `log_fd`, if given."""
     messages: Messages = []
 
     def add(message: dict[str, Any]) -> None:
@@ -39,7 +39,7 @@ async def loop(prompt: str, ask: Ask, tools: dict[str, Callable[..., Awaitable[s
 
 
 def instant(rounds: int, saying: str = SAYING) -> Ask:
-    """The model that answers at once, in dicts."""
+    """Create a model that answers at once, in dicts."""
 
     async def ask(messages: Messages) -> dict[str, Any]:
         done = len(messages) // 2

@@ -1,4 +1,4 @@
-"""Asking a model with httpx alone: a body of dicts, the lines of the stream, nothing else."""
+"""Asks a model with httpx alone: a body of dicts, the lines of the stream, nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOOLS = [{"type": "function", "function": {"name": "add", "description": "Add."
 
 
 def chat_whole(client: httpx.AsyncClient, base: str) -> Ask:
-    """Without a stream."""
+    """Create a Chat Completions model that does not stream."""
 
     async def ask(messages: Messages) -> dict[str, Any]:
         body = {"model": "mock", "messages": messages, "tools": _TOOLS}
@@ -62,7 +62,7 @@ def chat(client: httpx.AsyncClient, base: str) -> Ask:
 
 
 def messages(client: httpx.AsyncClient, base: str) -> Ask:
-    """The bare loop's messages are those of Chat Completions: each is translated once, when it is new."""
+    """Create a Messages model; it translates each Chat Completions message of the bare loop once."""
     tools = [{"name": "add", "description": "Add.", "input_schema": _SCHEMA}]
     history: Messages = []
 

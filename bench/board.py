@@ -1,4 +1,4 @@
-"""The task board: claims from many processes, and lists, beside the plain way."""
+"""Measures the task board: claims from many processes, and lists, against the plain way."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ def put_tasks(home: Path, count: int) -> None:
 
 
 def _claims(how: str, size: Size, most: int) -> Spent:
-    """Per claim: the wall time from the start signal to the last one, and the CPU of all claimants, of
-    which each makes at most so many."""
+    """Return the time per claim: wall time from the start signal to the last claim, CPU of all claimants."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as place:
         put_tasks(Path(place), size.tasks)
         claimants = [

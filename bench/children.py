@@ -1,4 +1,4 @@
-"""Processes that are measured from outside: their CPU, wall time and peak memory."""
+"""Runs child processes and measures their CPU, wall time and peak memory from outside."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.timing import Spent, middle
 
 _PLACES = (Path(__file__).parents[1], Path(shoal.__file__).parents[1])
 SOURCES = os.pathsep.join(map(str, _PLACES))
-"""Where a child finds this package, and the same Shoal."""
+"""Python path on which a child finds this package and the same Shoal."""
 _LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py")))
 _TIMED = (
     "import time; w, c = time.perf_counter(), time.process_time(); import {}; "
@@ -26,13 +26,13 @@ _TIMED = (
 
 
 class Ran(Struct, frozen=True, kw_only=True):
-    """A process that ended, with those it started and waited for."""
+    """A process that ended, including the processes it started and waited for."""
 
     started: float
-    """time.monotonic(), which is the same clock in every process."""
+    """time.monotonic() at the start, which is the same clock in every process."""
     spent: Spent
     megabytes: float
-    """The most memory that one process of them held."""
+    """Peak memory of the largest of these processes."""
     status: int
     output: str
 
@@ -44,7 +44,7 @@ def run(
     cwd: Path | None = None,
     begun: Callable[[int], None] = lambda _: None,
 ) -> Ran:
-    """`begun` is told the id of the process that starts it."""
+    """Run a program; `on_started` receives the id of the process that starts it."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as place:
         report = Path(place) / "report"
         process = subprocess.Popen(
@@ -72,7 +72,7 @@ def run(
 
 
 def cpu_below(launcher: int) -> float:
-    """Seconds that the launched process has used so far; not a number where the system does not tell."""
+    """Return the CPU seconds the launched process has used so far, or NaN if the system does not say."""
     try:
         child = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()[0]
         threads = Path(f"/proc/{child}/task").iterdir()
@@ -82,7 +82,7 @@ def cpu_below(launcher: int) -> float:
 
 
 def import_cost(module: str, repeats: int) -> tuple[Spent, float]:
-    """What an import takes in a fresh interpreter (seconds), and the peak memory of that interpreter (MB)."""
+    """Measure an import in a fresh interpreter: its time in seconds and the peak memory in MB."""
     samples, peaks = [], []
     for repeat in range(repeats + 1):
         argv = [sys.executable, "-c", _TIMED.format(module)]

@@ -1,4 +1,4 @@
-"""One of several processes that claim until nothing is left: `claimant.py ours|plain HOME NAME MOST`."""
+"""One of several processes that claim tasks until none is left: `claimant.py ours|plain HOME NAME MOST`."""
 
 from __future__ import annotations
 

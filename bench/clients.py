@@ -1,4 +1,4 @@
-"""Our HTTP client beside httpx and httpcore: the same agents, adapters and provider, another way to the wire.
+"""Compares our HTTP client with httpx and httpcore: same agents, adapters and provider, another client.
 
 The figures of docs/decisions/0005-an-http-client-of-our-own.md come from here.
 """
@@ -39,7 +39,7 @@ _HEADERS: dict[Any, Any] = {
 
 
 class _Foreign:
-    """What an `Endpoint` is to an adapter, with another client behind it."""
+    """Replacement for a `ModelEndpoint`, with another HTTP client behind it."""
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked

@@ -1,4 +1,4 @@
-"""Shoal beside a bare loop and beside its peers: every question to everyone, and the rows they make."""
+"""Compares Shoal with a bare loop and with its peers: asks everyone every question and builds the rows."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from shoal.testing.servers import chat_server
 
 class Size(Struct, frozen=True, kw_only=True):
     times: int = 2
-    """How often everyone is asked, in turn."""
+    """Number of times everyone is asked, in turn."""
     times_loop: int = 3
-    """About the loop, which takes the least."""
+    """Number of times everyone is asked about the loop, the cheapest question."""
     rounds: int = 50
     long: int = 300
     repeats: int = 5
-    """In one process, after a first one that does not count."""
+    """Repeats in one process, after a first one that does not count."""
     few: int = 100
     many: int = 1_000
     agent_rounds: int = 5
@@ -81,7 +81,7 @@ QUICK = Size(
 
 
 class Comparison(Struct, kw_only=True):
-    """The rows, and who is not in them."""
+    """The rows, and the reasons why somebody is missing."""
 
     groups: list[Group] = []
     missing: dict[str, str] = {}
@@ -89,7 +89,7 @@ class Comparison(Struct, kw_only=True):
 
 Say = Callable[[str], None]
 Pick = Callable[[Sequence[dict[str, Any]]], float]
-"""One number of all answers of one library."""
+"""Computes one number from all answers of one library."""
 
 
 def compare(size: Size, peers: Sequence[Subject], say: Say = lambda _: None) -> Comparison:
@@ -100,7 +100,7 @@ def compare(size: Size, peers: Sequence[Subject], say: Say = lambda _: None) -> 
 
 
 def asked(size: Size, peers: Sequence[Subject], say: Say = lambda _: None) -> Comparison:
-    """Without what is Shoal's own."""
+    """Ask everyone everything except the questions about Shoal alone."""
     everyone = [SHOAL, BARE, *peers]
     comparison = Comparison(missing={peer.name: peer.missing for peer in peers if peer.missing})
     for what, ask in (
@@ -126,7 +126,7 @@ _ABOUT = {
     "Teammates over HTTP": "teammates ",
     "A teammate's process after a turn": "a teammate's process, ",
 }
-"""What a row of Shoal's own begins with, by its section."""
+"""Prefix of a row about Shoal alone, by its section."""
 
 
 def _loop(size: Size, everyone: Sequence[Subject]) -> Asked:
@@ -223,7 +223,7 @@ def _row(
     target: float | None = None,
     ours: Subject = SHOAL,
 ) -> Row:
-    """With another subject in the place of Shoal: the same library in another way."""
+    """Make a row; `ours` replaces the Shoal column by another variant of Shoal."""
     said = {who: each for who, each in answers.said.items() if who not in (SHOAL.name, KEEPING.name)}
     if ours.name in answers.said:
         said = {OURS: answers.said[ours.name], **said}
@@ -232,7 +232,7 @@ def _row(
 
 
 def _spent(key: str, which: int, factor: float) -> Pick:
-    """The middle of all repeats of all times; which: CPU or wall."""
+    """Pick the median of all repeats of all times; `which` selects CPU or wall."""
     return lambda said: factor * median(pair[which] for each in said for pair in each[key])
 
 

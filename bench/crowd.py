@@ -1,7 +1,7 @@
-"""Many agents of one session, in a process of its own: `python -m bench.crowd at-once --agents 9 --rounds 5`.
+"""Many agents of one session, in a separate process: `python -m bench.crowd at-once --agents 9 --rounds 5`.
 
-Prints the seconds of CPU and of the wall that their work took; with `idle` it is the bytes that each of them
-holds after its end.
+Prints the seconds of CPU and wall time that their work took; with `idle`, the bytes that each of them holds
+after its end.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _JOB = "Add one, as often as you were told."
 _USAGE = Usage(input_tokens=100, output_tokens=10)
 _SETTINGS = json.dumps({"shoal": {"max_concurrent": 1_000_000, "fan_out_preview": None}})
 _FIRST = 20
-"""Agents that warm up."""
+"""Number of agents that warm up."""
 
 
 class CrowdModel:
-    """With each answer the lead starts the next so many agents, with 0 it ends; each has so many rounds."""
+    """With each answer the lead starts the next wave of agents, and ends at a wave of 0."""
 
     card: ModelCard = InstantModel.card
 
@@ -73,7 +73,7 @@ async def at_once(root: Path, agents: int, rounds: int, *, persist: bool) -> Spe
 
 
 async def in_a_row(root: Path, agents: int, rounds: int, *, persist: bool) -> Spent:
-    """One after another, each in a round of the lead."""
+    """Run the agents one after another, each in a round of the lead."""
     return await _worked(root, (_FIRST, 0, *[1] * agents, 0), rounds, persist=persist)
 
 
@@ -89,7 +89,7 @@ async def _worked(root: Path, waves: tuple[int, ...], rounds: int, *, persist: b
 
 
 async def bare_at_once(root: Path, agents: int, rounds: int, *, persist: bool) -> Spent:
-    """A task for each, and a file where something is kept."""
+    """Run one asyncio task per agent, with a file each if `persist`."""
     return await _worked_bare(root, (agents,), rounds, persist=persist)
 
 
@@ -119,7 +119,7 @@ async def _worked_bare(root: Path, waves: tuple[int, ...], rounds: int, *, persi
 
 
 async def idle(root: Path, agents: int, rounds: int, *, persist: bool) -> float:
-    """Bytes for each agent that has ended, without what the lead remembers of it."""
+    """Return the bytes held per ended agent, without what the lead remembers of it."""
     adder = Adder()
     async with crowded(CrowdModel((_FIRST, 0, agents, 0), rounds), adder, root, persist=persist) as session:
         tracemalloc.start()

@@ -1,4 +1,4 @@
-"""What was measured, and the table that shows it."""
+"""Measured figures, and the table that shows them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _NAME, _CELL = 50, 18
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """Ours, the same work done by bare code, and what we promised. Times are in the section's unit."""
+    """Our result, the same work done by bare code, and the target. Times are in the section's unit."""
 
     name: str
     ours: Spent | None = None
     bare: Spent | None = None
     target: float | None = None
     judged: Literal["cpu", "wall"] = "cpu"
-    """Which of the two times the target is about."""
+    """The time that the target applies to."""
     missing: str = ""
-    """Why it was not measured."""
+    """Reason why it was not measured."""
 
     @property
     def ratio(self) -> float | None:
@@ -47,11 +47,11 @@ class Section(Struct, frozen=True, kw_only=True):
     name: str
     unit: str
     other: str
-    """What ours stands beside."""
+    """Description of the code that ours is compared with."""
     column: str = "bare"
     figures: Sequence[Figure]
     timed: bool = True
-    """False where the figures are not times: the two numbers of a `Spent` are then the same."""
+    """False if the figures are not times: both numbers of a `TimeSpent` are then the same."""
 
 
 def table(section: Section) -> Iterator[str]:

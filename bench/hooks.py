@@ -1,4 +1,4 @@
-"""What hooks cost: where there are none, and what running one adds to the command itself."""
+"""Measures hooks: the cost when there are none, and what running one adds to the command itself."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _asked(hooks: Hooks, size: Size) -> Spent:
 
 
 async def _run(hooks: Hooks, root: Path, rounds: int) -> tuple[float, float]:
-    """The least of each: whatever else the machine does only adds. In turn, so that both see the same."""
+    """Return the minimum of each, since other load only adds. They run in turn on the same machine."""
     ours: list[float] = []
     bare: list[float] = []
     for repeat in range(rounds + 1):
@@ -93,5 +93,5 @@ async def _bare(root: Path) -> None:
 
 
 def _wall(value: float) -> Spent:
-    """The work is done by other processes, whose CPU time is not ours."""
+    """Return a wall time: other processes do the work, so their CPU time is not ours."""
     return Spent(float("nan"), value)

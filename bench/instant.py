@@ -1,4 +1,4 @@
-"""A model that answers at once, and the tool it calls: what is left to measure is everything between."""
+"""A model that answers at once, and the tool it calls: only the code in between is measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _USAGE = Usage(input_tokens=100, output_tokens=10)
 
 
 class InstantModel:
-    """Calls `add` in each of so many rounds, then ends; with each call it says something, or nothing."""
+    """Calls `add` in each round, then ends; each call comes with `call_text`, if any."""
 
     card = ModelCard(id="instant", provider="bench", price=Price(input=3.0, output=15.0))
 
@@ -42,7 +42,7 @@ class InstantModel:
 
 
 class Adder:
-    """Counts its calls, so that a bench can tell that the work was done."""
+    """Counts its calls, so that a bench can verify that the work was done."""
 
     def __init__(self) -> None:
         self.calls = 0

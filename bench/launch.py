@@ -1,6 +1,6 @@
-"""Runs a program and says what it took, from a process so small that its own memory does not show.
+"""Runs a program and reports its cost, from a process so small that its own memory does not show.
 
-`python launch.py REPORT PROGRAM…`: a process begins with the peak memory of the one that started it, so a
+`python launch.py REPORT PROGRAM…`: a process begins with the peak memory of the process that started it, so a
 program started by the bench itself would seem as large as the bench.
 """
 

@@ -1,4 +1,4 @@
-"""The loop with a model that answers at once: what one tool round costs."""
+"""Measures the loop with a model that answers at once: the cost of one tool round."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _figure(name: str, spent: tuple[Spent, Spent], target: float) -> Figure:
 
 
 async def _beside(root: Path, rounds: int, repeats: int, *, persist: bool) -> tuple[Spent, Spent]:
-    """Ours and the bare loop in turn, so that what the machine does meanwhile hits both."""
+    """Run ours and the bare loop in turn, so that other load affects both."""
     ours: list[Spent] = []
     plain: list[Spent] = []
     for repeat in range(repeats + 1):

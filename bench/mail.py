@@ -1,4 +1,4 @@
-"""Mail on files: what a post, a take and a wake cost, and that neither grows with the history."""
+"""Measures mail on files: the cost of a post, a take and a wake, and that none grows with the history."""
 
 from __future__ import annotations
 
@@ -99,19 +99,19 @@ async def _opened(boxes: FileMailboxes, root: Path, name: str) -> _Box:
 
 
 async def _once(call: Callable[[], Awaitable[Any]]) -> Spent:
-    """µs."""
+    """Time one call, in µs."""
     cpu, wall = time.process_time(), time.perf_counter()
     await call()
     return _micro(Spent(time.process_time() - cpu, time.perf_counter() - wall))
 
 
 async def _some(samples: int, call: Callable[[], Awaitable[Any]]) -> Spent:
-    """The middle of some calls."""
+    """Return the median of some calls."""
     return middle([await _once(call) for _ in range(samples)])
 
 
 async def _all(count: int, run: Callable[[], Awaitable[Any]]) -> Spent:
-    """Per call of many; µs."""
+    """Return the time per call of many, in µs."""
     watch = Stopwatch()
     await run()
     return _micro(watch.read().per(count))
@@ -169,7 +169,7 @@ async def _from_many(boxes: FileMailboxes, root: Path, size: Size) -> Figure:
 
 
 async def _while_taken(boxes: FileMailboxes, root: Path, size: Size) -> list[Figure]:
-    """The reader keeps up: every message is written into the inbox, taken and marked."""
+    """Measure while the reader keeps up: every message is written into the inbox, taken and marked."""
     inboxes = {history: await _opened(boxes, root, f"taken-{history}") for history in size.histories}
     for history, box in inboxes.items():
         await box.fill(history)
@@ -177,7 +177,7 @@ async def _while_taken(boxes: FileMailboxes, root: Path, size: Size) -> list[Fig
         box.plain.fill([{**_entry(), "read": True} for _ in range(history)])
     posts, takes, batches = ({history: list[Spent]() for history in inboxes} for _ in range(3))
     for _ in range(size.samples):
-        for history, box in inboxes.items():  # in turn, so that what the machine does meanwhile hits all
+        for history, box in inboxes.items():  # in turn, so that other load affects all of them
             posts[history].append(await _once(box.post))
             takes[history].append(await _once(box.take_and_mark))
             await box.fill(64)
@@ -198,13 +198,13 @@ async def _while_taken(boxes: FileMailboxes, root: Path, size: Size) -> list[Fig
 
 
 async def _with_backlog(boxes: FileMailboxes, root: Path, size: Size) -> list[Figure]:
-    """Nobody reads: what does not fit is kept behind the inbox."""
+    """Measure while nobody reads: messages that do not fit go to the overflow."""
     inboxes = {waiting: await _opened(boxes, root, f"backlog-{waiting}") for waiting in size.histories}
     for waiting, box in inboxes.items():
         await box.fill(waiting)
         box.plain.fill([_entry() for _ in range(waiting)])
     posts = {waiting: list[Spent]() for waiting in inboxes}
-    for _ in range(min(size.samples, 50)):  # all of them into the first file, none behind it
+    for _ in range(min(size.samples, 50)):  # all of them go into the first file, none to the overflow
         for waiting, box in inboxes.items():
             posts[waiting].append(await _once(box.post))
     figures: list[Figure] = []

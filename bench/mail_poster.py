@@ -1,4 +1,4 @@
-"""Another process that posts when told to, and says when its post returned: for the time of a wake."""
+"""Posts mail from another process on request and prints when the post returned, to time a wake."""
 
 from __future__ import annotations
 

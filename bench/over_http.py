@@ -1,4 +1,4 @@
-"""Rounds over HTTP on loopback, streaming: what one costs with one agent, and with many at once."""
+"""Measures rounds over HTTP on loopback, streaming: with one agent, and with many at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shoal.models.providers import Access, make_model
 APIS = {"messages": "anthropic", "chat": "openai"}
 _BARE = {"messages": bare_http.messages, "chat": bare_http.chat}
 AGENTS_PER_CLIENT = 10
-"""How many agents share a client of httpx: fewer cost memory, more cost time."""
+"""Number of agents that share an httpx client: fewer cost memory, more cost time."""
 
 
 class Size(Struct, frozen=True, kw_only=True):
@@ -37,13 +37,13 @@ class Size(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """So many agents at once, each with so many rounds."""
+    """A number of concurrent agents, each with a number of rounds."""
 
     base: str
     agents: int
     rounds: int
     apart: bool = False
-    """Whether time passes between the events of an answer."""
+    """True if time passes between the events of an answer."""
 
     @property
     def prompt(self) -> str:
@@ -87,7 +87,7 @@ async def _figure(name: str, api: str, load: Load, repeats: int, target: float |
 
 
 async def in_turn(api: str, load: Load, repeats: int, runs: tuple[Run, ...]) -> list[Spent]:
-    """The middle of each, in ms per round; they take turns, so that the machine's noise hits all."""
+    """Return the median of each, in ms per round; they run in turn, so that other load affects all."""
     warm = Load(base=load.base, agents=1, rounds=1)
     for run in runs:
         await run(api, warm)
@@ -99,7 +99,7 @@ async def in_turn(api: str, load: Load, repeats: int, runs: tuple[Run, ...]) -> 
 
 
 def ours(api: str, base: str) -> Model:
-    """The model as a session asks it: patiently."""
+    """Create the model as a session uses it, with retries."""
     clock = SystemClock()
     card = ModelCard(id="mock", provider=APIS[api])
     return patient(make_model(APIS[api], card, Access(base_url=base, api_key="bench"), clock=clock))
@@ -115,7 +115,7 @@ async def run_ours(api: str, load: Load) -> Spent:
 
 
 async def run_agents(models: Sequence[Model], load: Load) -> Spent:
-    """Agents of Shoal; each model serves as many of them as the others."""
+    """Time agents of Shoal; the models are shared out evenly among them."""
     adder = Adder()
     with empty_home() as root:
         async with AsyncExitStack() as stack:

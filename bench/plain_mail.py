@@ -1,4 +1,4 @@
-"""The plain way to keep an inbox: under the directory lock read the array, change it, write it again."""
+"""The plain way to store an inbox: under the directory lock read the array, change it, write it again."""
 
 from __future__ import annotations
 

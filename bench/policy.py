@@ -1,4 +1,4 @@
-"""What one permission decision costs, for a file tool and for a shell command that was never seen before."""
+"""Measures one permission decision, for a file tool and for a shell command that is not cached."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _figure(
 
 
 def _bare(calls: Sequence[ToolUse], root: Path) -> Spent:
-    """The least anybody would have to do: see where a path leads, take a command apart."""
+    """Time the minimum that anybody would have to do: resolve a path, parse a command."""
     parser = Parser(Language(tree_sitter_bash.language()))
     place = f"{root}/"
     watch = Stopwatch()
@@ -109,6 +109,6 @@ def _bare(calls: Sequence[ToolUse], root: Path) -> Spent:
 
 
 def _least(samples: Sequence[Spent]) -> Spent:
-    """In microseconds; whatever else the machine does only adds."""
+    """Return the minimum in microseconds; other load only adds."""
     least = min(samples, key=lambda spent: spent.cpu)
     return Spent(least.cpu * 1e6, least.wall * 1e6)

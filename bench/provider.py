@@ -1,9 +1,9 @@
-"""A mock provider in a process of its own, whose CPU time is not ours: `python -m bench.provider --api chat`.
+"""A mock provider in a separate process with its own CPU time: `python -m bench.mock_provider --api chat`.
 
-A prompt that says `ROUNDS=n` is answered with n rounds of one tool call, then with a last word; one that
-says `AGENTS=n` with calls for n agents in the background, each of which gets the rest of it. Each event
-of an answer is sent by itself; with `APART` in the prompt some time after the one before, as from a model
-that is still thinking: the client then sleeps and is woken for each.
+A prompt with `ROUNDS=n` is answered with n rounds of one tool call, then with a final text; one with
+`AGENTS=n` is answered with calls for n background agents, each of which gets the rest of the prompt. Each
+event of an answer is sent separately; with `APART` in the prompt there is a pause between them, as from a
+model that is still generating: the client then sleeps and wakes for each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from shoal.testing.replies import Answer, Delay, Drip
 from shoal.testing.servers import MockServer, serving
 
 _USAGE = Usage(input_tokens=100, output_tokens=10)
-# An answer with any fault leaves event by event, one without in a single write.
+# An answer with any fault is sent event by event, one without in a single write.
 _AT_ONCE = (Delay(seconds=0),)
 _APART = (Drip(seconds=0.0005, size=1 << 16),)
 
@@ -50,7 +50,7 @@ def think(body: Mapping[str, Any]) -> Answer:
 
 
 def last_word(body: Mapping[str, Any], text: str = FINAL) -> Text | ToolUse:
-    """Some clients take only the call of a certain tool for the end."""
+    """Return the last block: some clients end only at the call of a certain tool."""
     offered = {tool.get("function", tool).get("name") for tool in body.get("tools") or ()}
     if "final_answer" in offered:
         return ToolUse(id="", name="final_answer", input={"answer": text})
@@ -72,7 +72,7 @@ async def serve(api: str) -> None:
 
 @contextmanager
 def provider(api: str) -> Iterator[str]:
-    """Its address; it ends with the block, and with this process."""
+    """Run a mock provider and yield its address; it ends with the block, and with this process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.provider", "--api", api],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The machine, the versions, the table and what to know of them: `docs/bench.md`."""
+"""Writes `docs/bench.md`: the machine, the versions, the table and notes on them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     python: str
     load: tuple[float, float]
-    """Before and after; the bench itself needs one to two cores."""
+    """Load before and after; the bench itself needs one to two cores."""
     date: str
     minutes: float
     once: bool = False
-    """Everyone was asked once."""
+    """True if everyone was asked once."""
 
     def lines(self) -> Iterator[str]:
         yield f"{self.cores} cores ({self.cpu}), {self.memory} of memory, {self.system}, {self.python}."

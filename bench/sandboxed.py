@@ -1,4 +1,4 @@
-"""What a sandboxed command costs more than a plain one: all through the guardian, turn by turn."""
+"""Measures what a sandboxed command costs more than a plain one: all through the guardian, in turn."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def measure(size: Size) -> Section:
 
 
 async def sandbox_cost(kinds: Sequence[Kind], rounds: int = 40) -> list[float]:
-    """The least milliseconds of a plain command, and of one confined by each of the kinds.
+    """Return the minimum milliseconds of a plain command, and of one confined by each of the drivers.
 
-    The least, because whatever else the machine does only adds, and to a command of many processes the most.
+    The minimum, because other load only adds, and most of all to a command of many processes.
     """
     processes = GuardedProcesses(SystemClock())
     with tempfile.TemporaryDirectory() as directory:
@@ -86,7 +86,7 @@ async def sandbox_cost(kinds: Sequence[Kind], rounds: int = 40) -> list[float]:
         try:
             for launch in launches:  # warm
                 await timed(launch)
-            # Turn by turn, so that all see the same machine.
+            # In turn, so that all see the same machine.
             turns = [[await timed(launch) for launch in launches] for _ in range(rounds)]
         finally:
             os.close(quiet)
@@ -95,5 +95,5 @@ async def sandbox_cost(kinds: Sequence[Kind], rounds: int = 40) -> list[float]:
 
 
 def _wall(value: float) -> Spent:
-    """The work is done by other processes, whose CPU time is not ours."""
+    """Return a wall time: other processes do the work, so their CPU time is not ours."""
     return Spent(float("nan"), value)

@@ -1,4 +1,4 @@
-"""One table: a row for each question, a column for each library, and where Shoal stands among them."""
+"""One table: a row for each question, a column for each library, and Shoal's place among them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 OURS, FLOOR = "Shoal", "bare"
 TIE = 1.05
-"""Figures that are no further apart share a place."""
+"""Figures within this factor share a place."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -17,11 +17,11 @@ class Row(Struct, frozen=True, kw_only=True):
     name: str
     unit: str
     cells: Mapping[str, float]
-    """By the name of the column."""
+    """Figures by the name of the column."""
     target: float | None = None
-    """At most so many times the best peer's."""
+    """Highest allowed ratio to the best peer."""
     promise: float | None = None
-    """At most so much, where no peer is asked."""
+    """Highest allowed figure, where no peer is asked."""
 
     @property
     def peers(self) -> dict[str, float]:
@@ -33,7 +33,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float | None:
-        """To the best peer."""
+        """Ratio to the best peer."""
         ours = self.cells.get(OURS)
         return None if ours is None or self.best is None else ours / self.peers[self.best]
 
@@ -46,7 +46,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool | None:
-        """Whether Shoal is first, by as much as is wanted; None where nothing is."""
+        """True if Shoal is first by the target margin; None if there is no goal."""
         ours = self.cells.get(OURS)
         if self.promise is not None:
             return ours is not None and ours <= self.promise

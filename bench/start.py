@@ -1,4 +1,4 @@
-"""The start of the program: how long until the first request, how much memory, what an import costs."""
+"""Measures the start of the program: time to the first request, memory, cost of an import."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _middles(starts: Sequence[Start]) -> tuple[Spent, Spent, Spent]:
 
 
 def started(argv: Sequence[str], serve: Serve, environment: Callable[[str, str], dict[str, str]]) -> Start:
-    """A program that asks a provider once and prints the answer; `environment` of home and address."""
+    """Time a program that asks a provider once; `environment` is built from home and address."""
     arrived: list[tuple[float, float]] = []
     launchers: list[int] = []
 
@@ -122,7 +122,7 @@ def _environment(home: str, url: str) -> dict[str, str]:
 
 
 def import_times(top: int = 25) -> str:
-    """The modules of a start that take the longest, by their own time, as `-X importtime` tells them."""
+    """List the modules of a start that take the longest, by their own time, from `-X importtime`."""
     argv = [sys.executable, "-X", "importtime", "-c", f"import {_COMMAND}, shoal.app.session.build"]
     lines = run(argv, env={**os.environ, "PYTHONPATH": SOURCES}).output.splitlines()
     rows = [line.removeprefix("import time:").split("|") for line in lines if line.startswith("import time:")]

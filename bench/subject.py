@@ -1,4 +1,4 @@
-"""A session of Shoal as its users open one, with a model and a tool of the bench."""
+"""Opens a session of Shoal as its users do, with the bench's model and tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.core.ports import Model
 
 @contextmanager
 def empty_home() -> Iterator[Path]:
-    """A place to work in, and no settings, keys or sessions of whoever runs the bench."""
+    """Use a temporary home, without settings, keys or sessions of the person who runs the bench."""
     before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as place:
         os.environ.update(HOME=place, SHOAL_HOME=f"{place}/home")
@@ -36,7 +36,7 @@ async def opened(model: Model, adder: Adder, cwd: Path, *, persist: bool) -> Asy
 
 
 async def text_of(session: Session, prompt: str) -> str:
-    """How the turn ended; every event is read on the way, as a surface does."""
+    """Run a turn and return its final text; every event is read on the way, as a surface does."""
     async for event in session.run(prompt):
         if isinstance(event, Finished):
             return event.text if event.reason == "done" else f"{event.reason}: {event.detail}"

@@ -1,6 +1,6 @@
-"""A team of many members in a process of its own: `python -m bench.team_crowd run --members 9 --tasks 90`.
+"""A team of many members in a separate process: `python -m bench.team_crowd run --members 9 --tasks 90`.
 
-Prints the seconds of CPU and of the wall that the team took for all tasks, from its making until it is quiet;
+Prints the seconds of CPU and wall time that the team took for all tasks, from its creation until it is quiet;
 `idle` prints the bytes that each of its members holds while it waits.
 """
 
@@ -36,14 +36,14 @@ _MEMBER = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
 _TASK = re.compile(r"Task #(\d+)")
 _TEAM = "crew"
 _FIRST = 20
-"""Members that warm up."""
+"""Number of members that warm up."""
 
 
 Call = tuple[str, dict[str, str]]
 
 
 class TeamModel:
-    """The lead makes a team, calls `plan`, and starts so many members for each prompt; they do tasks."""
+    """The lead creates a team, calls `plan`, and starts so many members for each prompt; they do tasks."""
 
     card = ModelCard(id="instant", provider="bench", price=Price(input=3.0, output=15.0))
 
@@ -88,7 +88,7 @@ class TeamModel:
 
 
 class Plan:
-    """Puts tasks on the board, of which most wait for some others; what that takes is not the team's."""
+    """Puts tasks on the board, most of them blocked by others; this time does not count for the team."""
 
     def __init__(self, members: int, tasks: int) -> None:
         chance = random.Random(1)
@@ -128,7 +128,7 @@ class Plan:
 
 
 async def quiet(session: Session, prompt: str) -> None:
-    """Until the turn and all that come of it are over."""
+    """Run the turn and all turns that follow from it."""
     turn: Turn | None = session.run(prompt)
     while turn is not None:
         async for event in turn:
@@ -149,7 +149,7 @@ async def run(root: Path, members: int, tasks: int) -> Spent:
 
 
 async def run_bare(root: Path, members: int, tasks: int) -> Spent:
-    """A task of asyncio for each member; each takes what is free, and appends what is said to a file."""
+    """Run one asyncio task per member; each takes free tasks and appends its messages to a file."""
     waits_for, adder = Plan(members, tasks).waits_for, Adder()
     behind: dict[int, list[int]] = {}
     left = {number: len(blockers) for number, blockers in waits_for.items()}
@@ -186,7 +186,7 @@ async def run_bare(root: Path, members: int, tasks: int) -> Spent:
 
 
 async def idle(root: Path, members: int) -> float:
-    """Bytes for each member that waits, without what the lead remembers of it."""
+    """Return the bytes held per waiting member, without what the lead remembers of it."""
     plan, model = Plan(members, 0), TeamModel(first=_FIRST, go=members)
     async with shoal.open(
         cwd=root, model=model, tools=[plan.tool], skip_permissions=True, settings=_SETTINGS

@@ -1,6 +1,6 @@
-"""What a team is measured from: another process that is its provider, and that writes to its inboxes.
+"""Measures a team from another process, which is its provider and writes to its inboxes.
 
-`python -m bench.team_outside --team crew --members 8` prints its address, then, each as a line of JSON, the
+`python -m bench.team_provider --team crew --members 8` prints its address, then, each as a line of JSON, the
 seconds from the reply that starts the teammates to the first request of the last one, and for each line
 `wake` that it reads the seconds from the return of a post to the request that holds it.
 """
@@ -34,7 +34,7 @@ _USAGE = Usage(input_tokens=100, output_tokens=10)
 _MEMBER = re.compile(r"- You are ([\w-]+), a member of the team")
 _WAKE = re.compile(r"WAKE-(\d+)")
 _REST = 0.03
-"""Seconds in which a teammate that has answered is idle again."""
+"""Seconds after which a teammate that has answered is idle again."""
 
 
 class Outside:
@@ -45,7 +45,7 @@ class Outside:
         self._spawned_at = 0.0
         self._seen: set[str] = set()
         self.all_there: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        """Seconds until the last one's first request."""
+        """Seconds until the first request of the last member."""
         self.woken: dict[int, asyncio.Future[float]] = {}
 
     def think(self, body: Mapping[str, Any]) -> Answer:

@@ -1,4 +1,4 @@
-"""Teams: how soon a teammate wakes, what a thousand of them hold, and what they get done."""
+"""Measures teams: the time to wake a teammate, the memory of a thousand, and their throughput."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from bench.timing import Spent
 from shoal.app.session.session import Session
 
 KINDS = ("in-process", "process")
-"""Where teammates run, as the setting `teammate_mode` names it."""
+"""Backends of teammates, as the setting `teammate_mode` names them."""
 _WAKE = {"in-process": 2.5, "process": 5.0}
 _SPAWNS = {"in-process": 200.0, "process": 800.0}
 _SHARE = 30.0
-"""MB of memory that a process of a teammate may have for itself, its part of what is shared included."""
+"""MB of memory that a teammate's process may use, including its part of shared memory."""
 _MODEL = "anthropic:claude-sonnet-4-5"
 _TEAM = "crew"
 _WARM_UP = 10
@@ -95,7 +95,7 @@ def _shown(name: str, value: float, target: float | None = None, bare: float | N
 
 
 class _Outside:
-    """The process that a team is measured from."""
+    """Talks to the process that the team is measured from."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
@@ -103,7 +103,7 @@ class _Outside:
         self._in, self._out = process.stdin, process.stdout
         self.spawned = 0.0
         self.pids: tuple[int, ...] = ()
-        """Of the members that have a process."""
+        """Ids of the members' processes."""
 
     async def line(self) -> str:
         return (await self._out.readline()).decode().strip()
@@ -118,7 +118,7 @@ class _Outside:
 
 @asynccontextmanager
 async def _team(kind: str, members: int) -> AsyncIterator[_Outside]:
-    """A team of that many idle members, whose provider is the other process."""
+    """Open a team of that many idle members, whose provider is the other process."""
     with empty_home() as root:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.team_outside", "--team", _TEAM, "--members", str(members)),
@@ -127,7 +127,7 @@ async def _team(kind: str, members: int) -> AsyncIterator[_Outside]:
             env={**os.environ, "PYTHONPATH": SOURCES},
         )
         outside = _Outside(process)
-        # As other processes find it, too; the environment is put back with the home.
+        # Other processes read it from the environment, too; the environment is restored with the home.
         os.environ.update(ANTHROPIC_BASE_URL=await outside.line(), ANTHROPIC_API_KEY="bench")
         settings = json.dumps({"shoal": {"fan_out_preview": None, "teammate_mode": kind}})
         async with shoal.open(cwd=root, model=_MODEL, skip_permissions=True, settings=settings) as session:
@@ -143,7 +143,7 @@ async def _team(kind: str, members: int) -> AsyncIterator[_Outside]:
 
 
 async def _take_turns(session: Session) -> None:
-    """As a surface does: the lead hears of those who were woken."""
+    """Take turns as a surface does: the lead receives the results of those that were woken."""
     while (turn := await session.next_turn(wait_for_people=True)) is not None:
         async for _ in turn:
             pass

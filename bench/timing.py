@@ -1,4 +1,4 @@
-"""CPU and wall time of a piece of work, and the middle or the best of several."""
+"""CPU and wall time of a piece of work, and the median or the minimum of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class Spent(Struct, frozen=True):
-    """Seconds."""
+    """CPU and wall time in seconds."""
 
     cpu: float
     wall: float
@@ -21,7 +21,7 @@ class Spent(Struct, frozen=True):
 
 
 class Stopwatch:
-    """Counts this process alone, and starts without the garbage of what ran before."""
+    """Measures this process alone, and starts without the garbage of earlier work."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -38,11 +38,11 @@ def middle(samples: Iterable[Spent]) -> Spent:
 
 
 def best(samples: Iterable[Spent]) -> Spent:
-    """For what is long enough that others' work slows every sample, and none is too fast."""
+    """Return the minimum, for work so long that other load slows every sample."""
     seen = tuple(samples)
     return Spent(min(s.cpu for s in seen), min(s.wall for s in seen))
 
 
 def ms(spent: Spent) -> Spent:
-    """Seconds as milliseconds."""
+    """Convert seconds to milliseconds."""
     return Spent(spent.cpu * 1e3, spent.wall * 1e3)

@@ -1,4 +1,4 @@
-"""The web view of a busy team: how far a page is behind its run, and what the server takes for that."""
+"""Measures the web view of a busy team: the delay of a page behind its run, and the server's cost."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _BEHIND = 1_000.0
 class Size(Struct, frozen=True, kw_only=True):
     members: int = 100
     each: int = 50
-    """Events a second of each member."""
+    """Events per second of each member."""
     seconds: float = 10.0
     runs: int = 1_000
-    """In the list of runs."""
+    """Number of runs in the list."""
 
 
 def measure(size: Size) -> list[Section]:
@@ -85,7 +85,7 @@ class _Watched(Struct, frozen=True, kw_only=True):
 
 
 def _watch(url: str, server: subprocess.Popen[str], writer: subprocess.Popen[str]) -> _Watched:
-    """As a page does: takes every frame, until the run has ended."""
+    """Read every frame until the run has ended, as a page does."""
     assert writer.stdin is not None
     assert writer.stdout is not None
     behind: list[float] = []
@@ -102,7 +102,7 @@ def _watch(url: str, server: subprocess.Popen[str], writer: subprocess.Popen[str
         begun = time.time() * 1e3
         for line in lines:
             frame = decode(line[6:])
-            # The oldest event in it happened right after the last one of the frame before.
+            # The oldest event in it happened right after the last one of the previous frame.
             behind.append(time.time() * 1e3 - max(before.at, begun))
             before, size = frame, size + len(line)
             if frame.run is not None and frame.run.ended:
@@ -119,7 +119,7 @@ def _watch(url: str, server: subprocess.Popen[str], writer: subprocess.Popen[str
 
 
 def _listed(home: Path, runs: int) -> tuple[float, float]:
-    """Each with the journal of a short session."""
+    """Time the run list; each run has the journal of a short session."""
     journal = (home / "shoal" / "runs" / _SESSION / "journal.jsonl").read_bytes()
     part = journal[: journal.rfind(b"\n", 0, 100_000) + 1]
     for number in range(runs):
@@ -140,7 +140,7 @@ def _listed(home: Path, runs: int) -> tuple[float, float]:
 
 
 def _cpu(pid: int) -> float:
-    """Seconds it has used; not a number where the system does not tell."""
+    """Return the CPU seconds used, or NaN if the system does not say."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Another process that writes the journal of a busy team, as fast as it is told to."""
+"""Writes the journal of a busy team from another process, at a given rate."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from shoal.stores.files.locks import SessionLock
 from shoal.stores.files.places import journal_path
 
 _TICK = 0.01
-"""Seconds between two bursts; within one, members speak one after the other."""
+"""Seconds between two bursts; within one, members write one after the other."""
 _TEAM, _MODEL = "crew", "claude-sonnet-4-5"
 
 
 def main(home: Path, session: SessionId, members: int, each: int, seconds: float) -> None:
-    """The run is live until the last event is written."""
+    """Write events; the run is live until the last one is written."""
     lock = SessionLock(home, session)
     journal = FileJournal(journal_path(home, session), SystemClock())
     agents = [AgentId(f"member-{number}@{_TEAM}") for number in range(members)]
@@ -79,7 +79,7 @@ def _begun(session: SessionId, agents: list[AgentId]) -> Iterator[Journaled]:
 
 
 def _work(agent: AgentId, number: int) -> Iterator[Journaled]:
-    """What a member at work tells: a request, calls, a letter, a task, again and again."""
+    """Generate events of a working member: a request, calls, a mail message, a task, repeatedly."""
     name, usage = agent.partition("@")[0], Usage(input_tokens=2_000, output_tokens=150)
     for step in cycle(range(1_000)):
         request = RequestId(f"req-{number}-{step}")

@@ -1,6 +1,6 @@
 """A lead starts agents in the background; the program reads what each reports, and asks one for more.
 
-Runs offline, in a home of its own: the models' words are scripted, the agents, their files and their
+Runs offline, in a temporary home: the models' replies are scripted, the agents, their files and their
 transcripts are real. Try it: python examples/agents.py
 """
 
@@ -25,13 +25,13 @@ def call(tool: str, /, **arguments: object) -> ToolUse:
 
 
 def reader(file: str) -> ToolUse:
-    """How a model starts an agent in the background; the name is what it is reached by."""
+    """Start an agent in the background, as a model does; messages reach it by its name."""
     job = {"description": f"Read {file}", "prompt": f"Count the lines of {file}"}
     return call("Agent", name=Path(file).stem, run_in_background=True, **job)
 
 
 def mind(request: Request) -> str | list[ToolUse]:
-    """Stands in for a model: the lead sends a reader to each file, a reader reads it and says what it saw."""
+    """Reply in place of a model: the lead sends a reader to each file, a reader reads it and reports."""
     first, last = request.messages[0].text, request.messages[-1].text
     if not first.startswith("Count"):
         return [reader(file) for file in FILES] if last == first else "The readers tell it themselves."
@@ -43,7 +43,7 @@ def mind(request: Request) -> str | list[ToolUse]:
 
 
 def told(event: shoal.events.Event) -> None:
-    """What any agent of the session does arrives here, in turns and between them."""
+    """Print events of any agent of the session, in and between turns."""
     match event:
         case shoal.events.AgentStarted(name=name, resumed=resumed):
             print(f"{name} {'goes on' if resumed else 'starts'}")
@@ -52,7 +52,7 @@ def told(event: shoal.events.Event) -> None:
 
 
 async def turns(session: shoal.Session, prompt: str | None = None) -> None:
-    """One for the prompt, and those that come by themselves until no agent is at work any more."""
+    """Run the turn for the prompt, and the turns that follow until no agent is working."""
     turn = session.run(prompt) if prompt else await session.next_turn()
     while turn is not None:
         async for _ in turn:
@@ -66,7 +66,7 @@ async def main(project: Path) -> None:
     async with shoal.open(cwd=project, model=shoal.ScriptedModel(mind)) as session:
         session.watch(told)
         await turns(session, "How long are the files?")
-        # It has ended, so this resumes it with all it knew.
+        # The agent has ended, so this resumes it with its whole conversation.
         await session.send("list", "And how does it begin?")
         await turns(session)
 

@@ -1,6 +1,6 @@
 """A lead and two teammates share a task board and mailboxes: create, spawn, collaborate, shut down.
 
-Runs offline, in a home of its own: the models' words are scripted; the team, the board, the mail and the
+Runs offline, in a temporary home: the models' replies are scripted; the team, the board, the mail and the
 transcripts are real files. Try it: python examples/team.py
 """
 
@@ -42,11 +42,11 @@ WORK = {
     "1": call("Write", file_path="hello.txt", content="hello\n"),
     "2": call("Read", file_path="hello.txt"),
 }
-"""What the scripted model does for each task."""
+"""Tool call of the scripted model for each task."""
 
 
 async def plan(record: shoal.AgentsRecord, team: TeamName, project: Path) -> None:
-    """The lead's model puts two tasks on the board; the second waits for the first."""
+    """Put two tasks on the board by the lead's model; the second is blocked by the first."""
     mind = [
         [
             call("TaskCreate", subject="Write the greeting", description="hello.txt says hello"),
@@ -67,7 +67,7 @@ async def plan(record: shoal.AgentsRecord, team: TeamName, project: Path) -> Non
 
 
 async def teammate(record: shoal.AgentsRecord, team: TeamName, name: AgentName, project: Path) -> None:
-    """Take the first mail, then one task from the board, do it, and report to the lead."""
+    """Take the first message, then one task from the board, do it, and report to the lead."""
     board, mail = record.board(team), record.mailboxes(team)
     await mail.wait(name)
     (first,) = await mail.take(name)

@@ -1,6 +1,6 @@
-"""A lead and two teammates, each in a process of its own: one works, tells the other, and all shut down.
+"""A lead and two teammates, each in a separate process: one works and messages the other, then all shut down.
 
-Runs offline, in a home of its own: the models' words are scripted, in a file that every process reads; the
+Runs offline, in a temporary home: the models' replies are scripted, in a file that every process reads; the
 processes, the board, the mail and the transcripts are real. Try it: python examples/team_of_processes.py
 """
 
@@ -32,7 +32,7 @@ def member(name: str, prompt: str) -> dict[str, Any]:
 
 
 SCRIPT = [
-    # Whoever is asked to shut down agrees.
+    # A member that is asked to shut down agrees.
     {
         "pattern": BYE,
         "tools": [

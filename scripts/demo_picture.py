@@ -2,8 +2,8 @@
 
 Usage: python3 scripts/demo_picture.py [--until TEXT] [--rows N] [COMMAND …]
 
-The picture is the screen when TEXT came: its last N rows, with what scrolled off. With an empty TEXT it is
-what the whole run left. The usual moment is when a permission that the team asked for is given.
+The picture is the screen when TEXT appeared: its last N rows, including scrolled-off rows. With an empty TEXT
+it shows the whole run. The default moment is when a permission that the team asked for is given.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ BLANK = Cell(" ", Style())
 
 
 class Page:
-    """What the run left on the terminal, scrolled-off rows included."""
+    """The terminal contents of the run, scrolled-off rows included."""
 
     def __init__(self) -> None:
         self.rows: list[list[Cell]] = [[]]
@@ -107,7 +107,7 @@ class Page:
 
 
 def run(command: list[str]) -> str:
-    """What the command writes to a terminal of 80 × 24."""
+    """Return what the command writes to a terminal of 80 × 24."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color", COLUMNS=str(COLUMNS), LINES=str(ROWS))
@@ -158,7 +158,7 @@ def drawn(rows: list[list[Cell]], title: str) -> str:
 def _line(row: list[Cell], y: float) -> str:
     pieces = []
     for start, style, text in _runs(row):
-        # The length is fixed, so that columns stay columns in whatever font is there.
+        # The length is fixed, so that columns stay aligned in any font.
         attributes = f'x="{LEFT + CELL * start:.1f}" textLength="{CELL * len(text):.1f}"'
         if style.colour != INK:
             attributes += f' fill="{style.colour}"'
@@ -171,7 +171,7 @@ def _line(row: list[Cell], y: float) -> str:
 
 
 def _runs(row: list[Cell]) -> list[tuple[int, Style, str]]:
-    """Neighbours of one style together; spaces at the ends of a run are left out."""
+    """Group neighbouring cells of one style, without spaces at the ends of a group."""
     runs: list[tuple[int, Style, str]] = []
     start = 0
     while start < len(row):
@@ -187,7 +187,7 @@ def _runs(row: list[Cell]) -> list[tuple[int, Style, str]]:
 
 
 def at_that_time(written: str, text: str) -> str:
-    """What was written until the first whole drawing with that text in it."""
+    """Return the output up to the first complete drawing that contains the text."""
     before, found, after = written.partition(text)
     if not found:
         sys.exit(f"The run never showed {text!r}.")

@@ -26,7 +26,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def stale() -> list[str]:
-    """The names of pages that are not what the code says now, or that nothing makes."""
+    """Return the names of pages that differ from the code, or that nothing generates."""
     here = {path.name for path in DIRECTORY.glob("*.md")}
     old = [name for name, make in PAGES.items() if name not in here or _read(name) != make()]
     return sorted({*old, *(here - set(PAGES))})

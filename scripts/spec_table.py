@@ -23,12 +23,12 @@ _LATER = re.compile(r"^- ([A-Z]+-\d\d): (.+)$")
 
 
 def read_rules(path: Path = RULES) -> dict[str, str]:
-    """Every rule's id and sentence, in the order of the document."""
+    """Return every rule's id and sentence, in the order of the document."""
     return _found(_ROW, path)
 
 
 def read_later(path: Path = RULES) -> dict[str, str]:
-    """The rules that are left for later, and why."""
+    """Return the rules that are deferred, with the reasons."""
     return _found(_LATER, path)
 
 
@@ -38,7 +38,7 @@ def _found(form: re.Pattern[str], path: Path) -> dict[str, str]:
 
 
 def read_report(path: Path = REPORT) -> dict[str, Any] | None:
-    """What the last full run left: `when`, counts, and for each rule the tests that showed it."""
+    """Return the report of the last full run: `when`, counts, and for each rule the tests that showed it."""
     try:
         report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -49,7 +49,7 @@ def read_report(path: Path = REPORT) -> dict[str, Any] | None:
 def rows(
     rules: dict[str, str], report: dict[str, Any] | None, later: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
-    """`later` is why a rule is not shown yet; None where that is nothing that was decided."""
+    """Build the table; `deferred` maps a rule to the reason why it is not shown yet."""
     shown: dict[str, list[str]] = report["rules"] if report else {}
     reasons = later or {}
     return [

@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/web.md from real runs with a scripted mind, in a real browser.
+"""Takes the pictures of docs/web.md from real runs with a scripted model, in a real browser.
 
 Usage: python scripts/web_pictures.py
 
@@ -86,7 +86,7 @@ async def _served(home: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _asking(place: Path) -> AsyncIterator[Sequence[str]]:
-    """Two live sessions that wait for a person: for a permission, and for a second plan."""
+    """Open two live sessions that wait for a person: for a permission, and for a second plan."""
     import shoal
     from shoal.core.messages import ToolUse
     from shoal.models.scripted import ScriptedModel

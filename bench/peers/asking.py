@@ -1,4 +1,4 @@
-"""Asks each library in turn, so that what the machine does meanwhile hits all of them."""
+"""Asks each library in turn, so that other load affects all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _QUIET = {
     "OPENAI_AGENTS_DISABLE_TRACING": "1",
     "OTEL_SDK_DISABLED": "true",
 }
-"""Nobody traces or reports."""
+"""Turns off tracing and telemetry."""
 
 
 class Subject(Struct, frozen=True, kw_only=True):
@@ -112,13 +112,13 @@ def answer(who: Subject, question: str, **given: object) -> dict[str, Any]:
 
 
 def surroundings(who: Subject, home: str, **more: str) -> dict[str, str]:
-    """A clean environment: nobody's keys and settings, and nothing that traces."""
+    """Build a clean environment: no keys or settings of the person, and no tracing."""
     path = {"PATH": os.environ.get("PATH", ""), "HOME": home}
     return {**path, **_QUIET, **who.environment, **more}
 
 
 class Answers(Struct, frozen=True):
-    """What each one said, once for each time it was asked, and why the others said nothing."""
+    """Answers by subject, one for each time it was asked, and the reasons of those who failed."""
 
     said: dict[str, list[dict[str, Any]]]
     failed: dict[str, str]
@@ -148,7 +148,7 @@ _TIMED = (
 
 
 def imported(who: Subject) -> dict[str, Any]:
-    """What its import takes in a fresh interpreter."""
+    """Measure an import in a fresh interpreter."""
     with tempfile.TemporaryDirectory(prefix="shoal-bench-") as home:
         argv = [str(who.python), "-W", "ignore", "-c", _TIMED.format(who.imports)]
         ran = run(argv, env=surroundings(who, home), cwd=Path(home))

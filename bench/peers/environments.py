@@ -1,4 +1,4 @@
-"""The environments that peers run in: one each under `.bench-envs`, made anew when needs change."""
+"""Environments for the peers: one each under `.bench-envs`, created again when requirements change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     peer: Peer
     python: Path
     missing: str = ""
-    """Why the peer cannot be asked here."""
+    """Reason why the peer cannot be asked here."""
 
 
 PEERS = (
@@ -55,7 +55,7 @@ PEERS = (
 def ready(
     peers: Sequence[Peer] = PEERS, *, make: bool, say: Callable[[str], None] = lambda _: None
 ) -> list[Environment]:
-    """With `make`, those not there yet are made, two at a time; nobody is left out without a reason."""
+    """Return all environments, with a reason for each unusable one; create missing ones, two at a time."""
     with ThreadPoolExecutor(2) as workers:
         return list(workers.map(lambda peer: _ready(peer, make=make, say=say), peers))
 
@@ -75,7 +75,7 @@ def _ready(peer: Peer, *, make: bool, say: Callable[[str], None]) -> Environment
 
 
 def _made(peer: Peer, place: Path, python: Path) -> str:
-    """Why it could not be made, or nothing."""
+    """Create the environment; return the reason if that failed, else an empty string."""
     shutil.rmtree(place, ignore_errors=True)
     # This Python's own pip fills it: one for each environment would take longer than some of the libraries.
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input"]
@@ -98,7 +98,7 @@ def _last_word(said: str) -> str:
 
 
 def _plain() -> dict[str, str]:
-    """What pip needs to know of the place, and no Python path of ours."""
+    """Return the environment variables for pip, without our Python path."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
 

@@ -1,15 +1,15 @@
-"""What each library is asked, inside its own environment; the answer is one line of JSON.
+"""Questions for each library, asked inside its own environment; the answer is one line of JSON.
 
 `python with_NAME.py loop --rounds 50 --long 300 --repeats 5`. Standard library only. A script has
 
-- `PACKAGES`: the distributions whose versions are told
-- `run(rounds)`: gives a call that runs one new agent, whose model calls `add` in each of so many rounds
-- `crowd(agents, rounds)`: gives a call in which one agent starts so many others at once, by the library's own
-  way to delegate, and that gives back how many of their answers it saw
-- `waiting(number)`: an agent of its own, with a history of its own
-- `over_http(base, rounds, stream)`: as `run`, with the library's client for Chat Completions
+- `PACKAGES`: the distributions whose versions are reported
+- `run(rounds)`: returns a call that runs one new agent, whose model calls `add` in each of so many rounds
+- `crowd(agents, rounds)`: returns a call in which one agent starts so many others at once, by the library's
+  own way to delegate, and that returns how many of their answers it saw
+- `waiting(number)`: an agent with its own history
+- `over_http(base, rounds, stream)`: like `run`, with the library's client for Chat Completions
 
-What they give may be plain, awaitable or an asynchronous context manager; what makes them is not timed.
+They may return a plain value, an awaitable or an asynchronous context manager; creating it is not timed.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import warnings
 FINAL = "all done"
 CHILD = "Add one, as often as you were told."
 WINDOW = 50
-"""Rounds at the beginning and at the end of a long run that are compared."""
+"""Number of rounds at the beginning and at the end of a long run that are compared."""
 
 
 class Sums:
@@ -54,7 +54,7 @@ def arguments(done: int) -> str:
 
 
 def history(number: int) -> list[tuple[str, str]]:
-    """Ten messages of some 200 characters that no other agent has."""
+    """Return ten messages of some 200 characters that no other agent has."""
     filler = "lorem ipsum dolor sit amet "
     return [
         ("user" if k % 2 == 0 else "assistant", f"agent {number}, message {k}: {filler * 7}{number * 10 + k}")
@@ -63,7 +63,7 @@ def history(number: int) -> list[tuple[str, str]]:
 
 
 class Clock:
-    """Seconds of CPU (all threads of this process) and of the wall."""
+    """Measures seconds of CPU (all threads of this process) and wall time."""
 
     def __enter__(self) -> "Clock":
         gc.collect()
@@ -91,7 +91,7 @@ async def _made(given):
 
 
 class Asked:
-    """One question to one library; each gives a JSON object."""
+    """Asks one library one question; each method returns a JSON object."""
 
     def __init__(self, library, given: argparse.Namespace) -> None:
         self._library = library
@@ -134,7 +134,7 @@ class Asked:
         return clock.spent
 
     async def waiting(self) -> dict:
-        """KB of memory for each agent."""
+        """Return the KB of memory per agent."""
         agents = self._given.agents
         if hasattr(self._library, "all_waiting"):
             return {"held": await self._library.all_waiting(agents)}
@@ -165,14 +165,14 @@ class Asked:
 
 
 def _apart(stamps: list[tuple[float, float]], first: int, last: int) -> tuple[float, float]:
-    """Seconds for each round between two calls of the tool."""
+    """Return the seconds per round between two calls of the tool."""
     count = last - first
     (cpu, wall), (later_cpu, later_wall) = stamps[first], stamps[last]
     return (later_cpu - cpu) / count, (later_wall - wall) / count
 
 
 def memory(field: str = "VmRSS") -> int:
-    """KB that this process holds, or (VmHWM) held at most."""
+    """Return the KB that this process holds, or (VmHWM) held at most."""
     with open("/proc/self/status") as file:  # noqa: PTH123 - what is imported here counts for everyone
         return next(int(line.split()[1]) for line in file if line.startswith(field))
 

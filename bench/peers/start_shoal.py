@@ -1,4 +1,4 @@
-"""One question by one agent of Shoal, as its documentation begins; all is kept on disk, as by default."""
+"""One question by one agent of Shoal, as its documentation begins; all is stored on disk, as by default."""
 
 import asyncio
 

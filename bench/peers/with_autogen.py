@@ -1,7 +1,7 @@
 """AutoGen's AgentChat: https://microsoft.github.io/autogen.
 
-Its AgentTool may not be called several times at once (an agent holds its state), so that the tool which
-delegates makes an agent for each task.
+Its AgentTool may not be called several times at once (an agent holds its state), so the tool that delegates
+creates an agent for each task.
 """
 
 import sys

@@ -1,10 +1,12 @@
-"""Shoal, asked the same. `SHOAL_BENCH_KEEP=1` keeps transcripts and the journal on disk, as by default."""
+"""Shoal, asked the same. `SHOAL_BENCH_KEEP=1` stores transcripts and the journal on disk, as by default."""
 
 import gc
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from questions import CHILD, FINAL, SUMS, add_up, answer, history, memory
 
@@ -13,7 +15,7 @@ from bench.instant import InstantModel
 from bench.over_http import ours
 from bench.subject import empty_home, text_of
 from shoal.core.messages import Message, Text, ToolResult, ToolUse, result_text
-from shoal.core.requests import Reply, Sent
+from shoal.core.requests import Hear, Reply, Request, Sent
 from shoal.core.usage import Usage
 from shoal.tools.define import tool
 
@@ -21,7 +23,7 @@ PACKAGES = ()
 _KEEP = os.environ.get("SHOAL_BENCH_KEEP") == "1"
 _SETTINGS = json.dumps({"shoal": {"max_concurrent": 1_000_000, "fan_out_preview": None}})
 _AT_ONCE = 20
-"""Agents at work at one time while those that wait are made: what they need for it is not what they hold."""
+"""Agents at work at one time while the waiting ones are created: their working memory is not measured."""
 _USAGE = Usage(input_tokens=100, output_tokens=10)
 
 
@@ -32,7 +34,7 @@ async def add(a: int, b: int) -> str:
 
 
 @asynccontextmanager
-async def _session(model, *, keep: bool = _KEEP):
+async def _session(model: Any, *, keep: bool = _KEEP) -> AsyncIterator[shoal.Session]:
     with empty_home() as root:
         async with shoal.open(
             cwd=root, model=model, tools=[add], allowed_tools=["add"], persist=keep, settings=_SETTINGS
@@ -47,16 +49,16 @@ async def run(rounds: int):
 
 
 class Delegating:
-    """The lead starts so many agents with its first answer; each of them has a scripted mind of its own."""
+    """The lead starts so many agents with its first answer; each of them has its own scripted model."""
 
     card = InstantModel.card
 
-    def __init__(self, agents: int, mind) -> None:
+    def __init__(self, agents: int, mind: "InstantModel | Telling") -> None:
         self.agents = agents
         self._mind = mind
         self.seen = 0
 
-    async def reply(self, request, hear):
+    async def reply(self, request: Request, hear: Hear) -> Reply:
         if request.messages[0].text.startswith(CHILD):
             return await self._mind.reply(request, hear)
         await hear(Sent())
@@ -98,7 +100,7 @@ class Telling:
     def __init__(self) -> None:
         self._told = 0
 
-    async def reply(self, request, hear):
+    async def reply(self, request: Request, hear: Hear) -> Reply:
         await hear(Sent())
         done = len(request.messages) // 2
         self._told += 1
@@ -111,7 +113,7 @@ class Telling:
 
 
 async def all_waiting(agents: int) -> float:
-    """KB for each agent that has ended and can be asked again, its ten messages included."""
+    """Return the KB per agent that has ended and can be asked again, including its ten messages."""
     model = Delegating(0, Telling())
     held = []
     async with _session(model) as session:
@@ -129,7 +131,7 @@ async def all_waiting(agents: int) -> float:
 
 @asynccontextmanager
 async def over_http(base: str, rounds: int, stream: bool):
-    """Answers are always streamed."""
+    """Return a call whose answers are always streamed."""
     async with _session(ours("chat", base)) as session:
         yield lambda: text_of(session, f"ROUNDS={rounds}")
 

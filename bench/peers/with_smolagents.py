@@ -1,6 +1,6 @@
 """smolagents: https://huggingface.co/docs/smolagents. It has no asynchronous loop: calls run in threads.
 
-A managed agent holds its state, so that the tool which delegates makes an agent for each task.
+A managed agent holds its state, so the tool that delegates creates an agent for each task.
 """
 
 import sys

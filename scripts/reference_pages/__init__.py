@@ -1,1 +1,1 @@
-"""The pages of docs/reference, each made from the code it tells of."""
+"""The pages of docs/reference, each generated from the code it describes."""

@@ -1,4 +1,4 @@
-"""docs/reference/hooks.md: every event that hooks are told of, and what they may answer."""
+"""docs/reference/hooks.md: every event that hooks receive, and the answers they may give."""
 
 from __future__ import annotations
 

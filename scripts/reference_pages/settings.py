@@ -33,7 +33,7 @@ from shoal.wire.settings import (
 )
 
 EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
-"""By the way to each key, a value for it."""
+"""An example value for each key, by its path."""
 _INNER: dict[type[Struct], str] = {
     Rules: "permissions",
     ModelFacts: "shoal.models.NAME",
@@ -79,14 +79,14 @@ def settings_page() -> str:
 
 
 def keys() -> Iterator[tuple[str, str]]:
-    """The way to every key, with its words."""
+    """Yield the path to every key, with its description."""
     for kind, way in _PLACES:
         for field in fields_of(kind):
             yield ".".join(filter(None, (way, field.name))), field.words
 
 
 def example(key: str) -> dict[str, Any]:
-    """A whole settings file that sets this key."""
+    """Build a complete settings file that sets this key."""
     *way, name = key.split(".")
     kind = next(kind for kind, place in _PLACES if place == ".".join(way))
     value = _example(key, next(field for field in fields_of(kind) if field.name == name))
@@ -96,7 +96,7 @@ def example(key: str) -> dict[str, Any]:
 
 
 def _example(key: str, field: Field) -> Any:
-    """One that was written for it, or another value than the default where that is plain."""
+    """Return the example written for the key, or else an obvious value other than the default."""
     if key in EXAMPLES:
         return EXAMPLES[key]
     match field.type:

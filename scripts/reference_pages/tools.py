@@ -1,4 +1,4 @@
-"""docs/reference/tools.md: every tool, as models are really told of it in a session, and who has it."""
+"""docs/reference/tools.md: every tool, as models really see it in a session, and who has it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Tools of [MCP servers](../mcp.md) are called `mcp__SERVER__TOOL`, and a program 
 `shoal.open`.
 """
 _LISTS = ("Agent", "Skill")
-"""Their descriptions end with a list of what is there just now."""
+"""Tools whose descriptions end with a list of what exists at the moment."""
 _WHO = ("lead", "agent", "teammate")
 
 
 class Seen(Struct):
     told: dict[str, dict[str, ToolSchema]]
-    """By who they are, the tools that a model was told of."""
+    """Tool schemas that a model received, by speaker."""
     tools: dict[str, Tool]
 
 
@@ -132,7 +132,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _seen() -> Seen:
-    """A lead, the agent and teammate it starts, and a lead whose answer has a form, as models see them."""
+    """Collect the tools of a lead, its agent and teammate, and a lead with an output schema."""
     with tempfile.TemporaryDirectory(prefix="shoal-") as place:
         before = os.environ.get("SHOAL_HOME")
         os.environ["SHOAL_HOME"] = f"{place}/home"

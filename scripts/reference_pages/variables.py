@@ -1,4 +1,4 @@
-"""The variables of the environment that are settings, in words; `app/settings/settings.py` names them."""
+"""Descriptions of the environment variables that are settings; `app/settings/settings.py` names them."""
 
 from __future__ import annotations
 

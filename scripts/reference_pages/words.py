@@ -1,4 +1,4 @@
-"""What types and their fields are called in a table: read from annotations, defaults and docstrings."""
+"""Describes types and their fields for a table, from annotations, defaults and docstrings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Field(NamedTuple):
 
 
 class Wordless(Exception):
-    """Something that a reader would look up has no words in the code."""
+    """Something that a reader would look up has no description in the code."""
 
 
 def page(title: str, opening: str, *parts: str) -> str:
@@ -50,13 +50,13 @@ def code(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """The words of a docstring as one line, for readers who know no Python."""
+    """Return a docstring as one line, for readers who know no Python."""
     return re.sub(r"\bNone\b", "`null`", " ".join(text.split()))
 
 
 @cache
 def _field_words(module: str) -> dict[str, dict[str, str]]:
-    """By class and field the string that stands below the field."""
+    """Read the string below each field, by class and field."""
     tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     found: dict[str, dict[str, str]] = {}
     for node in tree.body:
@@ -78,7 +78,7 @@ def _below(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 
 def own_words(kind: type) -> str:
-    """The docstring of a class itself, not of one that it stands on."""
+    """Return the docstring of the class itself, not of a base class."""
     return sentence(kind.__dict__.get("__doc__") or "")
 
 
@@ -108,7 +108,7 @@ def _default(field: shapes.Field) -> Any:
 
 
 def type_words(kind: shapes.Type, named: Any = None) -> str:  # noqa: C901, PLR0911 - one case for each kind
-    """In a reader's words; `named` gives a link for a structure, or nothing."""
+    """Describe a type for a reader; `link` returns a link for a structure, or nothing."""
     match kind:
         case shapes.Metadata(type=inner):
             return type_words(inner, named)
@@ -138,7 +138,7 @@ def type_words(kind: shapes.Type, named: Any = None) -> str:  # noqa: C901, PLR0
 
 
 def _union(types: Sequence[shapes.Type], named: Any) -> str:
-    # `true or false` needs no `null` beside it, and the null stands last.
+    # `true or false` needs no `null` beside it, and the null comes last.
     texts = [type_words(each, named) for each in types if not isinstance(each, shapes.NoneType)]
     nullable = any(isinstance(each, shapes.NoneType) for each in types)
     return _either([*dict.fromkeys(texts), *(["`null`"] if nullable else [])])

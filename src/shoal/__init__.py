@@ -4,7 +4,7 @@ async with shoal.open(cwd="project") as session:
     async for event in session.run("Make the tests pass."):
         ...
 
-Importing this module does nothing; what is named is loaded when it is first used.
+Importing this module does nothing; each name is loaded on first use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.app.door import open as open  # noqa: A004 - the library's door, always used as shoal.open
+    from shoal.app.door import open as open  # noqa: A004 - always used as shoal.open
     from shoal.app.door import run_sync as run_sync
     from shoal.app.options import Options as Options
     from shoal.app.session.session import Session as Session

@@ -1,4 +1,4 @@
-"""`python -m shoal` is the `shoal` command."""
+"""Entry point of `python -m shoal`, the `shoal` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves the web view with made-up runs, to look at while changing it: `python web/dev/serve.py`."""
+"""Serves the web view with fake runs during development: `python web/dev/serve.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that never were, for looking at the web view: a small team at work, and a crowd."""
+"""Fake runs for the web view: a small team at work, and a crowd."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Blocks = list[dict[str, Any]]
 
 
 class Scene:
-    """The events of a run with their times, the picture they make, and what its agents said."""
+    """The events of a run with their times, the run view they build, and the transcripts of its agents."""
 
     def __init__(self, session: str, *, began: int = BEGAN) -> None:
         self.session = session
@@ -73,7 +73,7 @@ class Scene:
                 told = picture.offset
         return frames
 
-    # Events in few words
+    # Shortcuts for events
 
     def begin(self, prompt: str, **budget: Any) -> None:
         self.tell(
@@ -218,7 +218,7 @@ PLAN = """# Plan
 
 
 def harbour(*, ended: bool = False, began: int = BEGAN) -> Scene:
-    """A lead and six at work on a board, with three questions open."""
+    """Build a run with a lead and six members at work on a board, with three open questions."""
     scene = Scene("9d21e7b0-finished" if ended else "3f6c0a52-harbour", began=began)
     scene.begin(
         "Make the tide tables load once, and have the port list survive a restart.",
@@ -397,7 +397,7 @@ def crowd(
     entries: int = 10_000,
     began: int = BEGAN,
 ) -> Scene:
-    """As much as the view must bear."""
+    """Build a run as large as the view must support."""
     scene = Scene("c0ffee00-crowd", began=began)
     scene.begin("Move every page of the old site to the new one.", budget_usd=60.0)
     names = [f"worker-{number}" for number in range(1, members + 1)]
@@ -424,7 +424,7 @@ def crowd(
 
 
 def past(number: int) -> Iterator[Scene]:
-    """Runs of earlier days, for a long list."""
+    """Build runs of earlier days, for a long list."""
     words = ("Find why the nightly build is slow", "Write the guide for harbour masters", "Rename a module")
     for index in range(number):
         scene = Scene(f"{index:08x}-past", began=BEGAN - (index + 1) * 7_200_000)

@@ -1,4 +1,4 @@
-"""A stand-in for the server of the web view: the same doors, with the answers of made-up runs behind them."""
+"""A fake web view server: the same routes as the real one, answered from fake runs."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ POLICY = (
 
 
 class Stage:
-    """Entered while it serves. Everything a page is told can be changed from outside."""
+    """A server that runs inside its `with` block. Tests can change everything that pages receive."""
 
     def __init__(self, scenes: Iterable[Scene], port: int = 0) -> None:
         self.scenes = {scene.session: scene for scene in scenes}
         self.posted: list[tuple[str, str, Any]] = []
         self.too_late = False
-        """Whether somebody else has answered first."""
+        """True if somebody else has answered first."""
         self.opened: list[tuple[str, str]] = []
-        """The streams of frames that pages asked for, each with the offset it resumed at."""
+        """Frame streams that pages opened, each with the offset it resumed at."""
         self.deltas: dict[str, list[tuple[str, Any]]] = {}
         self.heard: set[str] = set()
-        """Agents that some page has begun to listen to."""
+        """Agents whose live stream a page has opened."""
         self.changed = threading.Condition()
         self.dropped = 0
-        """Counts the times that all streams were cut."""
+        """Number of times that all streams were cut."""
         self.stirs = 0
-        """Counts the runs that began while pages looked on."""
+        """Number of runs that began while pages were open."""
         self.over = False
         self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self))
         self._server.daemon_threads = True
@@ -70,7 +70,7 @@ class Stage:
             self.changed.notify_all()
 
     def whisper(self, agent: str, kind: str, words: str) -> None:
-        """What an agent says right now, to a page that listens: who comes later never hears it."""
+        """Stream text of an agent to pages that listen now; later pages never receive it."""
         with self.changed:
             self.changed.wait_for(lambda: agent in self.heard, timeout=30)
             self.deltas.setdefault(agent, []).append(("message", {"kind": kind, "text": words}))
@@ -83,7 +83,7 @@ class Stage:
             self.changed.notify_all()
 
     def enter(self, scene: Scene) -> None:
-        """A run begins."""
+        """Add a run that begins now."""
         with self.changed:
             self.scenes[scene.session] = scene
             self.stirs += 1
@@ -289,7 +289,7 @@ def page(scene: Scene, agent: str, after: int, limit: int) -> dict[str, Any]:
 
 
 def exported(scene: Scene) -> str:
-    """The scene as one file that needs no server, as `shoal export --html` makes it."""
+    """Export the run as one file that needs no server, as `shoal export --html` does."""
     inside = msgspec.json.encode(
         {"run": scene.picture.run, "frames": scene.replay(), "transcripts": scene.transcripts}
     ).decode()

@@ -1,1 +1,1 @@
-"""One agent's loop: what happens next for a single agent, told through ports."""
+"""Agent loop: decides what a single agent does next, using only ports."""

@@ -1,4 +1,4 @@
-"""One agent at work: who it is, what it was given, and where it stands."""
+"""Agent runner: the identity, dependencies and state of one running agent."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Tell: TypeAlias = Callable[[Event], Awaitable[None]]
 
 BYTES_PER_TOKEN = 4
 ROOM_FOR_ERROR = 1_024
-"""Tokens, because what came since the provider's last count is estimated."""
+"""Safety margin in tokens, because messages since the provider's last count are estimated."""
 LEAST_ANSWER = 1_024
 IMAGE_TOKENS = 1_500
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """What the agent's tools reach, the same for all its calls."""
+    """Environment of the agent's tools, the same for all its calls."""
 
     workspace: Workspace
     processes: Processes
@@ -48,27 +48,27 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     results: Results
     env: Mapping[str, str]
     sandbox: Sandbox | None = None
-    """Of this agent alone, as in a worktree; None is that of the session."""
+    """Sandbox of this agent alone, as in a worktree; None is that of the session."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
     max_turns: int | None = None
     result_limit: int = 100_000
-    """Characters of one tool result in the conversation; the rest is read by reference."""
+    """Maximum characters of one tool result in the conversation; the rest is read by reference."""
     compact_at: float = 0.85
-    """The part of the model's window at which the conversation is compacted."""
+    """Fraction of the model's window at which the conversation is compacted."""
     max_tokens: int | None = None
     thinking_tokens: int = 0
 
 
 class Held(Struct, frozen=True, kw_only=True):
-    """What an agent is held to for a while, though it is shown all its tools."""
+    """Temporary restriction to some tools, while the model still sees all of them."""
 
     tools: frozenset[str]
     why: str
-    """Told with each call of another tool, which is not run."""
+    """Text of the refusal of each call of another tool."""
     reminder: str
-    """Told after the calls of each message."""
+    """Reminder added after the calls of each message."""
 
 
 class Agent(Struct, kw_only=True):
@@ -87,32 +87,32 @@ class Agent(Struct, kw_only=True):
     bounds: Bounds
     hooks: Hooks = NO_HOOKS
     halted: str = ""
-    """Why a hook or a person has it stop, if one has."""
+    """Reason why a hook or a person stops it; empty if none does."""
     schemas: tuple[ToolSchema, ...] = ()
     context_tokens: int = 0
-    """What the next request will hold: the provider's last count, and an estimate of what came since."""
+    """Tokens of the next request: the provider's last count plus an estimate of later messages."""
     api_seconds: float = 0.0
     replies: int = 0
-    """How often the model has answered."""
+    """Number of replies of the model."""
     held: Held | None = None
     briefing: Callable[[], Awaitable[str]] | None = None
-    """What it must know whatever a summary leaves out; told anew after each compaction."""
+    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
     remember: Callable[[Agent, list[Message]], Awaitable[str]] | None = None
-    """Keeps what outlives a conversation that is about to be summarised; what is told of it afterwards."""
+    """Saves memories before a compaction; returns the text to add to the summary."""
 
     def __post_init__(self) -> None:
         self.schemas = tuple([tool.schema for tool in self.tools.values()])
         self.recount()
 
     def give(self, tools: Mapping[str, Tool]) -> None:
-        """Let it have other tools from its next request on; a call at work keeps the tool it has."""
+        """Replace the tools from the next request on; running calls keep theirs."""
         before = _length(self.schemas)
         self.tools = tools
         self.schemas = tuple(tool.schema for tool in tools.values())
         self.context_tokens += (_length(self.schemas) - before) // BYTES_PER_TOKEN
 
     def recount(self) -> None:
-        """Estimate anew, where the conversation is not the one the provider last counted."""
+        """Estimate the tokens again after the conversation was replaced."""
         said = (block for message in self.conversation.messages for block in message.content)
         shown = _length(self.schemas) + len(self.system)
         self.context_tokens = shown // BYTES_PER_TOKEN + sum(map(weight, said))
@@ -127,13 +127,13 @@ class Agent(Struct, kw_only=True):
         )
 
     def _answer_limit(self) -> int | None:
-        """Less than usual where the history leaves less room: some providers refuse what cannot fit."""
+        """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
         usual = self.bounds.max_tokens or self.model.card.max_output
         left = self.model.card.window - self.context_tokens - ROOM_FOR_ERROR
         return self.bounds.max_tokens if usual <= left else max(LEAST_ANSWER, left)
 
     async def hear(self, message: Message, *, by: Speaker, delivered: str = "") -> None:
-        """Enter what somebody else says. Only a person's words are a prompt; the rest is marked as not."""
+        """Add an incoming message. Only a person's message is a prompt; others are marked as meta."""
         entry = self.conversation.add(message, meta=by == "runtime", delivered=delivered)
         self.context_tokens += sum(map(weight, message.content))
         await self.tell(MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by))
@@ -175,7 +175,7 @@ _KNOWN = 64
 
 
 def _length(schemas: tuple[ToolSchema, ...]) -> int:
-    """Characters of all, found out once: the agents of a session are given the same tools."""
+    """Return the characters of all schemas, cached: the agents of a session share the same tools."""
     key = tuple(map(id, schemas))
     known = _lengths.get(key)
     if known is not None:
@@ -183,13 +183,13 @@ def _length(schemas: tuple[ToolSchema, ...]) -> int:
     if len(_lengths) >= _KNOWN:
         _lengths.clear()
     length = sum(len(each.name) + len(each.description) + len(str(each.input_schema)) for each in schemas)
-    # The schemas are kept with it: no other can have their place in memory, and so their id.
+    # The cache holds the schemas, so that no other object can reuse their ids.
     _lengths[key] = (schemas, length)
     return length
 
 
 def weight(block: ContentBlock) -> int:
-    """About how many tokens a block takes."""
+    """Estimate the tokens of a block."""
     match block:
         case Text():
             return len(block.text) // BYTES_PER_TOKEN

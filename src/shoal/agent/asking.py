@@ -1,4 +1,4 @@
-"""One request to the model: told, timed, paid for."""
+"""One model call: emits its events, measures its time and settles its cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shoal.core.requests import (
 
 
 class _Ear:
-    """Turns what is heard of an answer into events; a retried request is a new request."""
+    """Turns the deltas of an answer into events; a retried request is a new request."""
 
     __slots__ = ("agent", "aloud", "held", "request", "since")
 
@@ -70,9 +70,9 @@ class _Ear:
 
 
 async def ask(agent: Agent, request: Request, *, aloud: bool = True) -> tuple[Reply, RequestId]:
-    """The reply and the id of the request that brought it. Not `aloud`, its words are for nobody to hear.
+    """Return the reply and the id of its request. Without `emits_stream` its text is not streamed.
 
-    Raises `BudgetSpent` where it may not be sent.
+    Raises `BudgetExhausted` if the request may not be sent.
     """
     held = await agent.purse.hold(agent.model.card, agent.context_tokens, request.max_tokens)
     if isinstance(held, Refusal):

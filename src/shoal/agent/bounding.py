@@ -1,6 +1,6 @@
-"""A tool's result as it enters the conversation: small enough, and without tags only the runtime may use.
+"""Limits of tool results in the conversation: bounded in size, with the runtime's control tags escaped.
 
-What is cut stays whole in a file, word for word.
+The full text of a truncated result is stored in a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def enterable(outcome: Outcome, call: ToolUse, results: Results, limit: int) -> 
 def bounded(outcome: Outcome, call: ToolUse, results: Results, limit: int) -> Outcome:
     if isinstance(outcome.content, str):
         if len(outcome.content) <= limit:
-            # An empty result reads to a model like a failure of the tool.
+            # To a model, an empty result looks like a failure of the tool.
             return outcome if outcome.content else msgspec.structs.replace(outcome, content=EMPTY)
         return msgspec.structs.replace(outcome, content=_cut(outcome.content, call, results, limit))
     blocks = tuple(

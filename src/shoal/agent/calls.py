@@ -1,4 +1,4 @@
-"""Running the tool calls of one message: what may run side by side does, everything else in order."""
+"""Execution of the tool calls of one message: concurrently where allowed, else in order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shoal.core.tools import ALIASES, Outcome, Site, Tool, failed
 from shoal.wire.content import dump
 
 _TELLING = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")
-"""Of a call that has one of these, the first says what it is about."""
+"""Input fields that describe a call; the first one present is its preview."""
 _MOST_SHOWN = 8
 
 
@@ -36,7 +36,7 @@ class _Done(Struct, frozen=True):
 
 
 class _Heeded:
-    """The desk, for whatever a call asks there: a no that ends the turn does."""
+    """Question broker of a call that halts the agent if a denial ends the turn."""
 
     __slots__ = ("_agent",)
 
@@ -51,10 +51,10 @@ class _Heeded:
 
 
 async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
-    """Give every call its result.
+    """Execute every call and add its result.
 
-    Results enter the conversation in the order of the calls, each as soon as those before it are there:
-    the record of a run does not depend on which of two reads was faster.
+    Results enter the conversation in the order of the calls, each as soon as the earlier ones are there:
+    the transcript does not depend on which of two reads was faster.
     """
     for group in _side_by_side(agent, calls):
         for call in group:
@@ -66,7 +66,7 @@ async def answer(agent: Agent, calls: tuple[ToolUse, ...]) -> None:
             continue
         await _together(agent, group, calls)
     if agent.held is not None:
-        # Behind all results: between them providers take no text.
+        # After all results: providers accept no text between them.
         await agent.add(user(agent.held.reminder), meta=True)
 
 
@@ -77,12 +77,12 @@ async def _together(agent: Agent, group: list[ToolUse], calls: tuple[ToolUse, ..
             for call, task in zip(group, tasks, strict=True):
                 await _enter(agent, call, await task)
     except ExceptionGroup as errors:
-        # What ends one call so ends the turn, and callers look for it as it is.
+        # An error that ends a call like this ends the turn, and callers expect it unwrapped.
         raise errors.exceptions[0] from errors
 
 
 async def carry_out(agent: Agent, call: ToolUse, tool: Tool) -> Outcome:
-    """Make a call for the agent that is not its own: with its authority, and not in its conversation."""
+    """Run a call on behalf of the agent: with its permissions, outside its conversation."""
     return await _made(agent, call, tool, (call,))
 
 
@@ -147,7 +147,7 @@ async def _outcome(agent: Agent, call: ToolUse, calls: tuple[ToolUse, ...]) -> O
 
 
 async def _made(agent: Agent, call: ToolUse, tool: Tool, calls: tuple[ToolUse, ...]) -> Outcome:
-    """Hooks first: whatever they make of a call is judged like any other."""
+    """Run a call with its hooks. Permissions apply to the input that hooks return."""
     verdict = UNMOVED
     if agent.hooks.wants("PreToolUse") and not agent.halted:
         verdict = await before_call(agent, call)
@@ -168,7 +168,7 @@ async def _made(agent: Agent, call: ToolUse, tool: Tool, calls: tuple[ToolUse, .
 
 
 async def _permitted(agent: Agent, call: ToolUse, tool: Tool, verdict: Verdict) -> ToolUse | Outcome:
-    """The call as it may run (a hook or a person may have changed its input), or why it may not."""
+    """Return the permitted call (a hook or a person may have changed its input), or the refusal."""
     match _with_hooks(agent.permissions.decide(call, tool, agent.identity), verdict):
         case Allow():
             return call
@@ -213,7 +213,7 @@ async def _asked(agent: Agent, call: ToolUse, tool: Tool, unsure: Ask) -> ToolUs
 
 
 def _with_hooks(decision: Decision, verdict: Verdict) -> Decision:
-    """A hook may have a person asked, or answer for one where no rule wants them asked; never more."""
+    """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
     if isinstance(decision, Allow) and verdict.decision == "ask":
         return Ask(verdict.decision_reason or "a hook wants you to be asked")
     if isinstance(decision, Ask) and decision.rule is None and verdict.decision == "allow":
@@ -227,7 +227,7 @@ async def _changed(
     if changed is None:
         return call
     call = ToolUse(id=call.id, name=call.name, input=changed)
-    # What a rule forbids stays forbidden, whoever wrote the input.
+    # A rule's denial also applies to changed input.
     if isinstance(again := agent.permissions.decide(call, tool, agent.identity), Deny):
         return await _refused(agent, call, again.reason)
     return call
@@ -248,10 +248,10 @@ async def _guarded(tool: Tool, call: ToolUse, site: Site) -> Outcome:
     except TimeoutError:
         return failed(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
     except StoreError:
-        raise  # the record cannot be kept: the turn stops here, not the next one
+        raise  # the transcript cannot be written: stop this turn, not the next one
     except ShoalError as error:
         return failed(str(error))
-    except Exception as error:  # noqa: BLE001 - the wall around tools: a crash is a result the model can read
+    except Exception as error:  # noqa: BLE001 - boundary around tools: a crash becomes a result for the model
         return failed(f"{call.name} failed: {type(error).__name__}: {error}")
 
 
@@ -290,7 +290,7 @@ def _no_such_tool(name: str, known: list[str]) -> str:
 
 
 def preview(call: ToolUse) -> str:
-    """What a call is about, in a few words."""
+    """Return a short description of a call."""
     for key in _TELLING:
         value = call.input.get(key)
         if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Compaction: when a conversation nears the model's window, it goes on from a summary of itself."""
+"""Compaction: when a conversation nears the model's window, it is replaced by a summary."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shoal.wire.notices import is_reminder, reminder
 
 PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 REQUEST_KEPT = 4_000
-"""Characters of the person's last request that are kept word for word."""
+"""Characters of the person's last request that are kept verbatim."""
 WORDS_KEPT = 8_000
-"""Characters of what the model said that are kept where it writes no summary."""
+"""Characters of the model's text that are kept if it writes no summary."""
 OPENING = "The conversation so far was summarised to make room."
 ASKED = "The person's last request, word for word:\n"
 SHORTER = 400
-"""Characters left of each old tool result when even the summary request does not fit."""
+"""Characters left of each old tool result if even the summary request does not fit."""
 
 
 def is_full(agent: Agent) -> bool:
@@ -31,12 +31,12 @@ def is_full(agent: Agent) -> bool:
 
 
 def _worth_it(agent: Agent) -> bool:
-    """A conversation that is only its summary and a prompt gets no shorter by another summary."""
+    """Return False for a conversation of only a summary and a prompt: compaction cannot shorten it."""
     return len(agent.conversation.messages) > 2
 
 
 async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
-    """Replace the conversation by a summary; the transcript keeps what was said."""
+    """Replace the conversation by a summary; the transcript keeps all messages."""
     if agent.hooks.wants("PreCompact"):
         wish = await _with_hooks(agent, trigger, wish)
     before = agent.context_tokens
@@ -61,7 +61,7 @@ async def compact(agent: Agent, trigger: str, *, wish: str = "") -> None:
 
 
 async def _with_hooks(agent: Agent, trigger: str, wish: str) -> str:
-    """What the summary should heed. Only what a person asks for can be blocked: else no room is left."""
+    """Return the summary instructions. Hooks can block only a manual compaction: else no room is left."""
     by_person = trigger == "manual"
     verdict = await told(
         agent, "PreCompact", trigger="manual" if by_person else "auto", custom_instructions=wish
@@ -89,13 +89,13 @@ async def _summary(agent: Agent, messages: list[Message], wish: str) -> str:
 
 
 def _last_words(messages: list[Message]) -> str:
-    """In place of a summary, for a model that calls a tool instead of writing one."""
+    """Build a replacement for a model that calls a tool instead of writing a summary."""
     said = "\n\n".join(message.text for message in messages if message.role == "assistant" and message.text)
     return f"The model wrote no summary. The last it said before:\n\n{said[-WORDS_KEPT:]}"
 
 
 def shortened(messages: list[Message]) -> list[Message]:
-    """The same conversation with less in it: first old tool results lose their bulk, then old messages go."""
+    """Return a shorter conversation: first old tool results are cut, then old messages dropped."""
     lean = [_lean(message) for message in messages]
     if lean != messages:
         return lean
@@ -120,7 +120,7 @@ def _lean(message: Message) -> Message:
 
 
 def _first(message: Message) -> Message:
-    """A conversation cannot start with the answer to a call that is no longer in it: its words can."""
+    """Turn results into text: a conversation cannot start with the result of a dropped call."""
     return Message(
         role="user",
         content=tuple(
@@ -137,7 +137,7 @@ def _last_request(messages: list[Message]) -> str:
         if message.role == "user":
             said = (b.text for b in message.content if isinstance(b, Text))
             words = "\n".join(_asked(text) for text in said if not is_reminder(text))
-            # What an earlier compaction has cut is not cut again for the words that say so.
+            # Text cut by an earlier compaction is not cut again because of its cut marker.
             if len(words) > REQUEST_KEPT + 100:
                 return f"{words[:REQUEST_KEPT]} [… cut, {len(words):,} characters in all]"
             if words:
@@ -146,5 +146,5 @@ def _last_request(messages: list[Message]) -> str:
 
 
 def _asked(text: str) -> str:
-    """The person's own words, out of an earlier summary too, which else would be kept instead of them."""
+    """Return the person's request, also from inside an earlier summary, which would be kept in its place."""
     return text.rpartition(ASKED)[2] if text.startswith(OPENING) and ASKED in text else text

@@ -1,4 +1,4 @@
-"""A conversation: the messages a model is sent, each on the transcript before it counts."""
+"""Conversation: the messages sent to a model, each written to the transcript first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.core.ports import Transcript
 
 
 def joined(messages: Iterable[Message]) -> list[Message]:
-    """The messages with neighbours of one role made one, as providers want them."""
+    """Merge adjacent messages of one role, as providers require."""
     out: list[Message] = []
     for message in messages:
         _join(out, message)
@@ -27,7 +27,7 @@ def _join(messages: list[Message], message: Message) -> None:
 
 
 def unanswered(messages: list[Message]) -> tuple[ToolUse, ...]:
-    """The tool calls at the end of a conversation that have no result yet."""
+    """Return the tool calls at the end of a conversation that have no result yet."""
     answered: set[str] = set()
     for message in reversed(messages[-2:]):
         if message.role == "assistant":
@@ -37,7 +37,7 @@ def unanswered(messages: list[Message]) -> tuple[ToolUse, ...]:
 
 
 class Conversation:
-    """Written line by line, one for each message or tool result; `messages` is what the lines add up to."""
+    """Messages of one agent, written to the transcript as one entry per message or tool result."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Conversation:
         self.messages = joined(messages)
         self.last = last
         self._reply: EntryId | None = None
-        """The entry of the model's last reply, where it gave one since the conversation was read."""
+        """Entry of the model's last reply since the conversation was loaded."""
 
     def add(
         self,
@@ -83,14 +83,14 @@ class Conversation:
         return entry.id
 
     def up_to_reply(self) -> tuple[list[Message], EntryId] | None:
-        """What was said up to the model's last reply, whatever came of its calls since; and its entry."""
+        """Return the messages up to the model's last reply, without its call results, and its entry."""
         if self._reply is None:
             return None
         at = max(index for index, message in enumerate(self.messages) if message.role == "assistant")
         return self.messages[: at + 1], self._reply
 
     def interrupt(self, why: str = INTERRUPTED) -> Message | None:
-        """Answer the calls that will get no result any more, so that the conversation can go on."""
+        """Add results for the calls that will get none, so that the conversation can continue."""
         open_calls = unanswered(self.messages)
         if not open_calls:
             return None
@@ -100,7 +100,7 @@ class Conversation:
         return message
 
     def restart(self, summary: Message, *, trigger: str, tokens_before: int) -> EntryId:
-        """Go on from a summary; what was said before stays on the transcript."""
+        """Continue from a summary; earlier messages stay on the transcript."""
         boundary = Compacted(
             id=self._ids.entry(),
             before=self.last,
@@ -115,7 +115,7 @@ class Conversation:
         return self.add(summary, meta=True, summary=True)
 
     def rewind(self, parent: EntryId | None, messages: Iterable[Message], *, turn: int) -> None:
-        """Go on after an earlier entry, as if what came later had not been said."""
+        """Continue after an earlier entry and drop the later messages."""
         entry = Rewound(id=self._ids.entry(), parent=parent, at=self._clock.now(), turn=turn)
         self._transcript.append(entry)
         self.last = entry.id

@@ -1,4 +1,4 @@
-"""Forks: what goes on from where an agent stands, so that a provider's cache holds all they share."""
+"""Forks: requests that continue an agent's conversation, so that they share the provider's cache."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _PROMPTS = Path(__file__).parent / "prompts"
 ASIDE = (_PROMPTS / "aside.md").read_text(encoding="utf-8")
 SUGGEST = (_PROMPTS / "suggest.md").read_text(encoding="utf-8")
 NOTHING = "NONE"
-"""What the model answers where it has nothing to propose."""
+"""Answer of a model that has nothing to suggest."""
 PROGRESS = (_PROMPTS / "progress.md").read_text(encoding="utf-8")
 FORK = "fork"
-"""The kind of an agent that is one."""
+"""Type of a forked agent."""
 MARK = "<fork-boilerplate>"
-"""How the directive of a fork begins."""
+"""Start of the directive of a fork."""
 _DIRECTIVE = f"{MARK}\n{(_PROMPTS / 'fork.md').read_text(encoding='utf-8')}</fork-boilerplate>\n\nThe job:\n"
 PLACEHOLDER = "Started. It goes on elsewhere, and what comes of it is not told here."
 NO_TOOLS = "No tool is run here. Answer in words, from what you know."
 ATTEMPTS = 2
-"""Requests that may bring calls in place of an answer."""
+"""Requests that may return tool calls instead of an answer."""
 
 
 async def run_forked_agent(agent: Agent, directive: str, *, history: list[Message] | None = None) -> str:
-    """What the model says to the directive from where the agent stands, or else from `history`.
+    """Return the model's answer to the directive after the agent's conversation, or after `history`.
 
-    Only the caller learns of it: nothing enters the conversation, no tool is run, and the agent may be at
-    work meanwhile. Empty where the model says no word. Raises what `ask` raises.
+    Nothing enters the conversation and no tool runs; the agent may work meanwhile. Empty if the model
+    writes no text. Raises what `call_model` raises.
     """
     messages = agent.conversation.messages if history is None else history
     messages = joined([*messages, *_placeholders(unanswered(messages)), user(directive)])
@@ -48,12 +48,12 @@ async def run_forked_agent(agent: Agent, directive: str, *, history: list[Messag
 
 
 def fork_prompt(calls: tuple[ToolUse, ...], job: str) -> Message:
-    """What a fork is told after the reply that asked for it; from its siblings only the last text differs."""
+    """Build the first message of a fork; forks of one reply differ only in the last text."""
     return joined([*_placeholders(calls), user(_DIRECTIVE + job)])[0]
 
 
 def is_fork(agent: Agent) -> bool:
-    """Who it is outlasts a compaction; what it was told outlasts the loss of who it is."""
+    """Return True for a fork: by its type, which survives a compaction, or else by its directive."""
     return agent.identity.kind == FORK or any(
         isinstance(block, Text) and block.text.startswith(MARK)
         for message in agent.conversation.messages

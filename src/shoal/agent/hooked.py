@@ -1,4 +1,4 @@
-"""Where hooks have their say in one agent's work: before and after calls, on prompts, and when it stops."""
+"""Hook points of one agent: before and after tool calls, on prompts, and when it stops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def permission_asked(agent: Agent, call: ToolUse) -> Verdict:
 
 
 async def after_call(agent: Agent, event: HookEvent, call: ToolUse, outcome: Outcome) -> Outcome:
-    """The outcome, with what hooks have to say about it behind it."""
+    """Return the output with the hooks' objections and context appended."""
     text = outcome.text
     if outcome.is_error:
         verdict = await told(agent, event, **_facts(call), error=text)
@@ -59,7 +59,7 @@ def extended(outcome: Outcome, text: str) -> Outcome:
 
 
 async def enter_prompt(agent: Agent, prompt: Message, *, by: Speaker) -> str | None:
-    """Enter what an agent is asked; why not, where a hook keeps a person's prompt out of it."""
+    """Add a prompt to the conversation; return the reason if a hook blocks a person's prompt."""
     if by != "person" or not agent.hooks.wants("UserPromptSubmit"):
         await agent.hear(prompt, by=by)
         return None
@@ -72,7 +72,7 @@ async def enter_prompt(agent: Agent, prompt: Message, *, by: Speaker) -> str | N
 
 
 async def enter_item(agent: Agent, item: Item) -> str | None:
-    """The same for what arrives while the agent works; it waits again where it could not be entered."""
+    """Add an inbox item in the same way; an item that could not be added goes back to the inbox."""
     message = Message(role="user", content=item.content)
     verdict = UNMOVED
     if item.by == "person" and agent.hooks.wants("UserPromptSubmit"):
@@ -89,7 +89,7 @@ async def enter_item(agent: Agent, item: Item) -> str | None:
     try:
         await agent.hear(message, by=item.by, delivered=item.id)
     except BaseException:
-        # What is in the conversation was heard, whoever else could not be told of it.
+        # An item in the conversation counts as delivered, even if the event could not be emitted.
         if agent.conversation.last == before:
             agent.inlet.put_back(item)
         else:
@@ -117,7 +117,7 @@ def context_text(event: HookEvent, verdict: Verdict) -> str:
 
 
 async def sent_back(agent: Agent, said: str, times: int) -> bool:
-    """Whether the agent, which would stop now, goes on with what a hook told it; `times` counts before."""
+    """Run the stop hooks; return True if one sends the agent back to work. `times` counts earlier returns."""
     event: HookEvent = "Stop" if agent.identity.is_lead else "SubagentStop"
     if not agent.hooks.wants(event):
         return False

@@ -1,6 +1,6 @@
-"""The loop: ask the model, run its calls, look into the inlet, until there is nothing left to do.
+"""Agent loop: call the model, execute its tool calls, check the inbox, until nothing is left to do.
 
-One path for every use; what differs between a lead, a child and a test is what the agent was given.
+There is one path for every use; a lead, a child and a test differ only in the agent's dependencies.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Ended(Struct, frozen=True, kw_only=True):
     detail: str = ""
     requests: int = 0
     limit: Limit | None = None
-    """Which limit it was, of `budget` and of a `deadline` that a budget sets."""
+    """Limit that was reached, for `budget` and for a `deadline` set by a budget."""
     cut: Message | None = None
-    """Results for calls that this end cut short."""
+    """Results for calls that this end interrupted."""
 
 
 async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "person") -> Ended:
-    """Without a prompt it goes on from what has arrived. A limit ends it so that it can go on later."""
+    """Run the loop. Without a prompt it starts from the inbox. After a limit it can continue later."""
     seconds = agent.purse.begin()
     replies = agent.replies
     agent.halted = ""
@@ -71,7 +71,7 @@ def _refused(refusal: Refusal, requests: int) -> Ended:
 
 
 def _is_asked(agent: Agent) -> bool:
-    """Whether there is anything to answer: what was to be heard may have been taken back meanwhile."""
+    """Return True if there is a message to answer: queued input may have been withdrawn meanwhile."""
     messages = agent.conversation.messages
     return bool(messages) and messages[-1].role == "user"
 
@@ -113,7 +113,7 @@ async def _rounds(agent: Agent) -> Ended:
 
 
 async def _arrived(agent: Agent, *, resting: bool = False) -> tuple[bool, str]:
-    """Whether anything came, which is in the conversation then; why a hook kept something out of it."""
+    """Add the inbox items. Return True if any was added, and the reason if a hook blocked one."""
     came, lost = False, ""
     while (item := agent.inlet.take(resting=resting and not came)) is not None:
         erased = await enter_item(agent, item)
@@ -130,7 +130,7 @@ async def _ask_with_room(agent: Agent) -> tuple[Reply, RequestId]:
 
 
 async def _enter(agent: Agent, reply: Reply, request: RequestId) -> None:
-    # A message without content is refused by every provider when it is sent back.
+    # Every provider rejects a message without content.
     if not reply.message.content:
         return
     billing = Billing(

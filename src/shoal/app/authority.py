@@ -1,4 +1,4 @@
-"""The authority that an agent works with."""
+"""Access to the rule-based permissions of an agent."""
 
 from __future__ import annotations
 

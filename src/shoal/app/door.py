@@ -1,4 +1,4 @@
-"""The library's door: open a session, or run one prompt from code that is not async."""
+"""Library API: open a session, or run one prompt from synchronous code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.core.events import Event, Finished
 
 
 def open(*, cwd: str | Path | None = None, **options: Any) -> Session:  # noqa: A001 - used as shoal.open
-    """A session to be entered with `async with`; the keywords are the fields of `Options`."""
+    """Return a session to enter with `async with`; the keywords are the fields of `Options`."""
     return Session(Options(cwd=None if cwd is None else Path(cwd), **options))
 
 
@@ -25,9 +25,9 @@ def run_sync(
     hear: Callable[[Event], object] | None = None,
     **options: Any,
 ) -> Finished:
-    """Run one prompt to its end and give back how it ended; `hear` is told each event on the way.
+    """Run one prompt and return its end; `on_event` is called with each event.
 
-    The end is that of the last turn: what agents in the background report is taken up before.
+    It is the end of the last turn: reports of background agents are handled before.
     """
 
     async def run() -> Finished:

@@ -1,4 +1,4 @@
-"""What a person or a program asks of a session, before settings fill in the rest."""
+"""Options of a session, before settings fill in the rest."""
 
 from __future__ import annotations
 
@@ -18,84 +18,84 @@ from shoal.team.outpost import Membership
 
 class Options(Struct, frozen=True, kw_only=True):
     name: str = "lead"
-    """What the agent is called, by others and on the task board."""
+    """Name of the agent, for other agents and on the task board."""
     team: str | None = None
-    """The team whose task board it works on; without one it has a board of its own."""
+    """Team whose task board it uses; without one the session has its own board."""
     cwd: Path | None = None
-    """The project; the process's own directory when None."""
+    """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
-    """`provider:name`, an alias, or a model object; what is configured when None."""
+    """`provider:name`, an alias, or a model object; the configured model if None."""
     mode: Mode | None = None
     skip_permissions: bool = False
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()
     available_tools: Sequence[str] | None = None
-    """The only tools the agent is given, of the built-in ones and the caller's own; None is all."""
+    """The only tools available to the agent, built-in or from the caller; all if None."""
     add_dirs: Sequence[Path] = ()
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     coordinator: bool | None = None
-    """Whether the lead only starts, tells and stops agents; what is configured when None."""
+    """True if the lead only starts, messages and stops agents; as configured if None."""
     assistant: bool | None = None
-    """Whether the session stays open and its agents all run in the background; as configured when None."""
+    """True if the session stays open and all its agents run in the background; as configured if None."""
     agents: str | Mapping[str, Any] | None = None
-    """Definitions of agents for this session: names and their fields, as JSON, a file of it, or a mapping."""
+    """Agent definitions for this session: fields by name, as JSON, the path of a JSON file, or a mapping."""
     plugin_dirs: Sequence[Path] = ()
-    """Directories of plug-ins for this session, beside those of settings and of the home."""
+    """Plug-in directories for this session, in addition to those of settings and the home."""
     mcp_config: Sequence[str | Mapping[str, Any]] = ()
-    """MCP servers for this session: JSON, a file of it, or a mapping, each as `.mcp.json` is."""
+    """MCP servers for this session in the format of `.mcp.json`: JSON, the path of a file, or a mapping."""
     strict_mcp_config: bool = False
-    """Whether those are all: nothing of settings and of `.mcp.json`."""
+    """True to use only those, and ignore settings and `.mcp.json`."""
     channels: Sequence[str] = ()
-    """MCP servers that may push messages to the lead, each as `server:NAME`, beside those of settings."""
+    """MCP servers that may push messages to the lead, as `server:NAME`, in addition to those of settings."""
     tools: Sequence[Tool] = ()
-    """Tools of the caller's own, beside the built-in ones."""
+    """Tools of the caller, in addition to the built-in ones."""
     output_schema: Mapping[str, Any] | None = None
-    """A JSON Schema that the lead's answer has to fit, beside its text; `Finished.output` is the answer."""
+    """JSON Schema for the lead's structured answer, in addition to its text; see `RunFinished.output`."""
     thinking_tokens: int | None = None
-    """How far agents think before they answer; what is configured when None."""
+    """Thinking budget of agents before an answer; as configured if None."""
     fallback_model: str | None = None
-    """Asked in place of a model that does not answer."""
+    """Model used if the first does not answer."""
     betas: Sequence[str] = ()
-    """Of the Messages API."""
+    """Betas of the Messages API."""
     setting_sources: Sequence[str] | None = None
-    """Whose files count, of `user`, `project` and `local`; None is all. Managed ones always do."""
+    """Settings files that count, of `user`, `project`, `local`; all if None. Managed ones always count."""
     hooks: Mapping[str, Sequence[Any]] | None = None
-    """Of the caller's own, by event: functions, (matcher, function), `Hook`s, or entries as in settings."""
+    """Hooks of the caller by event: functions, (matcher, function), `Hook`s, or entries as in settings."""
     begun: Literal["startup", "clear"] | None = "startup"
-    """How the session came to be, for hooks; None for one that is only looked at, in which none runs."""
+    """Start kind of the session for hooks; None for a session that is only inspected and runs no hooks."""
     max_turns: int | None = None
     max_budget_usd: float | None = None
-    """For the whole session with all its agents, what it spent before it was resumed included."""
+    """Limit for the whole session with all its agents, including the spend before it was resumed."""
     max_total_tokens: int | None = None
-    """As the budget: everything the models read and write."""
+    """Limit for all tokens that models read and write, counted like the budget."""
     max_agents: int | None = None
-    """Agents that may ever be started beside the lead."""
+    """Maximum number of agents ever started in addition to the lead."""
     deadline: float | None = None
-    """Seconds for the whole session's work."""
+    """Seconds for the whole work of the session."""
     resume: str | None = None
-    """The id of a session to go on with, or the beginning of one."""
+    """Id of a session to resume, or the start of one."""
     continue_last: bool = False
     fork: bool = False
-    """Go on in a copy, and leave the resumed session as it is."""
+    """True to continue in a copy and leave the resumed session unchanged."""
     session_id: str | None = None
     settings: str | None = None
-    """A settings file, or JSON itself."""
+    """Path of a settings file, or JSON."""
     record: Path | None = None
-    """Where every request and reply is kept for `replay:`."""
+    """Path where every request and reply is recorded for `replay:`."""
     attended: bool = False
-    """Whether a person is there to answer questions."""
+    """True if a person can answer questions."""
     persist: bool = True
-    """False keeps nothing on disk: no transcript, no journal, no resuming."""
+    """False writes nothing to disk: no transcript, no journal, no resuming."""
     debug: bool = False
     seed: int | None = None
     membership: Membership | None = None
-    """Which member of which team this process is; None for a session of its own."""
+    """Team and member name of this process; None for an independent session."""
     trace: str = ""
-    """The `traceparent` of somebody's trace, in which the session's telemetry goes on."""
+    """`traceparent` of an existing trace that the session's telemetry continues."""
     clock: Clock = SystemClock()
 
     @property
     def link(self) -> LeadLink | None:
-        """To the lead whose run this process is part of."""
+        """Connection to the lead of the run that this process belongs to."""
         return None if self.membership is None else self.membership.link

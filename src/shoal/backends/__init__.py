@@ -1,1 +1,1 @@
-"""Where things run: processes, their guardian, and the fork server of teammates' processes."""
+"""Process execution: guarded processes, the fork server for teammates, panes and sandboxes."""

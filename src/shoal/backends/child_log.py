@@ -1,4 +1,4 @@
-"""What a child process writes beside its line: kept in a file, and quoted when it dies of an error."""
+"""Log of a child process: its output goes to a file and is quoted when it dies of an error."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 TRACEBACK = "Traceback (most recent call last):"
 TAIL = 1 << 14
 LINES = 6
-"""Of a traceback: the last place in the code, and the error."""
+"""Maximum lines of a traceback: the last location in the code, and the error."""
 
 
 class ChildLog:
-    """One child's part of a file; those who had it before may have written to it too."""
+    """One child's part of a file, to which earlier children may have written too."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -22,7 +22,7 @@ class ChildLog:
 
     @contextmanager
     def opened(self) -> Iterator[int]:
-        """A descriptor to write at its end; readable by its owner alone."""
+        """Open a descriptor that appends to the file; only its owner can read it."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._path, flags, 0o600)
@@ -33,7 +33,7 @@ class ChildLog:
             os.close(fd)
 
     def traceback(self) -> str:
-        """The end of its last traceback, as the rest of a clause; empty where it wrote none."""
+        """Return the end of the last traceback, as the rest of a clause; empty if there is none."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(self._start, os.fstat(file.fileno()).st_size - TAIL))

@@ -1,4 +1,4 @@
-"""The fork server as its lead has it: started under the guardian, given orders, and seen to its end."""
+"""Client of the fork server: starts it under the guardian, sends orders, and ends it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from shoal.core.errors import ProcessError
 from shoal.core.ports import Launch, Process, Processes
 
 STARTING = 30.0
-"""Seconds for a child to be forked, the server's imports included; a loaded machine takes a few."""
+"""Seconds to fork a child, including the server's imports; a loaded machine takes a few."""
 ENDING = 6.0
 """Seconds a fork server may take to end everything; it promises less."""
 INTERPRETERS = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
-"""Without these of our environment, some interpreters do not start; the children's is another."""
+"""Some interpreters do not start without these variables; the children have another environment."""
 LOST = "the fork server, the process that teammates are forked from, is gone"
 CLOSED = "the session was closed and ended it"
 
 
 class Child(Struct, frozen=True, kw_only=True):
-    """A process to be forked; `line` is the descriptor of its end."""
+    """Process to be forked; `channel` is the descriptor of its end."""
 
     name: str
     cwd: Path
@@ -42,7 +42,7 @@ class Child(Struct, frozen=True, kw_only=True):
 
 
 class ForkLink:
-    """One fork server, from its start to its end."""
+    """Handle of one fork server, from its start to its end."""
 
     def __init__(self, process: Process, end: socket.socket, clock: Clock, log: ChildLog) -> None:
         self._process = process
@@ -87,7 +87,7 @@ class ForkLink:
         return process
 
     async def close(self) -> None:
-        """Have it end everything, and wait until it has."""
+        """Make it end everything, and wait until it has."""
         if not await self._orders.finish(self._clock.deadline(ENDING)):
             self._orders.close()
         with suppress(ProcessError):  # its guardian is gone as well
@@ -104,7 +104,7 @@ class ForkLink:
 async def fork_server(
     processes: Processes, clock: Clock, *, entry: str, preload: Sequence[str], log: ChildLog
 ) -> ForkLink:
-    """Started, but not waited for: it takes orders once it has imported what it needs."""
+    """Start a fork server without waiting: it accepts orders once its imports are done."""
     ours, theirs = socket.socketpair()
     try:
         with theirs, log.opened() as output:
@@ -119,7 +119,7 @@ async def fork_server(
 
 
 def _launch(entry: str, preload: Sequence[str], control: int, log: int) -> Launch:
-    # It can import what we can, from where we do; -P keeps the directory it runs in out of that.
+    # It can import what we can, from the same places; -P excludes the directory it runs in.
     path = os.pathsep.join(place for place in sys.path if Path(place).is_absolute())
     needed = {name: os.environ[name] for name in INTERPRETERS if name in os.environ}
     return Launch(

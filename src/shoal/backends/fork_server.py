@@ -1,12 +1,12 @@
-"""The fork server: a process that has imported everything once, and forks teammates' processes in a moment.
+"""Fork server: a process that has imported everything once, and quickly forks the processes of teammates.
 
 Run as `python -m shoal.backends.fork_server MODULE:FUNCTION [MODULE ...]` under the session's guardian, with
-the socket to the lead as its standard input. It imports the modules, stays single-threaded, and then speaks
-as the guardian does, but for what it starts:
+the socket to the lead as its standard input. It imports the modules, stays single-threaded, and then uses the
+guardian's protocol, except for what it starts:
 
-    lead → {"spawn": id, "title": "...", "cwd": "...", "env": {...}}   with two descriptors: line and log
+    lead → {"spawn": id, "title": "...", "cwd": "...", "env": {...}}   with two descriptors: channel and log
 
-The child calls FUNCTION with the number of the line's descriptor; its output goes to the log.
+The child calls FUNCTION with the number of the channel's descriptor; its output goes to the log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from shoal.backends.guardian import (
 
 FAILED = 1
 PATIENCE = GRACE + 0.5
-"""Seconds from a child's end to KILL for what it left: a guardian among that has ended its own by then."""
+"""Seconds from a child's end to KILL for its descendants; a guardian among them has ended its own by then."""
 AGAIN = 0.1
 PR_SET_NAME = 15
 
@@ -46,7 +46,7 @@ Entry = Callable[[int], object]
 
 
 class ForkServer(Guardian):
-    """A guardian of what it forks; a child's whole family ends with it."""
+    """Guardian of the processes it forks; all descendants of a child end with it."""
 
     descriptors = 2
 
@@ -54,9 +54,9 @@ class ForkServer(Guardian):
         super().__init__(lead, wake)
         self._entry = entry
         self._adopted: set[int] = set()
-        """Processes whose parent ended: they are ours since, and of no child's family that lives."""
+        """Processes whose parent ended: they are now our children and belong to no living child."""
         self._due: dict[int, float] = {}
-        """When what is left of a dead child's family is sent KILL."""
+        """Time at which the remaining descendants of a dead child are sent KILL."""
 
     def start(self, order: dict[str, Any], fds: list[int]) -> int:
         ready, done = os.pipe()
@@ -74,7 +74,7 @@ class ForkServer(Guardian):
         return pid
 
     def bereave(self, pid: int, identity: int | None) -> None:
-        if identity is None:  # of a family that is ending, and it may have forked after that was listed
+        if identity is None:  # a descendant of an ending child, and may have forked after the listing
             identity = next((ending for ending in self._due if pid in self._strays.get(ending, ())), None)
         if identity is None:
             return
@@ -102,7 +102,7 @@ class ForkServer(Guardian):
 
 
 def be_child(entry: Entry, order: dict[str, Any], fds: list[int], done: int) -> NoReturn:
-    """Whatever happens, the child never returns into the server's loop."""
+    """Run the child; it never returns into the server's loop."""
     status = FAILED
     try:
         line, log = fds
@@ -118,7 +118,7 @@ def be_child(entry: Entry, order: dict[str, Any], fds: list[int], done: int) -> 
 
 
 def become(order: dict[str, Any], line: int, log: int, done: int) -> None:
-    """Turn a copy of the server into a process of its own, with nothing of the server's or its siblings'."""
+    """Turn a copy of the server into a separate process, with nothing of the server or its siblings."""
     os.setsid()
     restore_python_signals()
     os.dup2(log, 1)
@@ -137,7 +137,7 @@ def become(order: dict[str, Any], line: int, log: int, done: int) -> None:
 
 
 def ended(entry: Entry, line: int) -> int:
-    """Run the child's work; its exit status."""
+    """Run the child's work and return its exit status."""
     status = 0
     try:
         entry(line)
@@ -155,7 +155,7 @@ def ended(entry: Entry, line: int) -> int:
 
 
 def restore_python_signals() -> None:
-    """As a fresh interpreter has them: an end of a pipe is an error to be handled, not a death."""
+    """Restore the signals of a fresh interpreter: a closed pipe is an error to handle, not fatal."""
     restore_signals()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
@@ -165,12 +165,12 @@ def restore_python_signals() -> None:
 def close_all_but(kept: set[int]) -> None:
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not files
         if int(name) not in kept:
-            with suppress(OSError):  # the one that listed them
+            with suppress(OSError):  # the descriptor that listed them
                 os.close(int(name))
 
 
 def set_name(title: str) -> None:
-    """As `ps` and `top` show it: its first 15 bytes (Linux only)."""
+    """Set the name that `ps` and `top` show: the first 15 bytes (Linux only)."""
     if sys.platform == "linux":
         import ctypes
 
@@ -189,7 +189,7 @@ def entry_of(name: str) -> Entry:
 
 
 def main() -> None:
-    # What the collector does not touch is not copied: neither here nor, being frozen, in the children.
+    # Memory that the collector does not touch is not copied: neither here nor, once frozen, in the children.
     gc.disable()
     lead = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""The guardian: the parent of every process a session starts, which ends them all when the session is gone.
+"""Guardian: the parent of every process that a session starts, which ends them all with the session.
 
 Run as `python -I -S -E guardian.py FD`, with the standard library alone, so that it starts fast and stays
 small. FD is a stream socket to the lead, with one JSON object per line:
@@ -23,7 +23,7 @@ import time
 from collections import deque
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the typing module costs a third of the start
+if TYPE_CHECKING:  # importing typing would take a third of the startup time
     from typing import Any
 
 GRACE = 2.0
@@ -32,16 +32,16 @@ PR_SET_CHILD_SUBREAPER = 36
 RESTORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to import
 CONFINING = ["-I", "-S", "-E", "-X", "utf8", f"{HERE}/sandbox/confined.py"]
-"""With these words an interpreter would confine a command; the guardian is one already."""
+"""Arguments with which an interpreter confines a command; the guardian is already an interpreter."""
 
 
 class LeadGone(Exception):
-    """The socket is closed: the session ended, or died."""
+    """The socket is closed: the session ended or died."""
 
 
 class Guardian:
     descriptors = 3
-    """Of each order to start something."""
+    """Number of descriptors of each spawn order."""
 
     def __init__(self, lead: socket.socket, wake: int) -> None:
         self._lead = lead
@@ -67,17 +67,17 @@ class Guardian:
             self._end_all()
 
     def start(self, order: dict[str, Any], fds: list[int]) -> int:
-        """The pid; OSError and ValueError say why there is none."""
+        """Start a process and return its pid. Raises OSError and ValueError."""
         return spawned(order["argv"], order["cwd"], order["env"], fds)
 
     def bereave(self, pid: int, identity: int | None) -> None:
-        """A child has ended; it was started by an order, or its parent is gone and it has no identity.
+        """Handle the end of a child; `identity` is None if it was adopted after its parent ended.
 
-        What it left behind may stay, as the background programs of a shell do.
+        Its descendants may stay, like the background programs of a shell.
         """
 
     def attend(self) -> float | None:
-        """Do what is due; the seconds until something else is."""
+        """Perform due actions; return the seconds until the next one is due."""
         return None
 
     def _hear(self) -> None:
@@ -89,7 +89,7 @@ class Guardian:
             raise LeadGone
         for fd in fds:
             os.set_inheritable(fd, False)  # noqa: FBT003
-        # Descriptors come with the first bytes of their order, orders come in order: so both queues match.
+        # Descriptors arrive with the first bytes of their order, and orders in sequence: both queues match.
         self._descriptors.extend(fds)
         *lines, self._heard = (self._heard + data).split(b"\n")
         for line in lines:
@@ -124,12 +124,12 @@ class Guardian:
         if leader is None:
             return
         strays = self._strays.setdefault(identity, set())
-        if leader in self._leaders:  # they can only be found while it lives
+        if leader in self._leaders:  # they can be found only while it lives
             strays.update(descendants(leader))
         deliver(number, groups=[leader], pids=list(strays))
 
     def _reap(self) -> bool:
-        """Take in every process that ended; False when none is left."""
+        """Reap every process that ended; return False when none is left."""
         drain(self._wake)
         left = True
         while True:
@@ -148,7 +148,7 @@ class Guardian:
         return left
 
     def _forget_empty_groups(self) -> None:
-        # At once, because the system may give the number of an empty group to a stranger.
+        # Immediately, because the system may reuse the number of an empty group.
         for identity, leader in list(self._groups.items()):
             if leader in self._leaders or exists(os.killpg, leader):
                 continue
@@ -164,7 +164,7 @@ class Guardian:
         self._deliver_to_all(signal.SIGTERM)
         left = self._await_none(started + GRACE)
         while left and time.monotonic() < started + LIMIT:
-            # Again and again: a process may have forked between being listed and being killed.
+            # Repeated: a process may have forked between being listed and being killed.
             self._deliver_to_all(signal.SIGKILL)
             left = self._await_none(min(time.monotonic() + 0.05, started + LIMIT))
         self._deliver_to_all(signal.SIGKILL)
@@ -173,12 +173,12 @@ class Guardian:
         deliver(number, groups=list(self._groups.values()), pids=descendants(os.getpid()))
 
     def _await_none(self, until: float) -> bool:
-        """Wait for the end of every child; whether some are left."""
+        """Wait for the end of every child; return True if some are left."""
         while True:
             try:
                 if not self._reap():
                     return False
-            except LeadGone:  # nobody listens any more; go on reaping
+            except LeadGone:  # the lead is gone; go on reaping
                 continue
             patience = until - time.monotonic()
             if patience <= 0 or not select.select([self._wake], [], [], patience)[0]:
@@ -186,7 +186,7 @@ class Guardian:
 
 
 def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
-    """Start a program in a session and process group of its own; its pid."""
+    """Start a program in its own session and process group; return its pid."""
     try:
         os.chdir(cwd)
     except OSError as error:
@@ -210,7 +210,7 @@ def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> i
 
 
 def confined(words: list[str], env: dict[str, str], fds: list[int]) -> int:
-    """Do what the script of that name does, without the start of another interpreter; the child's pid."""
+    """Do what the script does, without starting another interpreter; return the pid of the child."""
     become = confining()
     ready, done = os.pipe()
     try:
@@ -219,14 +219,14 @@ def confined(words: list[str], env: dict[str, str], fds: list[int]) -> int:
             be_confined(become, words, env, fds, done)
     finally:
         os.close(done)
-        # Closed by the child too, or by its end: from then on signals reach its group.
+        # The child closes it too, or ends: from then on signals reach its group.
         os.read(ready, 1)
         os.close(ready)
     return pid
 
 
 def be_confined(become: Any, words: list[str], env: dict[str, str], fds: list[int], done: int) -> None:
-    """In the child; does not return."""
+    """Run the confined command in the child; does not return."""
     try:
         os.setsid()
         for number, fd in enumerate(fds):
@@ -239,7 +239,7 @@ def be_confined(become: Any, words: list[str], env: dict[str, str], fds: list[in
 
 
 def confining() -> Any:
-    """The function of that script that does not return."""
+    """Return the function of the script that confines the process and executes the command."""
     sys.path.insert(0, f"{HERE}/sandbox")
     try:
         import confined as script  # type: ignore[import-not-found]
@@ -256,12 +256,12 @@ def restore_signals() -> None:
         try:  # noqa: SIM105 - contextlib is slow to import
             signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
-            pass  # one that the C library keeps for itself
+            pass  # reserved by the C library
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def program(name: str, env: dict[str, str]) -> str:
-    """The file to run, looked up in the PATH the process will have."""
+    """Return the file to run, looked up in the PATH that the process will have."""
     if "/" in name:
         return name
     for directory in env.get("PATH", os.defpath).split(":"):
@@ -272,7 +272,7 @@ def program(name: str, env: dict[str, str]) -> str:
 
 
 def deliver(number: int, *, groups: list[int], pids: list[int]) -> None:
-    # A stopped process acts on TERM only once it goes on.
+    # A stopped process handles TERM only after it continues.
     for each in (number, signal.SIGCONT) if number == signal.SIGTERM else (number,):
         for group in groups:
             attempt(os.killpg, group, each)
@@ -284,7 +284,7 @@ def attempt(kill: Any, target: int, number: int) -> None:
     try:  # noqa: SIM105 - contextlib is slow to import
         kill(target, number)
     except (ProcessLookupError, PermissionError):
-        pass  # gone already, or another user's now
+        pass  # already gone, or now owned by another user
 
 
 def exists(kill: Any, target: int) -> bool:
@@ -298,7 +298,7 @@ def exists(kill: Any, target: int) -> bool:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`, whatever its group; none where the system has no /proc."""
+    """Return every process below `root`, whatever its group; none without /proc."""
     return below(root, children())
 
 
@@ -310,7 +310,7 @@ def below(root: int, families: dict[int, list[int]]) -> list[int]:
 
 
 def children() -> dict[int, list[int]]:
-    """Of every process that has some."""
+    """Return the children of every process that has some."""
     families: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - pathlib is slow to import
@@ -336,7 +336,7 @@ def drain(fd: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Daemons orphaned below us become our children, so that none is lost from sight (Linux only)."""
+    """Adopt orphaned daemons below us, so that none is lost (Linux only)."""
     if sys.platform == "linux":
         import ctypes
 
@@ -350,7 +350,7 @@ def main() -> None:
 
 
 def watched() -> int:
-    """Make this the process that ends last and hears of every end; the descriptor that tells of one."""
+    """Make this process end last and reap every child; return the descriptor that signals an end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     wake, woken = os.pipe()

@@ -1,6 +1,6 @@
-"""Memory that a process has freed, given back to the system: its allocator would keep it for later.
+"""Returns freed memory to the system, which the allocator would otherwise keep.
 
-A hundred processes of teammates that each rest most of the time keep a hundred times what one of them needs.
+A hundred processes of teammates that are mostly idle would keep a hundred times what one of them needs.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import sys
 from math import inf
 
 EVERY = 20.0
-"""Seconds; it takes less than a millisecond."""
+"""Seconds; a trim takes less than a millisecond."""
 
 
 class Freed:
-    """Given back when its process comes to rest, but not each time of one that rests often."""
+    """Trims the heap when its process becomes idle, but not on every idle period."""
 
     def __init__(self) -> None:
         self._last = -inf
@@ -25,7 +25,7 @@ class Freed:
 
 
 def give_back() -> bool:
-    """Whether there was something to give; never where the C library has no call for it."""
+    """Return True if memory was released; False if the C library has no call for it."""
     if sys.platform != "linux":
         return False
     import ctypes

@@ -1,4 +1,4 @@
-"""Panes of iTerm2, through its `it2` program; what runs in one tells by a pipe that it started and ended."""
+"""Panes of iTerm2, through its `it2` program; a pipe reports the start and end of a pane's command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.core.errors import ProcessError
 from shoal.core.roster import BackendType
 
 STARTING = 60.0
-"""Seconds for a command to start in a new pane: iTerm2 types it into a shell, whose start may take long."""
+"""Seconds for a command to start in a new pane: iTerm2 types it into a shell, which may start slowly."""
 _SESSION = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _COLORS = {
     "blue": (64, 128, 255),
@@ -34,7 +34,7 @@ _COLORS = {
 
 
 class _Shown:
-    """A pane of ours. Its command holds the pipe open for as long as it lives."""
+    """State of one of our panes; its command holds the pipe open while it runs."""
 
     def __init__(self, pipe: Path) -> None:
         self.pid = 0
@@ -43,7 +43,7 @@ class _Shown:
         self._status: int | None = None
         self._heard = b""
         self._fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        # A pipe to which nobody writes looks like one whose writer has ended: until there is one, it is us.
+        # A pipe without a writer looks as if its writer had ended: until there is one, we are the writer.
         self._held = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
         asyncio.get_running_loop().add_reader(self._fd, self._read)
 
@@ -94,7 +94,7 @@ class Iterm2Panes:
 
     @property
     def attach_command(self) -> tuple[str, ...]:
-        """Its panes are beside the lead."""
+        """Empty: the panes are next to the lead's."""
         return ()
 
     async def unavailable(self) -> str:
@@ -133,7 +133,7 @@ class Iterm2Panes:
         return session
 
     def _written(self, pane: Pane, session: str) -> tuple[Path, Path]:
-        """What the pane runs: a file, for what is typed stands on the screen and in the shell's history."""
+        """Write the script to a file: typed text would show on the screen and in the shell's history."""
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="shoal-iterm2-"))
         script, pipe = (self._directory / f"{session}.{kind}" for kind in ("sh", "pipe"))
@@ -150,7 +150,7 @@ class Iterm2Panes:
         shown.close()
 
     async def _close(self, session: str) -> None:
-        # One that the person closed meanwhile is refused, and that is as good.
+        # A session that the user has closed meanwhile is refused, which is fine.
         await self._it2("session", "close", "--session", session, "--force", checked=False)
 
     async def alive(self, pane: str) -> bool:
@@ -173,7 +173,7 @@ class Iterm2Panes:
             self._directory = None
 
     async def _split(self, pane: Pane) -> str:
-        """The first of ours stands beside the lead, the others below each other; or it gets a tab."""
+        """Open the first pane next to the lead and the others below each other, or in a tab."""
         last = next((each for each, shown in reversed(self._shown.items()) if not shown.gone.is_set()), "")
         lead = self._env.get("ITERM_SESSION_ID", "").rpartition(":")[2]
         if not pane.split:
@@ -197,7 +197,7 @@ class Iterm2Panes:
 
 
 def _script(pane: Pane, pipe: Path) -> str:
-    """Run by sh in place of the shell of the pane, so that the pane ends with it."""
+    """Build the script that sh runs in place of the pane's shell, so that the pane ends with it."""
     env = {name: shlex.quote(value) for name, value in pane.env.items() if _named(name)}
     exports = "".join(f"export {name}={value}\n" for name, value in env.items())
     return f"""exec 9>{shlex.quote(str(pipe))}
@@ -224,5 +224,5 @@ def _tab_color(color: str | None) -> str:
 
 
 def _status(told: int) -> int:
-    """As the shell tells a signal: 128 and its number."""
+    """Convert the status of a shell, in which a signal is 128 plus its number."""
     return -(told - 128) if told > 128 else told

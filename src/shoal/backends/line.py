@@ -1,4 +1,4 @@
-"""The line between a lead and a teammate's process: whole messages over a stream socket, in order."""
+"""Channel between a lead and a teammate's process: whole messages over a stream socket, in order."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import socket
 from collections import deque
 
 LIMIT = 64 << 20
-"""Bytes of one message; a longer one is refused here, and breaks the line there."""
+"""Maximum bytes of one message; the sender refuses a longer one, the receiver closes the channel."""
 _PREFIX = 4
 _CHUNK = 1 << 18
 _AHEAD = 1 << 20
-"""Bytes of whole messages that are taken in before anyone asks for them."""
+"""Bytes of whole messages that are read before anyone requests them."""
 
 
 class SocketLine:
-    """One end; made inside the running event loop, and the socket is its own from then on."""
+    """One end of a channel; created inside the running event loop, owns the socket from then on."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -29,19 +29,19 @@ class SocketLine:
         self._sent = asyncio.Event()
         self._sent.set()
         self._ended = False
-        """No message will be heard any more."""
+        """No further message will be received."""
         self._deaf = False
-        """No message can be sent any more."""
+        """No further message can be sent."""
         self._paused = False
         self._loop.add_reader(self._socket, self._read)
 
     @classmethod
     def inherited(cls, fd: int) -> SocketLine:
-        """In the process of a teammate: from the descriptor it was started with."""
+        """Create the channel in a teammate's process, from the descriptor it was started with."""
         return cls(socket.socket(fileno=fd))
 
     def send(self, message: bytes) -> None:
-        """Never waits; to one whose other end is gone it does nothing. ValueError for one over `LIMIT`."""
+        """Send without waiting; does nothing if the other end is gone. Raises ValueError if too long."""
         if len(message) > LIMIT:
             raise ValueError(f"A message of {len(message)} bytes is longer than a line takes ({LIMIT}).")
         if self._deaf:
@@ -51,11 +51,11 @@ class SocketLine:
             self._write()
 
     async def sent(self) -> None:
-        """Until the system has everything that was sent; to be awaited before a process ends."""
+        """Wait until the system has everything that was sent; needed before a process ends."""
         await self._sent.wait()
 
     async def receive(self) -> bytes | None:
-        """The next message; None when the other end is gone. A message cut short by that is dropped."""
+        """Return the next message, or None when the other end is gone; an incomplete message is dropped."""
         while not self._messages:
             if self._ended:
                 return None
@@ -69,7 +69,7 @@ class SocketLine:
         return message
 
     def close(self) -> None:
-        """What was sent before still goes out, as long as the other end takes it and the loop runs."""
+        """Close; messages already sent still go out while the other end reads and the loop runs."""
         self._messages.clear()
         self._stop_reading()
         if self._sent.is_set():
@@ -112,7 +112,7 @@ class SocketLine:
             self._loop.remove_reader(self._socket)
 
     def _take_whole_messages(self) -> bool:
-        """False where what comes is no message."""
+        """Extract whole messages; return False if the data is not a message."""
         start = 0
         while (body := start + _PREFIX) <= len(self._inbox):
             size = int.from_bytes(self._inbox[start:body], "big")

@@ -1,4 +1,4 @@
-"""The guardian as its lead has it: started with a socket, given orders, and seen to its end."""
+"""Client of the guardian: starts it with a socket, sends orders, and ends it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDING = 6.0
 
 
 class GuardianLink:
-    """One guardian, from its start to its end. `lost` is called once, when it is gone without being asked."""
+    """Handle of one guardian. `on_lost` is called once, if it ends without being asked to."""
 
     def __init__(self, hear: Callable[[dict[str, Any]], None], lost: Callable[[], None]) -> None:
         self._lost = lost
@@ -45,7 +45,7 @@ class GuardianLink:
         return self._orders.alive
 
     def order(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Sent in order, as fast as the guardian takes them; never blocks, never half a message."""
+        """Send an order in sequence, as fast as it is read by the guardian; never blocks or splits it."""
         if self.alive:
             self._orders.give(message, descriptors)
 
@@ -62,6 +62,6 @@ class GuardianLink:
         self._orders.close()
 
     async def close(self) -> None:
-        """Have it end everything, and wait until it has."""
+        """Make it end everything, and wait until it has."""
         if not await self._orders.finish(asyncio.timeout(ENDING)):
             self.abandon()

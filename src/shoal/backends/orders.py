@@ -1,4 +1,4 @@
-"""The lead's end of a socket to a process that starts others: orders out, with descriptors; news in."""
+"""The lead's end of a socket to a process that starts others: sends orders with descriptors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Orders:
-    """One JSON object per line, both ways. `ended` is called once, when the other end is gone."""
+    """One JSON object per line, both ways. `on_end` is called once, when the other end is gone."""
 
     def __init__(
         self, end: socket.socket, hear: Callable[[dict[str, Any]], None], ended: Callable[[], None]
@@ -27,30 +27,30 @@ class Orders:
         self._closed = False
         self._gone = asyncio.Event()
         self.finishing = False
-        """Whether the other side was asked to end everything."""
+        """True if the other side was asked to end everything."""
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._read)
 
     @property
     def alive(self) -> bool:
-        """Whether orders are still taken."""
+        """True while orders are accepted."""
         return not self._closed and not self.finishing
 
     def give(self, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
-        """Sent in order, as fast as they are taken; never blocks, never half a message."""
+        """Send an order in sequence, as fast as it is read; never blocks, never sends half a message."""
         if self._closed:
             return
-        # The standard json carries names that are not UTF-8, as surrogates.
+        # The standard json module encodes names that are not UTF-8 as surrogates.
         line = memoryview(json.dumps(message).encode() + b"\n")
         self._outbox.append((line, [os.dup(fd) for fd in descriptors]))
         self._write()
 
     async def finish(self, deadline: AbstractAsyncContextManager[object]) -> bool:
-        """Have the other side end everything: True once it has, False where the deadline passed first."""
+        """Make the other side end everything; return False if the deadline passes first."""
         if not self._closed and not self.finishing:
             self.finishing = True
-            # Half-closed: the other side sees the end, and its own end is still seen here.
-            with suppress(OSError):  # it is gone, which is about to be seen
+            # Half-closed: the other side sees the end, and its own end is still visible here.
+            with suppress(OSError):  # already gone, which the reader is about to see
                 self._socket.shutdown(socket.SHUT_WR)
         try:
             async with deadline:
@@ -110,5 +110,5 @@ class Orders:
 
 
 def utf8(text: str) -> str:
-    """The same bytes, spelled for a process that speaks UTF-8 whatever our locale is."""
+    """Return the same bytes, decoded for a process that uses UTF-8 regardless of our locale."""
     return os.fsencode(text).decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""Teammates with panes: one of ours lives in a process that its pane shows; another program in its pane."""
+"""Teammates with panes: our own run in a process that a pane shows, foreign programs in the pane itself."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from shoal.wire.papers import command_line
 _OF_THE_TERMINAL = frozenset(
     {"TERM", "TERMCAP", "TMUX", "TMUX_PANE", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES"}
 )
-"""A pane has these of its own."""
+"""Variables that a pane sets itself."""
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "NO_COLOR")
 _OF_A_VIEWER = frozenset({"HOME", "PATH", "SHOAL_HOME", "CLAUDE_CONFIG_DIR", "PYTHONPATH", *_LOCALE})
-"""All that a viewer needs; keys of providers are not among them."""
+"""Variables that a viewer needs; providers' keys are not among them."""
 _DYING = 1.0
 """Seconds from KILL to the end of the pane."""
 
 
 class ShownBerth:
-    """One of ours: it lives with or without its pane."""
+    """Process of one of our members, which runs with or without its pane."""
 
     def __init__(self, berth: Berth, panes: Panes, pane: str) -> None:
         self.inner = berth
@@ -57,12 +57,12 @@ class ShownBerth:
 
     async def hide(self) -> None:
         if self._pane:
-            with suppress(ProcessError):  # the next program that is shown says what is wrong with panes
+            with suppress(ProcessError):  # the next program that is shown reports the problem
                 await self._panes.close(self._pane)
 
 
 class ForeignBerth:
-    """Another program: its pane is its life."""
+    """Foreign program that lives exactly as long as its pane."""
 
     line: Line | None = None
 
@@ -109,7 +109,7 @@ def how_it_ended(end: PaneEnd) -> str:
 
 
 class PaneBackend:
-    """`members` start the processes of ours, `viewer` gives the words of what their panes run."""
+    """`members` starts our own processes; `viewer_command` returns the command for their panes."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class PaneBackend:
                 await self._panes.aclose()
 
     async def _shown(self, wanted: Wanted) -> str:
-        """The pane, or nothing: an agent is not lost for want of one."""
+        """Open a pane for a member and return its id, or an empty text: the member runs without one."""
         name = wanted.papers.name
         try:
             env = {each: value for each, value in wanted.env.items() if each in _OF_A_VIEWER}
@@ -187,7 +187,7 @@ class PaneBackend:
         return pane
 
     async def _watch(self, name: str, pane: str) -> None:
-        """A person may close a pane; what else takes one away is told."""
+        """Report a lost pane, unless the user closed it."""
         end = await self._panes.over(pane)
         if end.all_gone and not self._told_of_loss:
             self._told_of_loss = True

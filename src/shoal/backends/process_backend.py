@@ -1,4 +1,4 @@
-"""The process backend: each teammate is a process of its own, forked from one that imported everything."""
+"""Process backend: each teammate is a process, forked from one that imported everything."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.core.ports import Processes
 from shoal.core.roster import BackendType
 
 SERVER_LOG = ".fork-server.log"
-"""No teammate's: names do not start with a dot."""
+"""Not the log of a teammate: names do not start with a dot."""
 
 
 class ProcessBerth:
@@ -45,7 +45,7 @@ class ProcessBerth:
         return self._process.alive
 
     async def over(self) -> str:
-        """Until its process is gone; how it ended, as a clause, with the traceback it ended in."""
+        """Wait until the process is gone; return how it ended, as a clause with its traceback."""
         try:
             status = await self._process.wait()
         except ProcessError as lost:
@@ -55,7 +55,7 @@ class ProcessBerth:
         return f"it ended with status {status}" + (self._log.traceback() if status else "")
 
     async def stop(self, *, grace: float = 2.0) -> None:
-        """TERM to its process group, KILL after the grace; within grace + 1 s."""
+        """Send TERM to the process group, KILL after the grace; takes at most grace + 1 s."""
         try:
             await self._process.stop(grace=grace)
         except ProcessError:
@@ -65,7 +65,7 @@ class ProcessBerth:
 
 
 class ProcessBackend:
-    """`entry` is `module:function`, called in each child with the number of its line's descriptor."""
+    """`entry` is `module:function`, called in each child with the descriptor of its channel."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ProcessBackend:
         return "This system cannot fork processes. Let teammates run in the lead's process (in-process)."
 
     async def prepare(self) -> None:
-        """Start the fork server ahead of the first spawn; its imports are not waited for."""
+        """Start the fork server before the first spawn, without waiting for its imports."""
         await self._living()
 
     async def spawn(self, wanted: Wanted) -> ProcessBerth:

@@ -1,4 +1,4 @@
-"""Processes that cannot outlive the session: a guardian is their parent, and ends them with it."""
+"""Processes that cannot outlive the session: their parent is a guardian, which ends them with it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LOST = (
 )
 CLOSED = "The session was closed and ended every program it ran."
 STARTING = 10.0
-"""Seconds for a program to be started; the guardian takes a few milliseconds."""
+"""Seconds to start a program; the guardian takes a few milliseconds."""
 DYING = 0.8
-"""Seconds from KILL to the news of the end."""
+"""Seconds from KILL to the report of the end."""
 
 
 class GuardedProcess:
@@ -42,14 +42,14 @@ class GuardedProcess:
         return self.pid != 0 and not self._exited.is_set()
 
     async def wait(self) -> int:
-        """The exit status; negative for a signal. Raises `ProcessError` when the process was lost."""
+        """Return the exit status; negative for a signal. Raises `ProcessError` if the process was lost."""
         await self._exited.wait()
         if self._status is None:
             raise ProcessError(self._failure)
         return self._status
 
     async def stop(self, *, grace: float = 2.0) -> int:
-        """TERM to the whole group, KILL to what is left after the grace; within grace + 1 s."""
+        """Send TERM to the whole group, KILL after the grace; takes at most grace + 1 s."""
         try:
             if not self._gone.is_set():
                 self._tell(signal.SIGTERM)
@@ -71,7 +71,7 @@ class GuardedProcess:
         return await self.wait()
 
     async def answered(self) -> None:
-        """Started, or not: then `ProcessError`."""
+        """Wait until the process has started. Raises `ProcessError` if it could not."""
         await self._answered.wait()
         if not self.pid:
             raise ProcessError(self._failure)
@@ -90,11 +90,11 @@ class GuardedProcess:
 
     @property
     def left(self) -> bool:
-        """Whether its group may have members."""
+        """True if its group may have members."""
         return self.pid != 0 and not self._gone.is_set()
 
     def lose(self, why: str) -> None:
-        """Nothing more will be heard of it."""
+        """Mark the process as lost: no further message about it will arrive."""
         self._close(why)
 
     def _close(self, failure: str) -> None:
@@ -168,7 +168,7 @@ class GuardedProcesses:
 
 
 def pass_on(news: dict[str, Any], running: dict[int, GuardedProcess]) -> None:
-    """To the one it is about, which is none of these any more after its end."""
+    """Pass a message to its process, which is removed after its end."""
     identity = next(news[kind] for kind in ("started", "failed", "exited", "gone") if kind in news)
     running[identity].hear(news)
     if "gone" in news or "failed" in news:
@@ -176,7 +176,7 @@ def pass_on(news: dict[str, Any], running: dict[int, GuardedProcess]) -> None:
 
 
 def lose_all(running: dict[int, GuardedProcess], why: str) -> None:
-    """Their parent, which would have ended them, is gone: end them and all below them from here."""
+    """End all processes and their descendants from here, because their parent is gone."""
     kill_families([process.pid for process in running.values() if process.left])
     for process in running.values():
         process.lose(why)
@@ -186,7 +186,7 @@ def lose_all(running: dict[int, GuardedProcess], why: str) -> None:
 def kill_families(leaders: list[int]) -> None:
     listed: set[int] = set()
     found = set(leaders)
-    # Stopped first, and listed again: one that forks after it was listed would leave an orphan nobody finds.
+    # Stop first, then list again: a process that forks after it was listed would leave an orphan.
     while found - listed:
         deliver(signal.SIGSTOP, groups=leaders, pids=list(found - listed))
         listed |= found

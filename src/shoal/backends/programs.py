@@ -1,4 +1,4 @@
-"""Small programs that are run to their end, for what they say."""
+"""Runs small programs to completion for their output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ran(Struct, frozen=True, kw_only=True):
 async def run(
     words: Sequence[str], env: Mapping[str, str], clock: Clock, *, seconds: float = ANSWERING
 ) -> Ran:
-    """Raises `ProcessError` where it cannot be started, or takes longer than that."""
+    """Run a program. Raises `ProcessError` if it cannot start or takes longer than `seconds`."""
     try:
         process = await asyncio.create_subprocess_exec(
             *words, env=env, stdin=DEVNULL, stdout=PIPE, stderr=PIPE

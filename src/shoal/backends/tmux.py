@@ -1,4 +1,4 @@
-"""Panes of tmux: split off the lead's window where it runs in tmux, else in a session of their own."""
+"""Panes of tmux: split off the lead's window if it runs in tmux, otherwise in a separate session."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from shoal.core.ports import Processes
 from shoal.core.roster import BackendType
 
 OLDEST = (3, 2)
-"""Of tmux: from it on a client can be without output and size, and a hook can close a pane aloud."""
+"""Minimum version of tmux: clients without output and size, and hooks that report a closed pane."""
 LEADING = 55
-"""Percent of its width that a lead's pane keeps."""
+"""Percent of the window width that the lead's pane keeps."""
 _FIELDS = ("pane_id", "window_id", "pane_dead", "window_zoomed_flag", "window_width", "window_height")
 _ROW = " ".join(f"#{{{field}}}" for field in (*_FIELDS, "@shoal_owner"))
 _MADE = "#{pane_id} #{pane_pid} #{window_id}"
@@ -37,22 +37,22 @@ _CHANGES = frozenset(
 )
 _DEATHS = ("refresh-client", "-B", "shoal:%*:#{pane_dead}")
 _HOLDING = 'n=0; while [ "$n" -lt 120 ] && kill -0 "$1" 2>/dev/null; do sleep 0.5; n=$((n + 1)); done'
-"""Holds the place of the first pane in a session of its own until that is opened, or who opens it is dead."""
+"""Occupies the first pane of a separate session until it is opened, or until the opener is dead."""
 _SIZE = ("-x", "200", "-y", "50")
 SOCKET = "shoal"
 
 
 class _Shown:
-    """A pane of ours that was opened, until it is gone."""
+    """State of one of our panes, from opening until it is gone."""
 
     def __init__(self, pid: int, window: str) -> None:
         self.pid = pid
         self.window = window
         self.marked = False
-        """Whether tmux can tell yet that it is ours."""
+        """True if tmux can tell that it is ours."""
         self.missing = False
         self.asked: TmuxControl | None = None
-        """The client that was asked how it ended."""
+        """Client that was asked for the exit status."""
         self.end: PaneEnd | None = None
         self.gone = asyncio.Event()
 
@@ -63,7 +63,7 @@ class _Shown:
 
 
 class TmuxPanes:
-    """`socket` names a server of one's own; without it, it is the one of $TMUX, or else `shoal`."""
+    """`socket` names a separate server; without it, the server of $TMUX or else `shoal` is used."""
 
     type: BackendType = "tmux"
 
@@ -81,7 +81,7 @@ class TmuxPanes:
         self._clock = clock
         inside = environ.get("TMUX", "") if socket is None else ""
         self._lead = environ.get("TMUX_PANE", "") if inside else ""
-        """The pane of the lead, inside tmux."""
+        """The lead's pane, inside tmux."""
         self._server = ("-S", inside.rsplit(",", 2)[0]) if self._lead else ("-L", socket or SOCKET)
         self._session = session_name
         self._owner = token_hex(8)
@@ -89,18 +89,18 @@ class TmuxPanes:
         self._connecting = asyncio.Lock()
         self._opening = asyncio.Lock()
         self._held = ""
-        """The pane that holds the place of the first one."""
+        """Placeholder for the first pane."""
         self._shown: dict[str, _Shown] = {}
         self._windows: dict[str, int] = {}
-        """Those we made for several panes, and their numbers."""
+        """Windows that we created for several panes, and their numbers."""
         self._untidy: set[str] = set()
-        """Windows to be laid out anew; one that is zoomed waits until it is not."""
+        """Windows that need a new layout; a zoomed one waits until it is not."""
         self._wardrobe = Wardrobe()
         self._refreshing = self._refresh_again = False
 
     @property
     def attach_command(self) -> tuple[str, ...]:
-        """With which a person sees the panes from outside tmux; nothing where they are beside the lead."""
+        """Command that shows the panes from outside tmux; empty if they are next to the lead's."""
         return () if self._lead else ("tmux", *self._server, "attach", "-t", self._session)
 
     async def unavailable(self) -> str:
@@ -139,7 +139,7 @@ class TmuxPanes:
             try:
                 await control.ask(*words)
             except TmuxRefused:
-                break  # what ran in it has ended already
+                break  # its program has already ended
         shown.marked = True
         for words in await self._wardrobe.dress(control, shown.window, ours=shown.window in self._windows):
             await control.ask(*words)
@@ -147,7 +147,7 @@ class TmuxPanes:
         await self._tidy(control)
 
     async def _take_back(self, control: TmuxControl, made: str) -> None:
-        """Close a pane whose opening was broken off: nobody else knows that it is there."""
+        """Close a pane whose opening was interrupted: nobody else knows about it."""
         if control.alive:
             control.send(("kill-pane", "-t", made))
         else:
@@ -157,7 +157,7 @@ class TmuxPanes:
     async def close(self, pane: str) -> None:
         shown = self._shown.get(pane)
         if shown is not None and await self._look(shown) and self._control is not None:
-            # It was ours a moment ago, and a server uses no number twice: only another server does.
+            # It was ours a moment ago, and a server never reuses a number: only another server does.
             self._control.send(("kill-pane", "-t", pane))
             await self.over(pane)
 
@@ -175,13 +175,13 @@ class TmuxPanes:
         if shown.asked is not None:
             await _either(shown.gone, shown.asked)
         if shown.end is None:
-            # A session of our own ends with its last pane, and its client with it, before it could say how.
+            # Our own session ends with its last pane, and its client with it, before it could report how.
             shown.close(PaneEnd())
         assert shown.end is not None
         return shown.end
 
     async def _look(self, shown: _Shown) -> bool:
-        """Whether it is there now. A client that a person let go with `attach -d` is started again."""
+        """Return True if the pane exists now; restarts a client that the user detached with `attach -d`."""
         while not shown.missing and shown.end is None:
             try:
                 self._compare(await self._rows(await self._connected(anew=False)))
@@ -197,7 +197,7 @@ class TmuxPanes:
         for pane in list(self._shown):
             await self.close(pane)
         if self._held:
-            # A server that stands still must not keep its client here.
+            # A hanging server must not block its client here.
             with suppress(ProcessError):
                 await self._run(*self._server, "kill-pane", "-t", self._held)
         if self._control is not None:
@@ -207,16 +207,16 @@ class TmuxPanes:
             self._control = None
 
     async def _connected(self, *, anew: bool = True) -> TmuxControl:
-        """The client; another one where a person let the last one go with `attach -d`.
+        """Return the client; starts another one if the user detached the last one with `attach -d`.
 
-        `anew`: where there is no session of ours any more, one is made.
+        With `create_session`, our session is created if it does not exist.
         """
         async with self._connecting:
             if self._control is not None and self._control.alive:
                 return self._control
             session = await (self._beside_lead() if self._lead else self._own_session(anew=anew))
             program = self._program() or "tmux"
-            # Nothing the person sees may change: not the size, not their environment, not the window.
+            # Nothing visible to the user may change: not the size, not their environment, not the window.
             attach = ("attach-session", "-E", "-f", "no-output,ignore-size", "-t", session)
             control = self._control = await TmuxControl.start(
                 (program, *self._server, "-u", "-C", *attach),
@@ -256,9 +256,9 @@ class TmuxPanes:
         return read_rows(await control.ask("list-panes", "-a", "-F", _ROW))
 
     async def _place(self, control: TmuxControl, pane: Pane) -> str:
-        """What `_MADE` says of the pane, which runs already."""
+        """Create the pane, already running, and return its description in `_NEW_PANE_FORMAT`."""
         words = ["-c", str(pane.cwd), *(word for each in pane.env.items() for word in ("-e", "=".join(each)))]
-        # One word alone would go through the person's shell, and what that reads at its start.
+        # A single word would go through the user's shell and its startup files.
         argv = pane.argv if len(pane.argv) > 1 else ("env", *pane.argv)
         held, self._held = self._held, ""
         if held:
@@ -296,7 +296,7 @@ class TmuxPanes:
         return made
 
     def _places(self, rows: list[Row]) -> list[tuple[str, list[str]]]:
-        """Which panes may be split, best first, and how: beside the lead, then in windows of ours."""
+        """Return the panes that may be split, best first, and how: next to the lead, then in our windows."""
         found: list[tuple[str, list[str]]] = []
         lead = next((row for row in rows if row.pane == self._lead), None)
         windows = [*((lead.window,) if lead else ()), *self._windows]
@@ -323,7 +323,7 @@ class TmuxPanes:
         return "shoal" if number == 1 else f"shoal {number}"
 
     def _marks(self, made: str, pane: Pane) -> list[tuple[str, ...]]:
-        """The hook first: what ends between two of these closes the pane one way or the other."""
+        """Build the commands that mark a pane; a program that ends between two of them still closes it."""
         title = pane.title.replace("#", "##")
         ended = (
             f"set-option -s -F {_end_option(made)} '#{{pane_dead_status}},#{{pane_dead_signal}}' ; "
@@ -355,12 +355,12 @@ class TmuxPanes:
             self._noticed("%layout-change")
 
     def _compare(self, rows: list[Row]) -> None:
-        """Hear of panes that are gone, and lay out anew where they were."""
+        """Detect panes that are gone, and lay out their windows again."""
         control = self._control
         there = {row.pane for row in rows if row.owner == self._owner}
         if control is not None and any(row.dead for row in rows if row.pane in there):
-            # The hook of one whose program ended keeps how, and closes it. tmux may have missed that end;
-            # any other child's reminds it.
+            # The hook of a pane whose program ended stores the status and closes the pane.
+            # tmux may have missed that end; the end of any other child reminds it.
             control.send(("run-shell", "-b", "true"))
         for pane, shown in self._shown.items():
             if shown.marked and not shown.missing and pane not in there and control is not None:
@@ -400,7 +400,7 @@ class TmuxPanes:
     def _all_gone(self) -> None:
         left = [shown for shown in self._shown.values() if shown.end is None]
         for shown in left:
-            # A session of our own ends with its last pane, however that ended.
+            # Our own session ends with its last pane, however that ended.
             shown.close(PaneEnd(all_gone=bool(self._lead) or len(left) > 1))
         self._windows.clear()
         self._wardrobe = Wardrobe()
@@ -424,13 +424,13 @@ def _status(told: str) -> int | None:
 
 
 def _version(told: str) -> tuple[int, int] | None:
-    """None for one that is not numbered: it is built from tmux's newest sources."""
+    """Return the version; None for one without a number, built from the latest sources."""
     found = re.search(r"(\d+)\.(\d+)", told)
     return None if found is None else (int(found[1]), int(found[2]))
 
 
 async def _either(gone: asyncio.Event, control: TmuxControl) -> None:
-    """Until the pane is gone, or the client that would tell it is."""
+    """Wait until the pane is gone, or the client that would report it."""
     async with asyncio.TaskGroup() as both:
         tasks = [both.create_task(gone.wait()), both.create_task(control.gone())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

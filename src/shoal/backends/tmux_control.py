@@ -1,4 +1,4 @@
-"""A conversation with a tmux server in its control mode: commands and their answers, and what it notices."""
+"""Client of a tmux server in control mode: commands, replies and notifications."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from shoal.core.errors import ProcessError
 from shoal.core.ports import Launch, Processes
 
 ANSWERING = 10.0
-"""Seconds in which tmux answers a command; it takes a millisecond."""
+"""Seconds for tmux to reply to a command; it usually takes a millisecond."""
 _ENDING = 2.0
 _GONE = "tmux is gone: its server ended, or let the client go."
 
-# The client ends at once where its session dies, for nobody writes to it any more; the guardian's TERM, which
-# comes then and only then, has the panes of its owner go along. It waits in `wait`, which hears a signal at
-# once; a command in the foreground that is being started may not.
+# The client ends immediately when its session dies, because its input closes. Only then the guardian sends
+# TERM, and the script closes the panes of its owner. It waits in `wait`, which handles a signal immediately;
+# a foreground command that is being started may not.
 _KEEPER = r"""
 owner=$1; shift
 tmux=$1; how=$2; where=$3
@@ -46,11 +46,11 @@ wait
 
 
 class TmuxRefused(ProcessError):
-    """A command that tmux answered with an error."""
+    """tmux replied to a command with an error."""
 
 
 class TmuxLost(ProcessError):
-    """The client ended before the answer came: the server is gone, or let the client go."""
+    """The client ended before the reply: the server is gone, or detached the client."""
 
 
 class Answer(Struct, frozen=True):
@@ -63,7 +63,7 @@ Hear: TypeAlias = Callable[[Answer], None]
 
 
 class TmuxControl:
-    """One client, from its start to its end. `noticed` is told the name of each notification."""
+    """Handle of one client. `on_notification` is called with the name of each notification."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class TmuxControl:
         self._gone = asyncio.Event()
         self._settled = asyncio.Event()
         self.complaint = ""
-        """The last thing it said that is neither an answer nor a notice: why it could not start, for one."""
+        """Last output that is neither a reply nor a notification, such as why it could not start."""
         for fd in (orders, news):
             os.set_blocking(fd, False)
         self._loop.add_reader(news, self._read)
@@ -101,7 +101,7 @@ class TmuxControl:
         clock: Clock,
         noticed: Callable[[str], None],
     ) -> TmuxControl:
-        """`words` are tmux, which server, and the command that attaches the client to a session."""
+        """Start a client; `words` are tmux, the server, and the command that attaches to a session."""
         theirs_in, orders = os.pipe()
         news, theirs_out = os.pipe()
         launch = Launch(
@@ -128,7 +128,7 @@ class TmuxControl:
         return not self._gone.is_set()
 
     async def attached(self) -> None:
-        """Until it is with its session; what is asked before belongs to none."""
+        """Wait until the client is attached; earlier commands would belong to no session."""
         async with self._clock.deadline(ANSWERING):
             await self._settled.wait()
         if not self.alive:
@@ -138,7 +138,7 @@ class TmuxControl:
         await self._gone.wait()
 
     def send(self, words: Sequence[str], hear: Hear | None = None) -> None:
-        """Never waits; commands are done in order. To one that is gone it does nothing."""
+        """Send a command without waiting; commands run in order. Does nothing if the client is gone."""
         if not self.alive:
             return
         self._waiting.append(hear or _unheard)
@@ -146,9 +146,9 @@ class TmuxControl:
         self._write()
 
     async def ask(self, *words: str, late: Hear | None = None) -> tuple[str, ...]:
-        """The lines of the answer. Raises `TmuxRefused`, or `ProcessError` where none comes.
+        """Return the lines of the reply. Raises `TmuxCommandError`, or `ProcessError` without a reply.
 
-        `late` hears the answer that comes when nobody waits for it any more.
+        `on_late_reply` is called with a reply that arrives after the wait has ended.
         """
         answered: asyncio.Future[Answer] = self._loop.create_future()
 
@@ -168,7 +168,7 @@ class TmuxControl:
             raise ProcessError(f"tmux does not answer {words[0]}. Look whether its server hangs.") from None
         except asyncio.CancelledError:
             if late is not None and answered.done() and not answered.cancelled():
-                late(answered.result())  # it came in that very moment
+                late(answered.result())  # the reply arrived at that moment
             raise
         if answer.lost:
             raise TmuxLost(self.complaint or _GONE)
@@ -177,7 +177,7 @@ class TmuxControl:
         return answer.lines
 
     async def close(self) -> None:
-        """Let go of the server; what it shows stays."""
+        """Detach from the server; its panes stay."""
         if self.alive:
             self.send(("detach-client",))
             with suppress(TimeoutError):
@@ -192,7 +192,7 @@ class TmuxControl:
         except BlockingIOError:
             self._loop.add_writer(self._orders, self._write)
         except OSError:
-            self._unsent = b""  # its end is heard as the end of what it says
+            self._unsent = b""  # its end shows as the end of its output
         else:
             self._loop.remove_writer(self._orders)
 
@@ -218,7 +218,7 @@ class TmuxControl:
                 said.append(line)
                 return
             self._block = None
-            # The last figure tells whether we asked: hooks and the client's own start are answered, too.
+            # The last digit is 1 for our own commands: hooks and the start of the client have replies too.
             if mark.endswith(" 1") and self._waiting:
                 self._waiting.popleft()(Answer(tuple(said), refused=kind == "%error"))
         elif kind == "%begin":
@@ -249,12 +249,12 @@ def _unheard(_: Answer) -> None: ...
 
 
 def quoted(word: str) -> str:
-    """One word of a command, whatever is in it."""
+    """Quote one word of a command, whatever it contains."""
     return '"' + "".join(map(_escaped, word)) + '"'
 
 
 def _escaped(character: str) -> str:
-    # A tilde at the start would become somebody's home, in quotes too.
+    # A leading tilde would expand to a home directory, even in quotes.
     if character in '"\\$~' or character < " " or character == "\x7f":
         return f"\\{ord(character):03o}"
     return character

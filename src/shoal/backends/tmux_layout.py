@@ -1,4 +1,4 @@
-"""How panes lie in a window of tmux, and what their borders show."""
+"""Layout of panes in a tmux window, and their borders."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from msgspec import Struct
 from shoal.backends.tmux_control import TmuxControl
 
 MOST = 6
-"""Panes of members in one window."""
+"""Maximum panes of members in one window."""
 _ROWS = 5
-"""Of text that a pane beside the lead has at least."""
+"""Minimum text rows of a pane next to the lead."""
 _COLORS = {"purple": "magenta", "orange": "colour208", "pink": "colour213"}
 _NAMED = frozenset({"blue", "green", "yellow", "cyan", "red"})
 _FORMAT = "#{?@shoal_owner,#[fg=#{@shoal_color}#,bold] #{@shoal_name} #[default],}"
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A pane, as tmux lists it; those of one window from the top left on."""
+    """Pane as tmux lists it; the panes of a window are listed from the top left."""
 
     pane: str
     window: str
     dead: bool
     zoomed: bool
     width: int
-    """Of its window, as the height."""
+    """Width of its window; `height` likewise."""
     height: int
     owner: str
 
 
 def read_rows(lines: Sequence[str]) -> list[Row]:
-    """Each pane once: sessions may share windows."""
+    """Return each pane once: sessions may share windows."""
     return list({row.pane: row for row in map(_row, lines)}.values())
 
 
@@ -50,7 +50,7 @@ def _row(line: str) -> Row:
 
 
 def room_in(lead: Row) -> int:
-    """How many panes fit beside the lead and can still be read."""
+    """Return how many readable panes fit next to the lead."""
     return max(1, min(MOST, lead.height // _ROWS))
 
 
@@ -61,7 +61,7 @@ def tmux_color(color: str | None) -> str:
 
 
 def arrangement(within: Sequence[Row], lead: str, owner: str, leading: int) -> list[tuple[str, ...]]:
-    """Lays one window out: the lead keeps more than half, panes of others are left where they are."""
+    """Lay out one window: the lead keeps more than half, and the user's panes stay where they are."""
     ours = [row.pane for row in within if row.owner == owner]
     others = [row.pane for row in within if row.owner != owner]
     if not ours:
@@ -75,12 +75,12 @@ def arrangement(within: Sequence[Row], lead: str, owner: str, leading: int) -> l
             ("set-option", "-w", "-t", window, "main-pane-width", columns),
             ("select-layout", "-t", window, "main-vertical"),
         ]
-    # A window that holds more of the person's: only the column of ours is evened out.
+    # A window with more of the user's panes: only our column is evened out.
     return [("resize-pane", "-t", pane, "-y", str(height // len(ours) - 1)) for pane in ours[:-1]]
 
 
 class Wardrobe:
-    """What windows of the person were like before our panes came, to be put back when the last one goes."""
+    """Options of the user's windows, saved before our panes opened and restored when the last one closes."""
 
     _DRESS = (("pane-border-status", "top"), ("pane-border-format", _FORMAT))
     _OPTIONS = ("pane-border-status", "pane-border-format", "main-pane-width")
@@ -90,7 +90,7 @@ class Wardrobe:
         self._before: dict[str, dict[str, str]] = {}
 
     async def dress(self, control: TmuxControl, window: str, *, ours: bool) -> list[tuple[str, ...]]:
-        """`ours`: nobody will ask for how it was."""
+        """Return the commands that style a window; the options of our own windows are not saved."""
         if window in self._dressed:
             return []
         self._dressed.add(window)
@@ -103,7 +103,7 @@ class Wardrobe:
         return [("set-option", "-w", "-t", window, *each) for each in self._DRESS]
 
     def undress(self, still: set[str]) -> list[tuple[str, ...]]:
-        """For every window but those that `still` have panes of ours."""
+        """Return the commands that restore every window except those `in_use` by our panes."""
         found: list[tuple[str, ...]] = []
         for window in self._dressed - still:
             self._dressed.discard(window)

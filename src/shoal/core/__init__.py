@@ -1,1 +1,1 @@
-"""The nouns of Shoal and their rules: pure, and importing nothing above."""
+"""Core types, ports and rules of Shoal: pure, without imports from other packages of it."""

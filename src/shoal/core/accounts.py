@@ -1,4 +1,4 @@
-"""An agent's account with the purse: held before each request, settled after it, and what it used."""
+"""Budget of one agent: reservations before each request, settlement after it, and usage totals."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from shoal.core.budget import Purse
 
 FIRST_ANSWER = 400
-"""Tokens that an answer is expected to have before the tree has seen any."""
+"""Expected tokens of an answer before any agent of the tree has answered."""
 LONGEST_EXPECTED = 8_000
 _GRAIN = 2**40
-"""Estimates are binary fractions of a dollar: what is held of them comes back to exactly nothing."""
+"""Estimates are binary fractions of a dollar, so that reserving and releasing sum to exactly zero."""
 
 
 _Meters: TypeAlias = tuple[Meter, ...]
 
 
 class Reservation(Struct):
-    """What is set aside for one request, until it is settled or released."""
+    """Amount set aside for one request until it is settled or released."""
 
     card: ModelCard
     usd: float
     tokens: int
     at: tuple[_Meters, _Meters, _Meters]
-    """Where it is held: dollars, tokens, requests."""
+    """Meters that hold it: for dollars, tokens and requests."""
     open: bool = True
 
 
 class Tally:
-    """What one agent spent on one model."""
+    """Spending of one agent on one model."""
 
     __slots__ = ("cache_read", "cache_written", "input", "output", "requests", "unpriced", "usd")
 
@@ -80,7 +80,7 @@ def sums(tallies: Iterable[Tally]) -> tuple[Usage, float]:
 
 
 class Account:
-    """One agent's way to the purse of its tree, under the limits of the tree, of its type and its own."""
+    """Budget of one agent under the limits of its tree, of its type and its own."""
 
     __slots__ = (
         "_answers",
@@ -123,7 +123,7 @@ class Account:
         self.bound(kind, limits)
 
     def bound(self, kind: str, limits: Limits) -> None:
-        """Hold it to these limits from now on; what it has spent counts."""
+        """Apply these limits from now on; earlier spending counts."""
         self.kind = kind
         own = meters(limits, "agent", self.agent)
         if own:
@@ -137,7 +137,7 @@ class Account:
         self._at = (self._usd, self._tokens, self._requests)
 
     def _count_against(self, own: _Meters) -> None:
-        """What it has spent so far."""
+        """Charge what the agent has spent so far to its own meters."""
         spent = {
             "usd": self.usd + self._lost_usd,
             "tokens": self.usage.total_tokens + self._lost_tokens,
@@ -149,7 +149,7 @@ class Account:
 
     @property
     def usage(self) -> Usage:
-        """What this agent alone has used; the whole tree's is `tree.usage`."""
+        """Usage of this agent alone; `budget.usage` is that of the whole tree."""
         return usage_of(self.tallies.values())
 
     @property
@@ -165,12 +165,12 @@ class Account:
         return {model: sums((tally,)) for model, tally in self.tallies.items()}
 
     def admit(self, card: ModelCard) -> None:
-        """Raises `BudgetError` for a model whose spending could not be kept within a budget in dollars."""
+        """Raise `BudgetError` if there is a dollar limit and the price of the model is unknown."""
         if self._usd and card.price is None:
             raise BudgetError(unpriced(card, self._usd[0].of))
 
     def begin(self) -> float | None:
-        """The agent starts to work; the seconds it may do so, if there is a limit."""
+        """Start counting working time; return the seconds left, or None without a limit."""
         now = self._since = self.tree.clock.monotonic()
         self._until = self.tree.until
         if self._max_seconds is not None:
@@ -179,14 +179,14 @@ class Account:
         return None if self._until is None else max(0.0, self._until - now)
 
     def end(self) -> None:
-        """The agent stops working for now: time that it waits is not counted as its own."""
+        """Stop counting working time: idle time does not count against the agent's limit."""
         if self._since is not None:
             self._worked += self.tree.clock.monotonic() - self._since
             self._since = None
             self._until = self.tree.until
 
     def out_of_time(self) -> Refusal | None:
-        """Why it may not work on, if so."""
+        """Return a refusal if the time limit is reached."""
         until = self._until
         return None if until is None or self.tree.clock.monotonic() < until else self._late(until)
 
@@ -201,7 +201,7 @@ class Account:
     async def hold(
         self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
     ) -> Reservation | Refusal:
-        """As `reserve`, but where the rest of a budget is only held for others, wait for what they cost."""
+        """Reserve like `reserve`, but wait while the rest of a budget is only reserved for other requests."""
         got = self.reserve(card, prompt_tokens, max_tokens)
         if not isinstance(got, Refusal) or not got.for_now:
             return got
@@ -214,7 +214,7 @@ class Account:
     def reserve(
         self, card: ModelCard, prompt_tokens: int, max_tokens: int | None = None
     ) -> Reservation | Refusal:
-        """Before a request: what it is expected to cost counts as spent until it is settled or released."""
+        """Reserve the expected cost of a request; it counts as spent until settled or released."""
         until = self._until
         if until is not None and self.tree.clock.monotonic() >= until:
             return self._late(until)
@@ -239,7 +239,7 @@ class Account:
         return Reservation(card, usd, tokens, self._at)
 
     def settle(self, held: Reservation, usage: Usage) -> float | None:
-        """Enter what a request cost; None where its price is not known."""
+        """Record the usage of a request and return its cost, or None if the price is unknown."""
         self.release(held)
         card = held.card
         price = card.price
@@ -265,7 +265,7 @@ class Account:
         return cost
 
     def release(self, held: Reservation) -> None:
-        """The request was not billed; does nothing for one that is settled."""
+        """Release the reservation of a request that was not billed; does nothing if it is settled."""
         if not held.open:
             return
         held.open = False
@@ -280,7 +280,7 @@ class Account:
             self.tree.wake()
 
     def write_off(self, held: Reservation) -> None:
-        """An attempt may be billed and nobody told its cost: the estimate counts against the limits."""
+        """Charge the estimate for an attempt that may be billed and whose cost is unknown."""
         self._lost += 1
         self._lost_usd += held.usd
         self._lost_tokens += held.tokens
@@ -288,7 +288,7 @@ class Account:
         self._look()
 
     def carry(self, model: str, spent: Spent) -> None:
-        """Enter what earlier processes of the session spent; nobody is warned of it again."""
+        """Add what earlier processes of the session spent, without repeating their warnings."""
         self.tallies.setdefault(model, Tally()).carry(spent)
         self.tree.usd += spent.usd
         self.tree.priced = self.tree.priced and not spent.unpriced
@@ -305,7 +305,7 @@ class Account:
             meter.spent += requests
 
     def _look(self) -> None:
-        """Whether somebody is to be warned."""
+        """Emit the warnings that are due."""
         for meter in self._meters:
             if meter.spent >= meter.mark:
                 self.tree.warn_of(meter, self.agent)
@@ -319,7 +319,7 @@ class Account:
         return ceil(usd * _GRAIN) / _GRAIN
 
     def _learn(self, price: Price, prompt_tokens: int, words: int, cost: float) -> None:
-        """How much of the full price of a prompt is paid, where most of it is cached."""
+        """Update the share of the full prompt price that is really paid, which caching lowers."""
         if price.beyond is not None:
             price = _in_force(price.beyond, price, prompt_tokens)
         self._full_usd += prompt_tokens * price.input / 1_000_000
@@ -333,7 +333,7 @@ def _in_force(beyond: LongPrompt, usual: Price, prompt_tokens: int) -> Price:
 
 
 def unpriced(card: ModelCard, of: float) -> str:
-    """Why a budget in dollars and a model of unknown price do not go together."""
+    """Explain that a dollar budget cannot be enforced for a model of unknown price."""
     return (
         f"A budget of ${of:g} cannot be kept: the price of {card.id} is not known. "
         f'Add {{"{card.id}": {{"input": …, "output": …}}}} in settings.json under "shoal", "models", '

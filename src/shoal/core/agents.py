@@ -1,4 +1,4 @@
-"""Agents that agents start: what is asked for, what a run leaves, and what other agents may do with it."""
+"""Sub-agents: the request to start one, its result, and the operations on running ones."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Isolation: TypeAlias = Literal["worktree", "remote"]
 
 
 OTHER_SESSION = "uds:"
-"""Before the id of another live session of the same home, or the beginning of it, in an address."""
+"""Address prefix before the id, or its beginning, of another live session of the same home."""
 OTHER_MACHINE = "bridge:"
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """A call for an agent, as it was made. What is not said is for the definition, or the parent, to say."""
+    """Request to start an agent, as called. Unset fields come from the definition or the parent."""
 
     description: str
     prompt: str
@@ -38,43 +38,43 @@ class Order(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     effort: str | int | None = None
     only_tools: tuple[str, ...] = ()
-    """Of the tools of its definition it has these alone; none is all of them."""
+    """Restricts the tools of its definition; empty means all of them."""
     lent: tuple[str, ...] = ()
-    """Rules for what it may do without asking."""
+    """Permission rules for calls that need no question."""
 
 
 class Ran(Struct, frozen=True, kw_only=True, gc=False):
-    """A shell command and how it ended; None where its time was up."""
+    """Shell command and its exit code; None if it timed out."""
 
     command: str
     exit_code: int | None
 
 
 class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a run can show for its words, as the runtime saw it."""
+    """Evidence for an agent's report, as the runtime observed it."""
 
     tool_calls: int = 0
     failed_calls: int = 0
     files: tuple[str, ...] = ()
     commits: tuple[str, ...] = ()
     commands: tuple[Ran, ...] = ()
-    """The last ones."""
+    """The most recent commands."""
     acceptance: Ran | None = None
-    """The command that decides whether the work is done, as the runtime ran it."""
+    """Acceptance command that decides if the work is done, as the runtime ran it."""
 
 
 class KeptWork(Struct, frozen=True, kw_only=True):
-    """Work that an agent left in a worktree of its own."""
+    """Work that an agent left in its worktree."""
 
     path: str
     branch: str
     ref: str = ""
-    """Holds all of it, committed or not."""
+    """Ref that holds all of it, committed or not."""
     commits: int = 0
 
 
 class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """How a run ended. Its whole result is stored before this exists."""
+    """Result of a finished agent. The full text is stored before this exists."""
 
     id: str
     agent: AgentId
@@ -83,21 +83,21 @@ class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     description: str
     report_to: AgentId
     call: str
-    """The tool call that started it."""
+    """Tool call that started it."""
     name: str = ""
     background: bool = False
     text: str = ""
-    """What it reports, at most so much as a conversation should take."""
+    """Report, limited to what a conversation should hold."""
     detail: str = ""
-    """Why it ended so, where that is not plain."""
+    """Reason for the end, if it is not obvious."""
     size: int = 0
-    """Characters of the whole result."""
+    """Characters of the full report."""
     digest: str = ""
-    """SHA-256 of the whole result."""
+    """SHA-256 of the full report."""
     result: str = ""
-    """The file with the whole result, where `text` is only a part of it."""
+    """File with the full report, if `text` is only a part of it."""
     output: str = ""
-    """The file that grew while it ran."""
+    """Output file written while it ran."""
     usage: Usage = Usage()
     requests: int = 0
     duration_ms: int = 0
@@ -107,7 +107,7 @@ class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """What a spawn was given, as it was found."""
+    """Resolved settings of a spawned agent."""
 
     kind: str
     model: str
@@ -116,19 +116,19 @@ class Resolved(Struct, frozen=True, kw_only=True):
     cwd: str
     source: str
     start_tokens: int = 0
-    """About what its first request takes."""
+    """Estimated tokens of its first request."""
     worktree: str = ""
     hooks: tuple[str, ...] = ()
-    """The events at which somebody has a say in its work, each with who."""
+    """Hook events with hooks that apply to it, each with their origin."""
     servers: tuple[str, ...] = ()
-    """The MCP servers whose tools are among its own."""
+    """MCP servers whose tools it has."""
     skills: tuple[str, ...] = ()
-    """Those it knows from the start."""
+    """Preloaded skills."""
     notes: tuple[str, ...] = ()
 
 
 class Launched(Struct, frozen=True, kw_only=True):
-    """It runs on by itself; a notification will tell how it ended."""
+    """Agent that runs in the background; a notification reports its end."""
 
     agent: AgentId
     name: str
@@ -137,11 +137,11 @@ class Launched(Struct, frozen=True, kw_only=True):
     output: Path
     resolved: Resolved
     moved: bool = False
-    """It was waited for until now."""
+    """True if the caller waited for it until now."""
 
 
 class Glimpse(Struct, frozen=True, kw_only=True):
-    """How an agent stands."""
+    """Status of an agent at one moment."""
 
     agent: AgentId
     kind: str
@@ -159,7 +159,7 @@ class Glimpse(Struct, frozen=True, kw_only=True):
 
 
 class Reached(Struct, frozen=True, kw_only=True):
-    """What became of a message: an agent at work hears it at its next step, one at rest is resumed."""
+    """Delivery of a message: a running agent gets it at its next step, an ended one is resumed."""
 
     to: AgentId
     name: str
@@ -168,20 +168,23 @@ class Reached(Struct, frozen=True, kw_only=True):
 
 
 class Crew(Protocol):
-    """The agents of a session, as the tools of one of them reach them. All raise `AgentRefused`."""
+    """Operations on a session's agents, for tools. All raise `AgentRequestRefused`."""
 
     async def start(self, order: Order, site: Site) -> Completion | Launched: ...
 
     async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
-        """To a name, an id, or everyone at work (`*`)."""
+        """Send to a name, an id, or all running agents (`*`)."""
         ...
 
     async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
-        """How it stands, waiting for its end at most so long; who sees the end so is not notified of it."""
+        """Return its status after waiting at most `seconds` for its end.
+
+        A caller that sees the end this way gets no notification.
+        """
         ...
 
     async def stop(self, agent: str, site: Site) -> Glimpse: ...
 
     def agents(self) -> tuple[Glimpse, ...]:
-        """Every one that was started, in order."""
+        """Return all agents ever started, in order."""
         ...

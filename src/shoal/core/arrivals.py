@@ -1,4 +1,4 @@
-"""What comes to an agent while it works or rests, from people, schedules and other agents."""
+"""Inbox items: input for an agent from people, schedules and other agents."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Priority: TypeAlias = Literal["now", "next", "later"]
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """One thing waiting for an agent; nobody but that agent takes it."""
+    """Item waiting for one agent; only that agent takes it."""
 
     id: str
-    """Its identity: on the transcript, a second delivery of it is none."""
+    """Identity of the item; the transcript uses it to ignore a second delivery."""
     to: AgentId
     content: tuple[ContentBlock, ...]
     by: Speaker
     mode: ItemMode = "prompt"
     priority: Priority = "next"
     rank: int = 0
-    """Among what has the same priority the lower comes first."""
+    """Order among items of the same priority; lower comes first."""
     wakes: bool = True
-    """Whether its agent starts, or goes on, because of it; else it comes with what does."""
+    """True if it wakes its agent; else it is delivered with an item that does."""
     instead_of: str = ""
-    """A call of the agent whose result says the same: where that is on the transcript, this is no news."""
+    """Tool call whose result says the same; if the transcript has that result, the item is skipped."""

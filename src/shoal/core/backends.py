@@ -1,4 +1,4 @@
-"""Where a teammate runs that does not run in its lead's process, and how it is kept in hand there."""
+"""Backends that run teammates outside the lead's process, and the handles to control them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MARKS = {
     "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
     "CLAUDE_CODE_ENTRYPOINT": "cli",
 }
-"""In the environment of every agent. Who it is never stands there."""
+"""Environment variables of every agent. Its identity is never among them."""
 
 
 class Papers(Struct, frozen=True, kw_only=True):
-    """Who a teammate's process is, as its command line says it to ours and to foreign programs alike."""
+    """Identity and settings of a teammate process, as on the command line of our and foreign programs."""
 
     agent: AgentId
     """`{name}@{team}`."""
@@ -30,7 +30,7 @@ class Papers(Struct, frozen=True, kw_only=True):
     team: TeamName
     color: str | None
     session: str
-    """Of the lead."""
+    """Session id of the lead."""
     kind: str
     model: str
     plan_mode_required: bool = False
@@ -39,76 +39,76 @@ class Papers(Struct, frozen=True, kw_only=True):
     disallowed: tuple[str, ...] = ()
     skip_permissions: bool = False
     max_budget_usd: float | None = None
-    """Of its own, where it shares no purse with its lead."""
+    """Separate budget, if it does not share the lead's."""
     settings: str | None = None
     plugin_dirs: tuple[str, ...] = ()
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """A teammate to be started."""
+    """Everything needed to start a teammate process."""
 
     papers: Papers
     cwd: Path
     env: Mapping[str, str]
     brief: bytes = b""
-    """What one of ours is handed beside its papers, by its line and never by its command line."""
+    """Bootstrap message for our own program, sent over its channel and never on the command line."""
     program: tuple[str, ...] = ()
-    """The words of a foreign program, before its papers; none for one of ours."""
+    """Command of a foreign program, before the launch arguments; empty for our own."""
     split: bool = True
-    """Whether a pane is split off the lead's window, where there are panes; else it gets a window."""
+    """True to split a pane off the lead's window, if there are panes; else it gets a new window."""
 
 
 class Line(Protocol):
-    """A wire between a lead and one teammate's process; messages keep their order, and none is cut."""
+    """Channel between a lead and one teammate process; messages stay in order and complete."""
 
     def send(self, message: bytes) -> None:
-        """Never waits; to one whose other end is gone it does nothing."""
+        """Send without waiting; does nothing if the other end is gone."""
         ...
 
     async def receive(self) -> bytes | None:
-        """The next message; None when the other end is gone."""
+        """Return the next message; None when the other end is gone."""
         ...
 
     def close(self) -> None: ...
 
 
 class Berth(Protocol):
-    """The place of one teammate that was started."""
+    """Handle of one started teammate process."""
 
     @property
     def pid(self) -> int: ...
 
     @property
     def pane(self) -> str:
-        """As the roster names it: `%N`, or the backend's type where there is no pane."""
+        """Pane id as in the roster: `%N`, or the backend type if there is no pane."""
         ...
 
     @property
     def line(self) -> Line | None:
-        """None to a foreign program."""
+        """Channel to the process; None for a foreign program."""
         ...
 
     async def over(self) -> str:
-        """Until its process is gone; how it ended, as a clause ("it was killed by signal 9")."""
+        """Wait until the process is gone; return how it ended as a clause ("it was killed by signal 9")."""
         ...
 
     async def stop(self, *, grace: float = 2.0) -> None:
-        """TERM to its process group, KILL after the grace; its process and its pane are gone then."""
+        """Send TERM to its process group, KILL after the grace; process and pane are gone on return."""
         ...
 
 
 class Backend(Protocol):
-    """Raises `ProcessError`, saying what is missing and what to do."""
+    """Starts teammate processes. Raises `ProcessError`, saying what is missing and what to do."""
 
     @property
     def type(self) -> BackendType: ...
 
     async def unavailable(self) -> str:
-        """Why it cannot be used here, and what to do; empty where it can."""
+        """Return why it cannot be used here, and what to do; empty if it can."""
         ...
 
     async def prepare(self) -> None:
-        """Start what the first teammate would have to wait for, without waiting for it to be there."""
+        """Begin the setup that the first teammate would have to wait for, without waiting for it."""
         ...
 
     async def spawn(self, wanted: Wanted) -> Berth: ...
@@ -116,33 +116,33 @@ class Backend(Protocol):
     def alive(self, berth: Berth) -> bool: ...
 
     async def aclose(self) -> None:
-        """End everything it started."""
+        """Stop everything it started."""
         ...
 
 
 class Pane(Struct, frozen=True, kw_only=True):
-    """A pane to be opened, and what runs in it."""
+    """Pane to open, and the program that runs in it."""
 
     title: str
     color: str | None
     argv: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str]
-    """Set in the pane, beside what it has of its own."""
+    """Additional environment variables of the pane."""
     split: bool = True
 
 
 class PaneEnd(Struct, frozen=True, kw_only=True):
-    """How a pane went away."""
+    """End of a pane."""
 
     status: int | None = None
-    """Of what ran in it, negative for a signal; None where the pane was closed, or nobody knows."""
+    """Exit status of its program, negative for a signal; None if the pane was closed, or unknown."""
     all_gone: bool = False
-    """Every pane of this program went with it: its server ended."""
+    """True if all panes ended with it because the server ended."""
 
 
 class Panes(Protocol):
-    """A program that shows panes. Raises `ProcessError`, saying what is missing and what to do."""
+    """Program that shows panes. Raises `ProcessError`, saying what is missing and what to do."""
 
     @property
     def type(self) -> BackendType: ...
@@ -150,23 +150,23 @@ class Panes(Protocol):
     async def unavailable(self) -> str: ...
 
     async def open(self, pane: Pane) -> str:
-        """Its id, once what runs in it has been started."""
+        """Open a pane; return its id once its program has started."""
         ...
 
     async def close(self, pane: str) -> None:
-        """One that `open` made; one that is gone already is no error."""
+        """Close a pane that `open_pane` created; one that is already gone is no error."""
         ...
 
     async def alive(self, pane: str) -> bool: ...
 
     def pid(self, pane: str) -> int:
-        """Of what runs in it: the leader of its process group."""
+        """Return the pid of its program, the leader of its process group."""
         ...
 
     async def over(self, pane: str) -> PaneEnd:
-        """Until it is gone, whoever closed it."""
+        """Wait until the pane is gone, whoever closed it."""
         ...
 
     async def aclose(self) -> None:
-        """Close what `open` made, and nothing else."""
+        """Close the panes that `open_pane` created, and nothing else."""
         ...

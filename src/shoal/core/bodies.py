@@ -1,4 +1,4 @@
-"""What agents tell each other beside plain text: the protocol's message bodies, and who may send which."""
+"""Structured mail bodies of the team protocol, and which sender may send which."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from shoal.core.decisions import Mode
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 
 _CAMEL = {"sender": "from", "request_id": "requestId"}
-"""Shutdown and plan bodies say `requestId`, permission bodies `request_id`: so the protocol has it."""
+"""Shutdown and plan bodies use `requestId`, permission bodies `request_id`, as the protocol defines."""
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class _Body(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """Timestamps are ISO, UTC, milliseconds."""
+    """Base class of mail bodies. Timestamps are ISO, UTC, milliseconds."""
 
 
 class TaskAssignment(_Body, frozen=True, tag="task_assignment", rename="camel"):
@@ -42,7 +42,7 @@ class IdleNotification(
         "failure_reason": "failureReason",
     },
 ):
-    """`result` is the final text of the working period; programs that do not know it pass over it."""
+    """A teammate went idle. `result` is the final text of the working period; other programs ignore it."""
 
     sender: AgentName
     timestamp: str
@@ -69,7 +69,7 @@ class ShutdownApproved(
     tag="shutdown_approved",
     rename=_CAMEL | {"pane_id": "paneId", "backend_type": "backendType"},
 ):
-    """`pane_id` is the member's `tmuxPaneId`."""
+    """A teammate agrees to shut down. `pane_id` is the member's `tmuxPaneId`."""
 
     request_id: str
     sender: AgentName
@@ -107,7 +107,7 @@ class PlanApprovalRequest(
 class PlanApprovalResponse(
     _Body, frozen=True, tag="plan_approval_response", rename=_CAMEL | {"permission_mode": "permissionMode"}
 ):
-    """Approved, it carries the mode that applies from now on; rejected, the feedback."""
+    """Answer to a plan: an approval carries the new permission mode, a rejection the feedback."""
 
     request_id: str
     approved: bool
@@ -142,13 +142,13 @@ class AddRules(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRule
 
 
 PermissionUpdate: TypeAlias = AddDirectories | SetMode | AddRules
-"""What a request suggests to grant beyond the one call, and what an answer grants."""
+"""Permission change beyond the one call that a request suggests or an answer grants."""
 
 
 class PermissionRequest(_Body, frozen=True, omit_defaults=False, tag="permission_request"):
     request_id: str
     agent_id: AgentName
-    """The bare name."""
+    """Bare name of the agent."""
     tool_name: str
     tool_use_id: str
     description: str
@@ -161,14 +161,14 @@ class PermissionRequest(_Body, frozen=True, omit_defaults=False, tag="permission
 
 
 class Granted(Struct, frozen=True, kw_only=True):
-    """Without `updated_input` the call runs as it was asked."""
+    """Granted permission. Without `updated_input` the call runs unchanged."""
 
     updated_input: dict[str, Any] | UnsetType = UNSET
     permission_updates: tuple[PermissionUpdate, ...] = ()
 
 
 class PermissionResponse(_Body, frozen=True, tag="permission_response"):
-    """`success` comes with a response, `error` with the reason."""
+    """Answer to a permission request: `success` has a response, `error` the reason."""
 
     request_id: str
     subtype: Literal["success", "error"]
@@ -195,7 +195,7 @@ Body: TypeAlias = (
 
 
 class TeammateTerminated(Struct, frozen=True, kw_only=True):
-    """Told to the lead as a turn of its own; it never stands in an inbox, so it is no `Body`."""
+    """Notice to the lead in a separate turn; it is never in an inbox, so it is no `MailBody`."""
 
     task: str
     kind: str
@@ -219,14 +219,14 @@ def permission_request_id(ms: int, chance: random.Random) -> str:
 
 
 def summary_to(recipient: AgentName, summary: str) -> str:
-    """The summary of an idle notification after a message to a peer."""
+    """Return the summary of an idle notification after a message to a peer."""
     return f"[to {recipient}] {summary}"
 
 
 def entitled(sender: AgentName, body: Body) -> bool:
-    """Whether this body counts when it comes from this sender; else it is text that looks like one.
+    """Return True if this sender may send this body; else it is treated as text.
 
-    Only the lead ends teammates and answers their requests; everybody else speaks for itself alone.
+    Only the lead shuts down teammates and answers their requests; others may only speak for themselves.
     """
     match body:
         case ShutdownRequest():

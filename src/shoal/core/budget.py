@@ -1,6 +1,6 @@
-"""The purse: what a tree of agents may spend, held before each request and settled after it.
+"""Budget of a tree of agents: reserved before each request and settled after it.
 
-Checking and holding is one step without a pause, so no two agents are let through on the same money.
+Checking and reserving is one step without an await, so no two requests pass on the same money.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _unheard(_: BudgetWarned) -> None: ...
 
 
 class Purse:
-    """One for a whole tree of agents; each of them has an account with it."""
+    """Budget shared by a whole tree of agents; each has an `AgentBudget` of it."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class Purse:
         clock: Clock | None = None,
         warn: Callable[[BudgetWarned], None] = _unheard,
     ) -> None:
-        """`per_agent` binds each agent but the lead, `per_type` all agents of a type together.
+        """`per_agent` limits each agent except the lead, `per_type` all agents of a type together.
 
-        Only time is counted for each agent of a type by itself.
+        Only time is counted separately for each agent of a type.
         """
         self.limits = limits
         self.per_agent = per_agent or NO_LIMITS
@@ -46,9 +46,9 @@ class Purse:
         self.usd = 0.0
         self.priced = True
         self.expected = FIRST_ANSWER
-        """Tokens of an answer, for an agent that has given none yet."""
+        """Expected tokens of an answer for an agent that has not answered yet."""
         self.waiting: deque[asyncio.Future[None]] = deque()
-        """Requests for which there is money only if others in flight turn out cheaper."""
+        """Requests that can be sent only if others in flight turn out cheaper."""
         self._warn = warn
         self._gate = Gate(caps or Caps())
         self._accounts: dict[AgentId, Account] = {}
@@ -56,25 +56,25 @@ class Purse:
         self._started = self.clock.monotonic()
         self._time: Meter | None = None
         self.until: float | None = None
-        """When the time of the whole tree is up."""
+        """Time at which the time limit of the whole tree is reached."""
         if limits.max_seconds is not None:
             self.until = self._started + limits.max_seconds
             self._time = Meter("seconds", limits.max_seconds, "tree")
 
     async def room(self) -> None:
-        """Until something that was held is given back; whoever waited longest is woken first."""
+        """Wait until a reservation is released; the longest waiter is woken first."""
         woken = asyncio.get_running_loop().create_future()
         self.waiting.append(woken)
         try:
             await woken
         except asyncio.CancelledError:
-            # Its turn had come, and it cannot take it any more.
+            # It was woken and can no longer use its turn.
             if woken.done() and not woken.cancelled():
                 self.wake()
             raise
 
     def wake(self) -> None:
-        """Let one look again; it wakes the next as soon as it need not wait any longer."""
+        """Wake one waiter to try again; it wakes the next as soon as it can proceed."""
         while self.waiting:
             woken = self.waiting.popleft()
             if not woken.done():
@@ -82,7 +82,7 @@ class Purse:
                 return
 
     def account(self, agent: AgentId, kind: str, limits: Limits | None = None) -> Account:
-        """The agent's one account, however often it is started, under `limits` of its own as well."""
+        """Return the one budget of an agent, however often it is started, with additional `limits`."""
         own = limits or NO_LIMITS
         if agent != LEAD:
             own = own.tightened(self.per_agent)
@@ -94,9 +94,9 @@ class Purse:
         return account
 
     def admit(self, card: ModelCard, kind: str | None = None) -> None:
-        """Raises `BudgetError` for a model whose spending could not be kept within a budget in dollars.
+        """Raise `BudgetError` if there is a dollar limit and the price of the model is unknown.
 
-        With a type, for an agent of that type that is not started yet.
+        `kind` is the type of an agent that is not started yet.
         """
         limits = self.limits
         if kind is not None:
@@ -105,10 +105,10 @@ class Purse:
             raise BudgetError(unpriced(card, limits.max_usd))
 
     def start(self, kind: str, depth: int, *, again: bool = False, idle: bool = False) -> Started | Refusal:
-        """Count an agent in, before it is made. One that goes on after a pause is there `again`.
+        """Open a slot for an agent before it is created; `is_resumed` for one that continues after a pause.
 
-        One that comes `idle` does not count as running until it says that it works; where it comes again,
-        it is there whatever is left to spend, and refused when it asks for some.
+        An `idle` slot does not count as running until it is activated. A resumed idle agent is admitted
+        even if nothing is left to spend; its requests are refused.
         """
         if not (again and idle):
             for meter in (*self.meters, *self.meters_of(kind)):
@@ -117,19 +117,19 @@ class Purse:
         return self._gate.enter(kind, depth, again=again, idle=idle)
 
     async def working(self, started: Started) -> None:
-        """Until it may run beside the others; they are let in in the order in which they ask."""
+        """Wait until the agent may run; waiters are admitted in order."""
         await self._gate.work(started)
 
     def resting(self, started: Started) -> None:
-        """It waits for something to do, and does not count as running meanwhile."""
+        """Stop counting an agent that waits for work as running."""
         self._gate.rest(started)
 
     async def count_in(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
-        """As `start`, also where the purse is another process's."""
+        """Open a slot like `open_slot`, also if the budget is in another process."""
         return self.start(kind, depth, again=again)
 
     def ended(self, started: Started, *, begun: bool = True) -> None:
-        """Saying it twice does no harm. One that could not begin does not count as started."""
+        """Close a slot; idempotent. An agent that never began does not count as started."""
         self._gate.leave(started, begun=begun)
 
     @property
@@ -138,21 +138,21 @@ class Purse:
 
     @property
     def running(self) -> int:
-        """Agents at work now, without the lead."""
+        """Number of running agents, without the lead."""
         return self._gate.running
 
     @property
     def started(self) -> int:
-        """Agents ever started, without the lead."""
+        """Number of agents ever started, without the lead."""
         return self._gate.total
 
     def carry(self, agent: AgentId, kind: str, model: str, spent: Spent) -> None:
-        """Enter what an agent spent on a model in earlier processes of this session."""
+        """Add what an agent spent on a model in earlier processes of this session."""
         account = self._accounts.get(agent) or self.account(agent, kind)
         account.carry(model, spent)
 
     def carry_started(self, agents: int) -> None:
-        """Enter how many agents earlier processes of this session started."""
+        """Add the number of agents that earlier processes of this session started."""
         self._gate.total += agents
 
     @property
@@ -181,7 +181,7 @@ class Purse:
         return {kind: sums(of_kind) for kind, of_kind in tallies.items()}
 
     def meters_of(self, kind: str) -> tuple[Meter, ...]:
-        """Shared by all agents of the type."""
+        """Return the meters shared by all agents of the type."""
         if kind not in self.per_type:
             return ()
         if kind not in self._of_type:

@@ -1,4 +1,4 @@
-"""What a tree of agents may use at most, and the gauges that say how much of it is left."""
+"""Limits of a tree of agents, and the meters that track what is left of them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _MARKS = (50, 80, 100)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """None means no limit."""
+    """Spending and time limits. None means no limit."""
 
     max_usd: float | None = None
     max_tokens: int | None = None
-    """Everything the models read, cached or not, and everything they wrote."""
+    """All tokens that the models read, cached or not, and wrote."""
     max_requests: int | None = None
     max_seconds: float | None = None
 
     def tightened(self, other: Limits) -> Limits:
-        """Of each limit the lower one."""
+        """Return the lower of each limit."""
         if other == NO_LIMITS:
             return self
         return Limits(
@@ -47,39 +47,39 @@ def _lower(one: _Number | None, other: _Number | None) -> _Number | None:
 
 
 class Caps(Struct, frozen=True, kw_only=True):
-    """How many agents a tree may have beside its lead. None means any number."""
+    """Limits on the number of agents besides the lead. None means any number."""
 
     max_depth: int = 3
-    """The lead stands at 0, the agents it starts at 1."""
+    """The lead has depth 0, the agents it starts have depth 1."""
     max_concurrent: int | None = 20
     max_total: int | None = None
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Why a request may not be sent, or an agent not be started; the model reads the sentence."""
+    """Reason why a request is not sent or an agent not started; the model reads the sentence."""
 
     limit: Limit
     scope: Scope
     whose: str
-    """The type or the agent whose limit it is; nothing for the whole tree."""
+    """Type or agent that the limit belongs to; empty for the whole tree."""
     sentence: str
     for_now: bool = False
-    """Whether the rest is only held for requests in flight, which may turn out cheaper."""
+    """True if the rest is only reserved for requests in flight, which may turn out cheaper."""
 
 
 class Started(Struct, kw_only=True):
-    """An agent that is there until it is told to have ended, and counts as running while it works."""
+    """Slot of one agent: open until the agent ends, and counted as running while it works."""
 
     kind: str
     depth: int
     again: bool = False
     open: bool = True
     works: bool = True
-    """Whether it has one of the places of those that may run at once."""
+    """True if it holds one of the concurrent places."""
 
 
 class Gate:
-    """Counts the agents of a tree."""
+    """Counts the agents of a tree and enforces their caps."""
 
     __slots__ = ("_waiting", "caps", "running", "total")
 
@@ -88,10 +88,10 @@ class Gate:
         self.running = 0
         self.total = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        """For a place, in the order in which they came."""
+        """Waiters for a place, in order of arrival."""
 
     def enter(self, kind: str, depth: int, *, again: bool, idle: bool = False) -> Started | Refusal:
-        """One that comes `idle` takes a place when it has something to do."""
+        """Open a slot; an `idle` one takes a place only when it is activated."""
         caps = self.caps
         if depth > caps.max_depth:
             return _closed("depth", f"agents may start agents to a depth of {caps.max_depth}, not {depth}")
@@ -112,7 +112,7 @@ class Gate:
                 self.total -= 1
 
     async def work(self, started: Started) -> None:
-        """Until it has a place."""
+        """Wait until the slot has a place."""
         if started.works:
             return
         if self._is_full:
@@ -129,7 +129,7 @@ class Gate:
         started.works = True
 
     def rest(self, started: Started) -> None:
-        """Its place is free for another, while it waits for something to do."""
+        """Free the place of an agent that waits for work."""
         if started.works:
             started.works = False
             self._free_place()
@@ -139,7 +139,7 @@ class Gate:
         return self.caps.max_concurrent is not None and self.running >= self.caps.max_concurrent
 
     def _free_place(self) -> None:
-        # Given from hand to hand: who comes just now does not pass by those who wait.
+        # Handed over directly, so that a newcomer cannot overtake the waiters.
         while self._waiting:
             place = self._waiting.popleft()
             if not place.done():
@@ -153,7 +153,7 @@ def _closed(limit: Limit, sentence: str) -> Refusal:
 
 
 class Meter:
-    """One limit: what is spent of it, and what is held for requests in flight."""
+    """Meter of one limit: the amount spent, and the amount reserved for requests in flight."""
 
     __slots__ = ("held", "limit", "mark", "of", "scope", "spent", "whose")
 
@@ -165,10 +165,10 @@ class Meter:
         self.spent: float = 0
         self.held: float = 0
         self.mark = of * _MARKS[0] / 100
-        """What may be spent before the next warning."""
+        """Amount at which the next warning is due."""
 
     def passed(self) -> int:
-        """The highest mark in percent that is passed, each told once; 0 where none is new."""
+        """Return the highest newly passed mark in percent, each once; 0 if none is new."""
         if self.spent < self.mark:
             return 0
         passed = [mark for mark in _MARKS if self.spent >= self.of * mark / 100]
@@ -186,7 +186,7 @@ class Meter:
         )
 
     def _sentence(self) -> str:
-        """Spent, or all of the rest is held for requests whose cost is not known yet."""
+        """Say that the limit is spent, or that the rest is reserved for requests in flight."""
         whom = {"tree": "", "kind": f" for agents of type {self.whose}", "agent": f" for agent {self.whose}"}
         of, spent = amount(self.limit, self.of), amount(self.limit, self.spent)
         budget = f"the budget of {of}{whom[self.scope]}"
@@ -197,7 +197,7 @@ class Meter:
 
 
 def amount(limit: Limit, value: float) -> str:
-    """As a person or a model reads it."""
+    """Format an amount for people and models."""
     match limit:
         case "usd":
             return f"${value:.4f}".rstrip("0").rstrip(".")
@@ -208,7 +208,7 @@ def amount(limit: Limit, value: float) -> str:
 
 
 def meters(limits: Limits, scope: Scope, whose: str = "") -> tuple[Meter, ...]:
-    """One for each limit that is set but time, which needs none: it passes by itself."""
+    """Create a meter for each limit that is set, except time, which needs none."""
     given: tuple[tuple[Limit, float | None], ...] = (
         ("usd", limits.max_usd),
         ("tokens", limits.max_tokens),

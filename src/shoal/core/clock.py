@@ -1,4 +1,4 @@
-"""Time as the session sees it: now, sleeping and deadlines, so that tests can hold the clock."""
+"""Clock port: current time, sleep and deadlines, so that tests can control time."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ T = TypeVar("T")
 
 
 class Deadline(Protocol):
-    """Entered around work; raises TimeoutError inside it when the time is up. It can be moved."""
+    """Context manager around work that raises TimeoutError when the time is up. It can be extended."""
 
     async def __aenter__(self) -> Deadline: ...
 
     async def __aexit__(self, *exc: Any) -> None: ...
 
     def extend(self, seconds: float) -> None:
-        """Let the deadline be `seconds` from now."""
+        """Move the deadline to `seconds` from now."""
         ...
 
 
 class Clock(Protocol):
     def now(self) -> int:
-        """Unix time in milliseconds."""
+        """Return the Unix time in milliseconds."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds that never decrease."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
@@ -57,7 +57,7 @@ class _LoopDeadline:
 
 
 class SystemClock:
-    """The machine's clock."""
+    """Clock of the machine."""
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000
@@ -73,9 +73,9 @@ class SystemClock:
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """As a deadline around the work, which is set only where the work waits for something.
+    """Run the work under a deadline that is set only when the work first waits.
 
-    What is done at once is most of what is done, and a timer costs as much as many a tool.
+    Most work finishes without waiting, and a timer costs as much as many tools do.
     """
     try:
         waits_for = work.send(None)
@@ -91,12 +91,12 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
 
 @types.coroutine
 def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
-    """What is left of work that was begun, as `await` would do it from the start."""
+    """Drive the rest of a coroutine that was started, as `await` would do from the start."""
     while True:
         try:
             try:
                 came = yield waits_for
-            except BaseException as error:  # noqa: BLE001 - whatever is thrown is for the work to see
+            except BaseException as error:  # noqa: BLE001 - everything thrown is passed to the work
                 waits_for = work.throw(error)
             else:
                 waits_for = work.send(came)
@@ -106,12 +106,12 @@ def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T
 
 
 def iso(ms: int) -> str:
-    """A time as files carry it: UTC, milliseconds, `Z`."""
+    """Format a time as in files: UTC, milliseconds, `Z`."""
     seconds, rest = divmod(ms, 1000)
     return f"{_whole_seconds(seconds)}.{rest:03d}Z"
 
 
 @lru_cache(maxsize=4)
 def _whole_seconds(seconds: int) -> str:
-    # Not by strftime, which leaves out the zeros in front of a year.
+    # Not with strftime, which drops the leading zeros of a year.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()

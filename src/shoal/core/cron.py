@@ -1,4 +1,4 @@
-"""Cron expressions of five fields, and the next minute at which the clock on the wall fits one."""
+"""Cron expressions of five fields, and the next minute of local time that matches one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Field(Struct, frozen=True, kw_only=True):
     lowest: int
     highest: int
     names: tuple[str, ...] = ()
-    """Of the values, from the lowest on."""
+    """Names of the values, from the lowest on."""
 
 
 _FIELDS = (
@@ -41,15 +41,15 @@ class Cron(Struct, frozen=True, kw_only=True):
     weekdays: frozenset[int]
     """Sunday is 0."""
     either: bool
-    """Whether a day fits by its number or by its weekday: so where both are given."""
+    """True if a day matches by number or by weekday, which applies if both are given."""
 
     def fits(self, at: datetime) -> bool:
         return at.minute in self.minutes and at.hour in self.hours and self._fits_day(at)
 
     def next_after(self, ms: int, zone: tzinfo | None = None) -> int | None:
-        """The first whole minute after a Unix time that fits in this zone (local time when None).
+        """Return the first whole minute after a Unix time that matches in this zone (local time if None).
 
-        A time that the clock jumps over does not come that day; one that it shows twice comes twice.
+        A time that the clock skips does not occur that day; one that it shows twice occurs twice.
         """
         seconds = ms // 1000 // _MINUTE * _MINUTE + _MINUTE
         last = seconds + _FARTHEST.total_seconds()
@@ -67,7 +67,7 @@ class Cron(Struct, frozen=True, kw_only=True):
         return day or weekday if self.either else day and weekday
 
     def _skipped(self, seconds: int, at: datetime) -> int:
-        """The next time worth a look. Clocks change by whole quarters of an hour, three hours at most."""
+        """Return the next time to check. Clocks change by whole quarters of an hour, three hours at most."""
         if not self._fits_day(at):
             rest = (24 - at.hour) * 60 - at.minute
             if rest > 3 * 60:
@@ -79,9 +79,9 @@ class Cron(Struct, frozen=True, kw_only=True):
 
 
 def parse_cron(text: str) -> Cron:
-    """`*`, numbers, ranges `a-b`, steps `/n` and lists of those; months and weekdays also by name.
+    """Parse `*`, numbers, ranges `a-b`, steps `/n` and lists of those; months and weekdays also by name.
 
-    Raises `BadCron`, which names the field.
+    Raises `InvalidCronExpression`, which names the field.
     """
     words = text.split()
     if len(words) != len(_FIELDS):
@@ -113,7 +113,7 @@ def _part(part: str, field: _Field) -> range:
     if step < 1:
         raise _bad(part, field, "a step is at least 1")
     if span == "*":
-        # Of the week's days 7 is another name for 0, not one more.
+        # Weekday 7 is another name for 0.
         return range(field.lowest, min(field.highest, 6 if field.names == _DAYS else field.highest) + 1, step)
     first_text, dash, last_text = span.partition("-")
     first = _value(first_text, field, part)

@@ -1,4 +1,4 @@
-"""What the rules say about one tool call."""
+"""Permission decisions about one tool call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Allow(Struct, frozen=True):
     reason: str
     rule: str | None = None
     source: str | None = None
-    """Where the rule stands; None where the mode or the kind of call decided."""
+    """Source of the rule; None if the mode or the kind of call decided."""
 
 
 class Ask(Struct, frozen=True):
@@ -23,12 +23,12 @@ class Ask(Struct, frozen=True):
     rule: str | None = None
     source: str | None = None
     suggestions: tuple[Suggestion, ...] = ()
-    """What a person can change so that the same is not asked again."""
+    """Permission changes that avoid the same question in future."""
 
 
 class Deny(Struct, frozen=True):
     reason: str
-    """For the model: which rule, and what it can do instead."""
+    """Text for the model: which rule, and what it can do instead."""
     rule: str | None = None
     source: str | None = None
 

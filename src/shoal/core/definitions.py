@@ -1,4 +1,4 @@
-"""What an agent is before it runs: its definition, the tools that names, and the model it asks for."""
+"""Agent definitions, and the tools and model that each selects."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ EVERY = "*"
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Where a definition stands. `path` is None for one that came with a flag."""
+    """Source of a definition. `path` is None for one passed by a flag."""
 
     kind: SourceKind
     path: Path | None = None
     lines: Mapping[str, int] = {}
-    """Of the fields that are set there, by their names in `Definition`."""
+    """Line numbers of the fields that are set, by their names in `AgentDefinition`."""
 
     def place(self, field: str) -> str | None:
-        """File and line of a field; None where it is not set."""
+        """Return file and line of a field; None if it is not set."""
         if field not in self.lines:
             return None
         return f"{self}:{self.lines[field]}" if self.lines[field] else str(self)
 
     @property
     def trusted(self) -> bool:
-        """False for what may come from anyone: it must not widen what its parent may do."""
+        """False for sources that may come from anyone: they must not widen the parent's permissions."""
         return self.kind not in ("project", "plugin")
 
     def __str__(self) -> str:
@@ -48,15 +48,15 @@ class Definition(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     prompt: str
-    """The system prompt."""
+    """System prompt."""
     source: Source
     tools: tuple[str, ...] | None = None
-    """Names, and `Tool(pattern)`; None is all. `tool_names` says what they come down to."""
+    """Names, and `Tool(pattern)`; None is all. `select_tools` resolves them."""
     disallowed_tools: tuple[str, ...] = ()
     model: str | None = None
-    """An alias or a name; None inherits the parent's."""
+    """Alias or name; None inherits the parent's model."""
     effort: str | int | None = None
-    """A level of `EFFORTS`, or a number of thinking tokens."""
+    """One of `EFFORT_LEVELS`, or a number of thinking tokens."""
     permission_mode: Mode | None = None
     background: bool = False
     isolation: Isolation | None = None
@@ -65,25 +65,25 @@ class Definition(Struct, frozen=True, kw_only=True):
     memory: MemoryScope | None = None
     required_mcp_servers: tuple[str, ...] = ()
     mcp_servers: tuple[str | Mapping[str, Any], ...] = ()
-    """Names of configured servers, or a name with the configuration of a server of its own."""
+    """Names of configured servers, or a name with an inline server configuration."""
     hooks: Mapping[str, Any] = {}
     skills: tuple[str, ...] = ()
     initial_prompt: str = ""
     acceptance: str | None = None
-    """A command that the runtime runs before the work counts as done."""
+    """Command that the runtime runs before the work counts as done."""
     max_budget_usd: float | None = None
     one_shot: bool = False
-    """Whether its result is all there is: nobody will go on talking with it."""
+    """True if it ends with its result: nobody continues the conversation."""
     instructions: bool = True
-    """Whether it is told what CLAUDE.md, AGENTS.md and the like say."""
+    """True if its prompt includes CLAUDE.md, AGENTS.md and similar files."""
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """A definition that cannot be used, and what is wrong with it."""
+    """Problem that makes a definition unusable."""
 
     what: str
     name: str
-    """The agent's, or its file's where that could not be read."""
+    """Name of the agent, or of its file if that could not be read."""
     source: Source
     line: int | None = None
     field: str | None = None
@@ -94,19 +94,19 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class Toolset(Struct, frozen=True, kw_only=True):
-    """The tools that a definition comes down to."""
+    """Tools that a definition selects."""
 
     names: tuple[str, ...]
-    """In the order in which they are available."""
+    """Tool names, in the order of the available tools."""
     only: tuple[str, ...] = ()
-    """`Tool(pattern)`: of that tool nothing but what one of its patterns fits."""
+    """`Tool(pattern)` entries: only calls that match a pattern are allowed."""
     never: tuple[str, ...] = ()
-    """`Tool(pattern)`: the tool is there, and this of it is denied."""
+    """`Tool(pattern)` entries: matching calls of the tool are denied."""
     missing: tuple[str, ...] = ()
-    """Named, and not to be had here."""
+    """Named tools that are not available here."""
 
 
-# Tools of other programs and other days, and where their work is done here.
+# Tool names of other programs and older versions, and their current equivalents.
 _FORMER = {
     "Task": "Agent",
     "MultiEdit": "Edit",
@@ -118,7 +118,7 @@ _FORMER = {
 
 
 def tool_names(definition: Definition, available: Iterable[str], also: Collection[str] = ()) -> Toolset:
-    """What is disallowed is taken off last, whatever `tools` says; those in `also` it has in any case."""
+    """Select the tools of a definition. Disallowed ones are removed last; `also` is always added."""
     offered = tuple(dict.fromkeys(available))
     wanted = tuple(_today(entry, offered) for entry in definition.tools or ())
     unwanted = tuple(_today(entry, offered) for entry in definition.disallowed_tools)
@@ -138,9 +138,9 @@ def tool_names(definition: Definition, available: Iterable[str], also: Collectio
 def wished_model(
     *, env: str | None, call: str | None, definition: str | None, parent: Collection[str] = ()
 ) -> str | None:
-    """The first wish that is set; None for the parent's own running model.
+    """Return the first requested model that is set; None for the parent's running model.
 
-    `parent` are the names that mean the parent's model: an alias of its family is that very model.
+    `parent` are the names of the parent's model: an alias of its family means that same model.
     """
     wish = next(filter(None, (env, call, definition)), INHERIT)
     return None if wish == INHERIT or wish in parent else wish
@@ -167,7 +167,7 @@ def _meant(entries: Collection[str], offered: tuple[str, ...]) -> tuple[str, ...
 
 
 def means(named: str, tool: str) -> bool:
-    """`mcp__server` and `mcp__server__*` mean every tool of that server."""
+    """Return True if the entry names the tool. `mcp__server` and `mcp__server__*` match all its tools."""
     if named in (tool, EVERY):
         return True
     server = named.removesuffix("__*")

@@ -1,4 +1,4 @@
-"""The difference between two texts, bounded in length and in the time it takes."""
+"""Diffs between two texts, bounded in length and computing time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDEST = 240
 
 
 def difference(old: str, new: str) -> str:
-    """A unified difference without file names; cut, with a mark, where it is long."""
+    """Return a unified diff without file names; a long one is cut, with a marker."""
     before, after = old.splitlines(), new.splitlines()
     start, end = _common(before, after)
     changed, became = before[start : len(before) - end], after[start : len(after) - end]
@@ -28,7 +28,7 @@ def difference(old: str, new: str) -> str:
 
 
 def changed_lines(old: str, new: str) -> tuple[int, int]:
-    """How many lines were added and removed; where too many differ to compare, all of those that do."""
+    """Return the numbers of added and removed lines; all differing lines if there are too many to compare."""
     before, after = old.splitlines(), new.splitlines()
     start, end = _common(before, after)
     changed, became = before[start : len(before) - end], after[start : len(after) - end]
@@ -41,7 +41,7 @@ def changed_lines(old: str, new: str) -> tuple[int, int]:
 
 
 def _common(before: Sequence[str], after: Sequence[str]) -> tuple[int, int]:
-    """How many lines are the same at the start and, of the rest, at the end."""
+    """Return the numbers of equal lines at the start and, of the rest, at the end."""
     shorter = min(len(before), len(after))
     start = 0
     while start < shorter and before[start] == after[start]:

@@ -1,4 +1,4 @@
-"""The lines of a transcript: what was said, chained from each entry to the one before."""
+"""Entries of a transcript: messages, compactions and rewinds, each linked to the entry before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.core.usage import Usage
 
 
 class Billing(Struct, frozen=True, kw_only=True, gc=False):
-    """What a provider said about the reply it gave."""
+    """Provider's metadata of a reply."""
 
     message_id: str
     model: str
@@ -28,15 +28,15 @@ class Said(Struct, frozen=True, kw_only=True, gc=False):
     message: Message
     billing: Billing | None = None
     meta: bool = False
-    """Said by the runtime, not by a person: a summary, an interruption, a notification."""
+    """True for a message of the runtime, not of a person: a summary, an interruption, a notification."""
     summary: bool = False
-    """The first message after a compaction."""
+    """True for the first message after a compaction."""
     delivered: str = ""
-    """The identity of what was delivered with it, so that it is delivered once."""
+    """Id of the inbox item delivered with it, so that it is delivered once."""
 
 
 class Compacted(Struct, frozen=True, kw_only=True, gc=False):
-    """From here on the conversation starts anew; `before` is where it stood."""
+    """The conversation restarts here; `before` is the last entry before the compaction."""
 
     id: EntryId
     before: EntryId | None
@@ -46,7 +46,7 @@ class Compacted(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Rewound(Struct, frozen=True, kw_only=True, gc=False):
-    """The conversation went back: it goes on after `parent`."""
+    """The conversation was rewound: it continues after `parent`."""
 
     id: EntryId
     parent: EntryId | None

@@ -1,4 +1,4 @@
-"""Which optional fields an envelope carries: one matrix for everything that is posted."""
+"""Optional fields of mail envelopes: one matrix for everything that is posted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shoal.core.bodies import (
 from shoal.core.mail import Mail
 
 Kind: TypeAlias = Literal["prompt", "message", "broadcast", "notice"] | type[Body]
-"""A member's first prompt, a message to one or to all, a word of the runtime, or a body of the protocol."""
+"""A member's first prompt, a message to one or to all, a notice of the runtime, or a protocol body."""
 
 
 class Carried(Struct, frozen=True):
@@ -31,7 +31,8 @@ class Carried(Struct, frozen=True):
 
 
 def carried(kind: Kind, *, from_lead: bool) -> Carried:
-    """The lead has no colour. Only messages have a summary, so one that looks like a body can be told."""
+    """Return the fields of a kind. The lead has no color. Only messages have a summary, so a message that
+    looks like a body can be recognized."""
     if kind in {"message", "broadcast"}:
         return Carried(summary=True, color=not from_lead)
     if kind in _COLORED:
@@ -56,7 +57,7 @@ _BARE = frozenset[object](
 
 
 def enveloped(mail: Mail, kind: Kind, *, from_lead: bool) -> Mail:
-    """The mail without the fields that its kind does not carry; a message always has a summary."""
+    """Return the mail without the fields that its kind lacks; a message always has a summary."""
     fields = carried(kind, from_lead=from_lead)
     return replace(
         mail,
@@ -66,6 +67,6 @@ def enveloped(mail: Mail, kind: Kind, *, from_lead: bool) -> Mail:
 
 
 def first_words(text: str, *, limit: int = 60) -> str:
-    """A summary for a message whose sender gave none."""
+    """Return a summary for a message without one."""
     line = " ".join(text[: 4 * limit].split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"

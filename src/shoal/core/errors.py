@@ -2,7 +2,7 @@
 
 ShoalError
 ├── ModelError                    a request to a model failed
-│   ├── Transient                 worth asking again
+│   ├── TransientModelError       worth retrying
 │   │   ├── RateLimited           429
 │   │   ├── Overloaded            529, 503
 │   │   ├── ServerFault           other 5xx
@@ -10,39 +10,39 @@ ShoalError
 │   │   ├── StreamCut             the answer broke off
 │   │   └── StreamStalled         no byte for too long
 │   ├── Unauthorized              401, 403
-│   ├── UnknownModel              404, or a name nobody offers
+│   ├── UnknownModel              404, or a name that no provider offers
 │   ├── ContextTooLong            the history no longer fits
 │   ├── BadRequest                other 4xx
-│   ├── BadReply                  an answer we cannot read
-│   └── ReplayMismatch            a replayed run was asked something else
-├── AgentRefused                  an agent that cannot be started or reached; its text is for the model
-├── NoModel                       nothing is configured
-├── StoreError                    the record cannot be written or read
-│   ├── NoSuchSession
-│   └── RunHangs                  a run that is live and does not answer
-├── BadName                       text that cannot be the name of a team, an agent or a task
-├── RecordError                   mail, tasks or rosters refused something; its text is for the model
+│   ├── BadReply                  an answer that cannot be parsed
+│   └── ReplayMismatch            a replayed run sent a different request
+├── AgentRequestRefused           an agent cannot be started or reached; its text is for the model
+├── NoModelConfigured             no model is configured
+├── StoreError                    a session file cannot be written or read
+│   ├── SessionNotFound
+│   └── RunUnresponsive           a run is live and does not answer
+├── InvalidName                   text that cannot name a team, an agent or a task
+├── TeamStoreError                mail, tasks or rosters refused an operation; its text is for the model
 │   ├── LockUnavailable           nothing was written
-│   ├── NoSuchInbox
-│   ├── NoSuchTeam
-│   ├── TaskRefused               not found, a cycle, a stale attempt, an illegal move
+│   ├── InboxNotFound
+│   ├── TeamNotFound
+│   ├── TaskUpdateRefused         not found, a cycle, a stale attempt, an illegal transition
 │   └── TeamBusy                  a teammate is active
 ├── SettingsError                 a setting that cannot be used
-├── BadCron                       an expression that says no time
-├── ScheduleRefused               a schedule that cannot be kept or found; its text is for the model
-├── BadDefinition                 an agent's definition that cannot be used
-├── UnknownAgent                  a name that no agent has
-├── UnknownSkill                  a name that no skill has, or no command
-├── BadTemplate                   a team's template that cannot be used
-├── BudgetError                   a budget that cannot be kept, refused before it starts
-│   └── BudgetSpent               a request that is not sent, because a limit is reached
-├── HookBlocked                   what a person asked for, and a hook does not let be
-├── MissingExtra                  a part that is not installed
-├── ProcessError                  a program that could not be started, or was lost; its text is for the model
-├── WorkspaceError                a file operation that is refused; its text is for the model
-├── WorktreeError                 a worktree that cannot be made, merged or removed
+├── InvalidCronExpression         an expression that matches no time
+├── ScheduleRefused               a schedule that cannot be created or found; its text is for the model
+├── InvalidAgentDefinition        an agent definition that cannot be used
+├── UnknownAgentType              no agent definition has this name
+├── UnknownSkill                  no skill or command has this name
+├── InvalidTeamTemplate           a team template that cannot be used
+├── BudgetError                   a budget that cannot be enforced, refused before it starts
+│   └── BudgetExhausted           a request is not sent because a limit is reached
+├── BlockedByHook                 a hook blocked what a person asked for
+├── MissingExtra                  an optional extra is not installed
+├── ProcessError                  a program could not be started, or was lost; its text is for the model
+├── WorkspaceError                a file operation is refused; its text is for the model
+├── WorktreeError                 a worktree cannot be created, merged or removed
 │   └── MergeConflict             nothing was merged
-└── NobodyToAsk                   a question with no person to answer it
+└── QuestionUnanswerable          nobody is available to answer a question
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class ShoalError(Exception):
-    """Everything Shoal raises on purpose."""
+    """Base class of all exceptions that Shoal raises on purpose."""
 
 
 class ModelError(ShoalError):
@@ -73,7 +73,7 @@ class ModelError(ShoalError):
 
 
 class Transient(ModelError):
-    """Worth asking again. `billed` says whether the provider may count tokens for the lost answer."""
+    """Failure worth retrying. `billed` is True if the provider may charge for the lost answer."""
 
     billed = False
 
@@ -175,7 +175,7 @@ class SettingsError(ShoalError):
 
 
 class BadCron(ShoalError):
-    """`field` is the one that is wrong, or empty for the whole."""
+    """Invalid cron expression. `field` names the wrong field, or is empty for the whole."""
 
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
@@ -213,7 +213,7 @@ class UnknownAgent(ShoalError):
 
 
 class UnknownSkill(ShoalError):
-    """`what` is the word for what was looked for: a skill, a command."""
+    """No such skill. `noun` is what was looked for: a skill, a command."""
 
     def __init__(
         self, name: str, *, known: Sequence[str], close: Sequence[str] = (), what: str = "skill"
@@ -236,7 +236,7 @@ class BudgetError(ShoalError): ...
 
 
 class BudgetSpent(BudgetError):
-    """The conversation is as it was before the request."""
+    """A limit is reached; the conversation is as it was before the request."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.sentence)

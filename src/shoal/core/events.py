@@ -1,4 +1,4 @@
-"""What happens in a run. `Journaled` events are the record; the others are for whoever looks right now."""
+"""Events of a run. `JournaledEvent`s are stored; the others are only for live observers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.core.usage import Usage
 Speaker: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
 ItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
 PREVIEW = 200
-"""Characters of a text that an event carries; the whole of it is in the transcript."""
+"""Characters of a text in an event; the transcript has the full text."""
 
 
 class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc=False):
@@ -27,102 +27,102 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc
 
 
 class Journaled(Event, frozen=True, tag="journaled"):
-    """Appended to the journal before anyone is told."""
+    """Event that is appended to the journal before it is published."""
 
 
 class Live(Event, frozen=True, tag="live"):
-    """Told, never kept."""
+    """Event that is published and never stored."""
 
 
 class SessionStarted(Journaled, frozen=True, tag="session_started"):
-    """A session began, or was resumed; the first line of each run."""
+    """A session started or was resumed; the first line of each run."""
 
     session: SessionId
     cwd: str
     model: str
     mode: str
-    """The permission mode."""
+    """Permission mode."""
     tools: tuple[str, ...]
     resumed: bool = False
     version: str = ""
     budget_usd: float | None = None
-    """Of the whole run; None is no limit."""
+    """Budget of the whole run; None is no limit."""
     budget_tokens: int | None = None
     model_named: str = ""
-    """By which name the model was asked for when the session was opened; empty where settings say it."""
+    """Name under which the caller requested the model; empty if it comes from settings."""
 
 
 class TurnStarted(Journaled, frozen=True, tag="turn_started"):
-    """The agent was given something to do."""
+    """The agent got new input."""
 
     turn: int
     prompt: str
-    """A preview."""
+    """Preview of the prompt."""
     after: EntryId | None = None
-    """Where the conversation stood, for going back there; None at its very start."""
+    """Last entry before the turn, for rewinding; None at the start of the conversation."""
 
 
 class RequestSent(Journaled, frozen=True, tag="request_sent"):
-    """A model is asked. What it will probably cost is set aside."""
+    """A request was sent to a model. Its estimated cost is reserved."""
 
     request: RequestId
     model: str
 
 
 class RequestSettled(Journaled, frozen=True, tag="request_settled"):
-    """A model answered, and the provider told what it took."""
+    """A model answered, and the provider reported the usage."""
 
     request: RequestId
     model: str
     usage: Usage
     cost_usd: float | None
-    """None where the price of the model is not known."""
+    """Cost in dollars; None if the price of the model is unknown."""
     duration_ms: int
 
 
 class RequestFailed(Journaled, frozen=True, tag="request_failed"):
-    """A request failed. A `billed` one may cost something nobody told us: it is listed as unsettled."""
+    """A request failed. A `billed` one may cost an unknown amount: it is listed as unsettled."""
 
     request: RequestId
     reason: str
     billed: bool
     retry_in: float | None = None
-    """Seconds after which it is asked again; None where it is not."""
+    """Seconds until the retry; None if there is none."""
 
 
 class AssistantSaid(Journaled, frozen=True, tag="assistant_said"):
-    """A whole answer of the model is in the transcript."""
+    """A complete reply of the model is in the transcript."""
 
     entry: EntryId
     preview: str
     tool_uses: int
-    """Calls in it."""
+    """Number of tool calls in the reply."""
 
 
 class ToolStarted(Journaled, frozen=True, tag="tool_started"):
-    """A tool call begins."""
+    """A tool call started."""
 
     call: str
-    """The id that the model gave the call."""
+    """Id that the model gave the call."""
     tool: str
     preview: str
-    """Of its input."""
+    """Preview of the input."""
 
 
 class ToolFinished(Journaled, frozen=True, tag="tool_finished"):
-    """A tool call ended, and its result is kept."""
+    """A tool call finished, and its result is stored."""
 
     call: str
     tool: str
     is_error: bool
     size: int
-    """Characters of the whole result."""
+    """Characters of the full result."""
     duration_ms: int
     preview: str
 
 
 class PermissionDenied(Journaled, frozen=True, tag="permission_denied"):
-    """A tool call was not made: a rule, a mode, a hook or an answer forbade it."""
+    """A tool call was refused by a rule, a mode, a hook or an answer."""
 
     call: str
     tool: str
@@ -130,71 +130,71 @@ class PermissionDenied(Journaled, frozen=True, tag="permission_denied"):
 
 
 class HookRan(Journaled, frozen=True, tag="hook_ran"):
-    """A hook was told of something, and this is what came of it."""
+    """A hook ran on an event."""
 
     event: str
     hook: str
-    """A preview of what was run."""
+    """Preview of the command, URL or function."""
     origin: str
     duration_ms: int
     verdict: str
     """`went on`, `blocked`, `allow`, `ask`, `deny`, `stopped` or `failed`."""
     detail: str = ""
     background: bool = False
-    """Whether nobody waited for it: what it decided had no effect."""
+    """True if nobody waited for it: its decision had no effect."""
 
 
 class Asked(Journaled, frozen=True, tag="asked"):
-    """A person is asked something; every surface shows it."""
+    """A person was asked a question; every surface shows it."""
 
     question: Question
 
 
 class Answered(Journaled, frozen=True, tag="answered"):
-    """A question has its answer. The first one stands."""
+    """A question was answered. The first answer counts."""
 
     question: str
-    """Its id."""
+    """Id of the question."""
     answer: Answer
 
 
 class ConversationCompacted(Journaled, frozen=True, tag="conversation_compacted"):
-    """The conversation was summarised, to have room again."""
+    """The conversation was summarized to free space in the window."""
 
     trigger: str
-    """`auto` at a full window, `manual` by a person."""
+    """`auto` for a full window, `manual` by a person."""
     tokens_before: int
 
 
 class FileChanged(Journaled, frozen=True, tag="file_changed"):
-    """A file tool changes a file; what it was is kept for `shoal undo`."""
+    """A file tool changed a file; the old content is saved for `shoal undo`."""
 
     turn: int
     path: str
 
 
 class Undone(Journaled, frozen=True, tag="undone"):
-    """Files, and if `conversation` the conversation too, are as they were before `turn`."""
+    """Files, and the conversation if `conversation` is set, were restored to the state before `turn`."""
 
     turn: int
     conversation: bool
     restored: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     left_alone: tuple[str, ...] = ()
-    """Files that were changed since by somebody else."""
+    """Files that somebody else has changed since."""
 
 
 class AgentStarted(Journaled, frozen=True, tag="agent_started"):
-    """An agent began its job, or was resumed to go on with it."""
+    """An agent started or was resumed."""
 
     kind: str
-    """Its type, as `shoal agents ls` lists them."""
+    """Type of the agent, as listed by `shoal agents ls`."""
     name: str
     description: str
     parent: AgentId
-    """Who started it."""
+    """Agent that started it."""
     call: str
-    """The tool call that started it."""
+    """Tool call that started it."""
     depth: int
     model: str
     mode: str
@@ -205,30 +205,30 @@ class AgentStarted(Journaled, frozen=True, tag="agent_started"):
     isolation: str | None = None
     resumed: bool = False
     team: str = ""
-    """Of a teammate: it goes idle and is woken, until it is shut down."""
+    """Team of a teammate, which goes idle and is woken until it is shut down."""
 
 
 class AgentMoved(Journaled, frozen=True, tag="agent_moved"):
-    """It runs in the background from here on; nobody waits for it."""
+    """An agent moved to the background; nobody waits for it any longer."""
 
 
 class AgentEnded(Journaled, frozen=True, tag="agent_ended"):
-    """An agent ended. Its whole result was stored before."""
+    """An agent ended. Its full result was stored before."""
 
     completion: Completion
     notice: str = ""
-    """What the lead is told of a teammate's end, under the completion's id; empty where it is not told."""
+    """Notice to the lead about a teammate's end, under the id of the completion; empty if there is none."""
 
 
 class MemberRested(Journaled, frozen=True, tag="member_rested"):
-    """A teammate ended a working period and is idle."""
+    """A teammate finished a working period and is idle."""
 
     reason: IdleReason
     detail: str = ""
 
 
 class MemberWoken(Journaled, frozen=True, tag="member_woken"):
-    """A teammate has something to do."""
+    """A teammate was woken because it has something to do."""
 
 
 class WorkKept(Journaled, frozen=True, tag="work_kept"):
@@ -238,81 +238,81 @@ class WorkKept(Journaled, frozen=True, tag="work_kept"):
 
 
 class Notified(Journaled, frozen=True, tag="notified"):
-    """This agent has been told of a completion: by the queue, or by the tool call named."""
+    """This agent was notified of a completion, by the queue or by the named tool call."""
 
     completion: str
-    """The id of what it was told of."""
+    """Id of the completion."""
     call: str = ""
 
 
 class ShellStarted(Journaled, frozen=True, tag="shell_started"):
-    """A command runs in the background."""
+    """A background command started."""
 
     facts: ShellFacts
 
 
 class ShellEnded(Journaled, frozen=True, tag="shell_ended"):
-    """A command in the background ended."""
+    """A background command ended."""
 
     id: str
-    """Of the news of it: `Notified` says that its agent has it."""
+    """Id of the notification: `NotificationDelivered` confirms that the agent has it."""
     end: ShellEnd
 
 
 class ScheduleMade(Journaled, frozen=True, tag="schedule_made"):
-    """A prompt will come back at set times."""
+    """A schedule was created: a prompt that repeats at set times."""
 
     schedule: Schedule
 
 
 class ScheduleEnded(Journaled, frozen=True, tag="schedule_ended"):
-    """A schedule is over."""
+    """A schedule ended."""
 
     schedule: str
     how: ScheduleEnd
 
 
 class Queued(Journaled, frozen=True, tag="queued"):
-    """Something waits for this agent; its transcript tells when it got it."""
+    """An item was queued for this agent; its transcript shows the delivery."""
 
     item: str
     by: Speaker
-    """Whose words they are."""
+    """Author of the text."""
     text: str
     mode: ItemMode = "prompt"
     quiet: bool = False
-    """Whether the agent does not start because of it: it comes with what starts it."""
+    """True if it does not wake the agent: it is delivered with an item that does."""
 
 
 class Withdrawn(Journaled, frozen=True, tag="withdrawn"):
-    """What waited for this agent waits no longer, and was not delivered."""
+    """A queued item of this agent was withdrawn without delivery."""
 
     item: str
 
 
 class Noted(Journaled, frozen=True, tag="noted"):
-    """Something a person should know: a torn line dropped, a setting ignored."""
+    """A note for the person: a torn line dropped, a setting ignored."""
 
     text: str
 
 
 class MailPosted(Journaled, frozen=True, tag="mail_posted"):
-    """A message is in an inbox, or kept behind it. `agent` is the run's lead; the names tell who."""
+    """Mail was posted to an inbox or its overflow. `agent` is the run's lead; see `sender` and `to`."""
 
     team: str
     mail: str
-    """Its identity."""
+    """Id of the mail."""
     sender: str
     to: str
     kind: str
-    """`message`, or the type of a letter of the protocol."""
+    """`message`, or the type of a protocol body."""
     preview: str
     summary: str = ""
     fyi: bool = False
 
 
 class MailTaken(Journaled, frozen=True, tag="mail_taken"):
-    """A message is in its reader's conversation, or was acted on; whoever posted it."""
+    """Mail entered its reader's conversation, or was acted on; whoever posted it."""
 
     team: str
     mail: str
@@ -322,11 +322,11 @@ class MailTaken(Journaled, frozen=True, tag="mail_taken"):
     preview: str
     summary: str = ""
     posted: str = ""
-    """When, as its writer wrote it."""
+    """Timestamp as the sender wrote it."""
 
 
 class TaskChanged(Journaled, frozen=True, tag="task_changed"):
-    """A task of the run's board stands so now, whoever changed it; `agent` is the run's lead."""
+    """A task of the run's board changed, whoever changed it; `agent` is the run's lead."""
 
     board: str
     task: str
@@ -336,24 +336,24 @@ class TaskChanged(Journaled, frozen=True, tag="task_changed"):
     owner: str = ""
     blocked_by: tuple[str, ...] = ()
     rank: float | None = None
-    """Where a person wants it among the tasks of its column; None is by number."""
+    """Position that a person gave it in its column; None is by number."""
 
 
 class ModeChanged(Journaled, frozen=True, tag="mode_changed"):
-    """The agent works in another permission mode from here on."""
+    """The permission mode of the agent changed."""
 
     mode: str
 
 
 class BudgetWarned(Journaled, frozen=True, tag="budget_warned"):
-    """So many percent of a limit are spent; each mark is told once."""
+    """A percentage of a limit was reached; each threshold is reported once."""
 
     limit: Limit
     percent: int
     spent: float
     of: float
     whose: str = ""
-    """The type or the agent whose limit it is; nothing for the whole tree."""
+    """Type or agent that the limit belongs to; empty for the whole tree."""
 
 
 EndReason: TypeAlias = Literal[
@@ -371,29 +371,29 @@ EndReason: TypeAlias = Literal[
 
 
 class TurnEnded(Journaled, frozen=True, tag="turn_ended"):
-    """The agent has nothing more to do, or was stopped."""
+    """The agent finished its turn or was stopped."""
 
     turn: int
     reason: EndReason
     requests: int
-    """To the model, in this turn."""
+    """Model requests in this turn."""
     detail: str = ""
     duration_ms: int = 0
 
 
 class SessionEnded(Journaled, frozen=True, tag="session_ended"):
-    """The last line of a run that ended in order."""
+    """The session ended normally; the last line of a run."""
 
 
 class Heard(Live, frozen=True, tag="heard"):
-    """The model is answering."""
+    """The model streamed a part of its answer."""
 
     kind: Literal["text", "thinking", "tool_input"]
     text: str
 
 
 class Discarded(Live, frozen=True, tag="discarded"):
-    """What was heard of the current answer does not count: it is asked again."""
+    """The streamed part of the current answer was discarded: the request is retried."""
 
     reason: str
     retry_in: float
@@ -401,12 +401,12 @@ class Discarded(Live, frozen=True, tag="discarded"):
 
 
 class MessageAdded(Live, frozen=True, tag="message_added"):
-    """A whole message entered the conversation, as the transcript has it."""
+    """A complete message entered the conversation, as in the transcript."""
 
     entry: EntryId
     message: Message
     by: Speaker = "runtime"
-    """Whose words these are: the runtime says it, whatever the message says of itself."""
+    """Author of the message, set by the runtime whatever the message claims."""
     model: str = ""
     message_id: str = ""
     usage: Usage | None = None
@@ -414,24 +414,24 @@ class MessageAdded(Live, frozen=True, tag="message_added"):
 
 
 class ToolReturned(Live, frozen=True, tag="tool_returned"):
-    """What a tool call gave back, whole."""
+    """A tool call returned; holds the full result."""
 
     call: str
     tool: str
     result: ToolResult
     data: Any = None
-    """For programs, where the tool has some."""
+    """Structured data for programs, if the tool has any."""
 
 
 class ToolProgress(Live, frozen=True, tag="tool_progress"):
-    """A tool call that takes long tells how far it is."""
+    """A long tool call reported its progress."""
 
     call: str
     text: str
 
 
 class Finished(Live, frozen=True, tag="finished"):
-    """The end of a run for its caller: the final text, and what it took."""
+    """A run finished: the final text, usage and cost for its caller."""
 
     reason: EndReason
     text: str
@@ -441,9 +441,9 @@ class Finished(Live, frozen=True, tag="finished"):
     cost_usd: float | None
     duration_ms: int
     duration_api_ms: int
-    """Of it, waiting for models."""
+    """Part of the duration spent waiting for models."""
     limit: Limit | None = None
-    """Which limit of the purse ended it, if one did."""
+    """Budget limit that ended it, if any."""
     output: Any = None
-    """The answer in the form that was asked for."""
+    """Structured output, if one was requested."""
     error: Any = None

@@ -1,4 +1,4 @@
-"""What it would cost to start many agents at once, said before a person lets it happen."""
+"""Cost estimates for starting many agents at once, shown to a person before approval."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from shoal.core.accounts import FIRST_ANSWER
 from shoal.core.usage import ModelCard, Usage
 
 ROUNDS = 8
-"""Requests that an agent is taken to need where none of the tree has worked yet."""
+"""Requests that an agent is assumed to need before any of the tree has run."""
 _GROWTH = 1_500
-"""Tokens by which each round makes the next prompt longer: an answer and what its tools bring."""
+"""Tokens that each round adds to the next prompt: an answer and its tool results."""
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
     agents: int
     tokens: int
-    """What the models would read, without what was cached, and write."""
+    """Tokens the models would read, excluding cached ones, and write."""
     usd: float | None
-    """None where the price is not known."""
+    """None if the price is unknown."""
     measured: bool = False
-    """Whether it comes from what agents of this tree have cost so far."""
+    """True if it is based on the actual cost of agents of this tree."""
 
 
 def estimate(
     count: int, start_tokens: int, card: ModelCard, mean_usd_so_far: float | None = None
 ) -> Estimate:
-    """For `count` agents, each of which starts with so many tokens of prompt.
+    """Estimate the cost of `count` agents that each start with a prompt of `start_tokens`.
 
-    `mean_usd_so_far` is what an agent of the tree has cost, where some have ended.
+    `mean_usd_so_far` is the mean cost of the tree's agents, if some have ended.
     """
     usage = _one_agent(start_tokens)
     usd = None if card.price is None else count * card.price.of(usage)
@@ -43,7 +43,7 @@ def estimate(
 
 
 def _one_agent(start_tokens: int) -> Usage:
-    """Each round reads what the one before it left in the cache; where none is, that costs the full price."""
+    """Estimate one agent: each round rereads the cached prompt, which costs full price without a cache."""
     reread = sum(start_tokens + _GROWTH * round_ for round_ in range(ROUNDS - 1))
     return Usage(
         input_tokens=start_tokens + _GROWTH * (ROUNDS - 1),

@@ -1,4 +1,4 @@
-"""File names as text: any name the system allows can be shown, sent as JSON and given back."""
+"""Escaping of file names, so that any name can be displayed, sent as JSON and converted back."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import re
 from pathlib import PurePath
 
 _UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# Only what `shown` escapes: no slash or dot can come of it.
+# Only what `escape_filename` escapes: it cannot produce a slash or dot.
 _ESCAPED = re.compile(r"\\x([01][0-9a-f]|7f|[89a-f][0-9a-f])")
 
 
 def shown(path: PurePath | str) -> str:
-    r"""The name with control characters and bytes that are not UTF-8 as `\x1b`, `\xff`."""
+    r"""Escape control characters and bytes that are not UTF-8 as `\x1b`, `\xff`."""
     text = str(path)
     return _UNSHOWABLE.sub(_escape, text) if _UNSHOWABLE.search(text) else text
 
 
 def meant(text: str) -> str:
-    """The name that `shown` shows as this text; a name that holds a backslash itself may be another."""
+    """Return the name that `escape_filename` turned into this text; ambiguous for names with a backslash."""
     if "\\x" not in text:
         return text
     raw = _ESCAPED.sub(lambda found: os.fsdecode(bytes((int(found[1], 16),))), text)

@@ -1,4 +1,4 @@
-"""Task groups that live as long as an object does: leaving one, waiting in one, and going on in one."""
+"""Helpers for task groups that live as long as an object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def leave(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
-    """The group must know of a cancellation; any other error passes through as it is, not in a group."""
+    """Exit the group. It sees a cancellation; any other error passes unwrapped, not in an exception group."""
     if isinstance(error, asyncio.CancelledError):
         await group.__aexit__(kind, error, trace)
     else:
@@ -22,7 +22,7 @@ async def leave(
 
 
 async def until_one(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:
-    """Until one of them is over; the others are cancelled."""
+    """Wait until one of the coroutines ends and cancel the others."""
     tasks = [group.create_task(each) for each in awaited]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -32,7 +32,7 @@ async def until_one(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None
 
 
 def outlive_cancel() -> None:
-    """The running task goes on: that it was cancelled ends what it did, and not the task."""
+    """Let the current task continue: the cancellation ended its work, not the task."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()

@@ -1,4 +1,4 @@
-"""The events that hooks are told of, in words: when each comes, what it tells, and what becomes of a no."""
+"""Descriptions of the hook events: when each fires, its fields, and the effect of blocking it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from shoal.core.hooks import HookEvent
 class Occasion(Struct, frozen=True, kw_only=True):
     when: str
     told: Mapping[str, str] = {}
-    """The fields beside those of every event."""
+    """Fields in addition to the common ones."""
     at_times: Mapping[str, str] = {}
-    """Fields that are there only where they have something to say."""
+    """Fields that are present only if they have a value."""
     blocked: str = "Nothing but that the person is told: it happens all the same."
 
 
@@ -29,7 +29,7 @@ OF_AGENTS: Mapping[str, str] = {
     "agent_id": "The agent it is about.",
     "agent_type": "Its type.",
 }
-"""There for every agent but the lead."""
+"""Present for every agent except the lead."""
 _CALL = {
     "tool_name": "The tool.",
     "tool_input": "What the model gave it.",

@@ -1,4 +1,4 @@
-"""Hooks: what a person's own programs are told of while agents work, and what they may say about it."""
+"""Hooks: the user's programs that run on events of agents, and the decisions they return."""
 
 from __future__ import annotations
 
@@ -42,40 +42,40 @@ MATCHED: Mapping[HookEvent, str] = {
     "PreCompact": "trigger",
     "Notification": "notification_type",
 }
-"""The field that a matcher is about; of the other events every hook is run."""
+"""Field that a matcher applies to; for other events every hook runs."""
 TOLD_ONLY: frozenset[HookEvent] = frozenset(
     {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove"}
 )
-"""They happen whatever a hook says: to block them does nothing but tell the person."""
+"""Events that cannot be blocked: a blocking answer is only shown to the person."""
 DECIDED: frozenset[HookEvent] = frozenset(
     {"PreToolUse", "PermissionRequest", "TaskCreated", "TaskCompleted", "PreCompact", "WorktreeCreate"}
 )
-"""Hooks are asked about them before they happen: an answer that nobody waits for comes too late."""
+"""Events that hooks decide before they happen; a background hook would answer too late."""
 STOPPING: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
-"""They come again each time that an agent was sent back."""
+"""Events that repeat each time an agent is sent back to work."""
 IN_A_ROW = 8
-"""How often hooks may send an agent back to work that would stop, before it stops all the same."""
+"""Times in a row that hooks may send a stopping agent back to work before it stops anyway."""
 USUAL_SECONDS = 60.0
 LONGEST_SECONDS = 24 * 3600.0
 PARTING_SECONDS = 5.0
-"""For a hook at the end of a session, where nobody said more."""
+"""Default timeout of a hook at the end of a session."""
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A line for the shell, which gets the event as JSON on its standard input."""
+    """Shell command that gets the event as JSON on its standard input."""
 
     command: str
 
 
 class Post(Struct, frozen=True, kw_only=True):
-    """An address that the event is sent to."""
+    """URL that the event is posted to."""
 
     url: str
     headers: Mapping[str, str] = {}
 
 
 class Called(Struct, frozen=True, kw_only=True):
-    """A function of the program that opened the session; it may be async."""
+    """Function of the program that opened the session; it may be async."""
 
     function: Callable[[dict[str, Any]], Any]
 
@@ -86,17 +86,17 @@ Doer: TypeAlias = Command | Post | Called
 class Hook(Struct, frozen=True, kw_only=True):
     event: HookEvent
     matcher: str = ""
-    """A name, names with `|` between them, a regular expression, or `*`; nothing is everything."""
+    """Name, names separated by `|`, a regular expression, or `*`; empty matches everything."""
     does: Doer
     seconds: float = USUAL_SECONDS
     blocks_on_failure: bool = False
-    """Whether one that fails or takes too long counts as one that blocks."""
+    """True if a failure or timeout counts as a block."""
     background: bool = False
-    """Whether nobody waits for it: it decides nothing, and what it tells comes later."""
+    """True if nobody waits for it: it decides nothing, and its output is delivered later."""
     rewakes: bool = False
-    """Whether its exit status 2, in the background, wakes the agent."""
+    """True if its exit status 2, in the background, wakes the agent."""
     origin: str
-    """Where it is configured."""
+    """Location of its configuration."""
 
     @property
     def name(self) -> str:
@@ -110,28 +110,28 @@ class Hook(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What hooks say of an event."""
+    """Decision of hooks about an event."""
 
     blocked: str | None = None
-    """Why it must not be."""
+    """Reason to block the event."""
     decision: Behavior | None = None
-    """About a call, in place of the mode: what rules forbid stays forbidden."""
+    """Permission for a call, instead of the mode: what rules forbid stays forbidden."""
     decision_reason: str = ""
     updated_input: dict[str, Any] | None = None
     context: str = ""
-    """What the model is to know besides."""
+    """Additional context for the model."""
     stop: str | None = None
-    """Why the agent is to stop here."""
+    """Reason to stop the agent."""
     message: str = ""
-    """For the person."""
+    """Message for the person."""
     suppressed: bool = False
-    """Whether what it wrote is to be shown to nobody."""
+    """True if its output must not be shown."""
     output: str = ""
-    """What it wrote, where that is its answer."""
+    """Its output, if that is the answer."""
 
     @property
     def refusal(self) -> str | None:
-        """Why a call must not be made."""
+        """Reason to refuse a call; None if it is not refused."""
         if self.blocked is None and self.decision == "deny":
             return self.decision_reason or "a hook denied it"
         return self.blocked
@@ -141,7 +141,7 @@ UNMOVED = Verdict()
 
 
 class HookWord(Struct, frozen=True, kw_only=True):
-    """What a hook that nobody waited for has to tell the agent whose event it was."""
+    """Output of a background hook for the agent whose event it ran on."""
 
     agent: AgentId
     event: HookEvent
@@ -149,11 +149,11 @@ class HookWord(Struct, frozen=True, kw_only=True):
     origin: str
     text: str
     wakes: bool
-    """Whether the agent is to start because of it; else it comes with what starts it."""
+    """True if it wakes the agent; else it is delivered with an item that does."""
 
 
 class HookNews(Protocol):
-    """Whoever brings such words to agents."""
+    """Delivers hook notices to agents."""
 
     def told(self, word: HookWord) -> None: ...
 
@@ -167,7 +167,7 @@ _STRENGTH: tuple[Behavior, ...] = ("deny", "ask", "allow")
 
 
 def merged(verdicts: Sequence[Verdict]) -> Verdict:
-    """What several hooks say together: the strictest decision, the first of each refusal, all contexts."""
+    """Merge decisions: the strictest permission, the first of each refusal, all contexts."""
     if len(verdicts) == 1:
         return verdicts[0]
     strictest = next(
@@ -191,14 +191,14 @@ def _first(values: Iterable[_Value | None]) -> _Value | None:
 
 
 class Hooks(Protocol):
-    """The hooks of one agent."""
+    """Runs the hooks of one agent."""
 
     def wants(self, event: HookEvent) -> bool:
-        """Whether anybody is to be told of such an event. Asked before every call, so it is cheap."""
+        """Return True if any hook handles the event. Called before every tool call, so it is cheap."""
         ...
 
     async def run(self, event: HookEvent, fields: Mapping[str, Any]) -> Verdict:
-        """Tell all whom it concerns, side by side. A hook that fails is named to the person."""
+        """Run all matching hooks concurrently. A failed hook is reported to the person."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Which agent the running code serves; it travels with the async context into every tool."""
+"""Identity of the agent that the running code serves; the async context carries it into every tool."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Identity(Struct, frozen=True, kw_only=True):
     parent: AgentId | None = None
     kind: str = "lead"
     depth: int = 0
-    """How many agents stand between it and the person."""
+    """Number of agents between it and the person."""
     teammate: Form | None = None
-    """How it runs as a member of its team; None for a lead and for the agents that members start."""
+    """Execution form of a teammate; None for a lead and for the agents that members start."""
     parent_session: SessionId | None = None
-    """The session of its lead, for a teammate."""
+    """Session of its lead, for a teammate."""
     plan_required: bool = False
-    """Whether it must have a plan approved before it changes anything."""
+    """True if it needs an approved plan before it changes anything."""
 
     @property
     def is_lead(self) -> bool:
@@ -42,7 +42,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def is_in_process(self) -> bool:
-        """Whether it is a teammate in the process of its lead."""
+        """True for a teammate in the process of its lead."""
         return self.teammate == "in-process"
 
 
@@ -52,7 +52,7 @@ class Place(Protocol):
 
 
 class _Serving(Struct, frozen=True):
-    """Two contexts, one in the other: whose work it is, and which run does it."""
+    """Two nested contexts: the member that owns the work, and the agent that does it."""
 
     member: Identity
     run: Identity
@@ -63,17 +63,17 @@ _serving: ContextVar[_Serving | None] = ContextVar("shoal_serving", default=None
 
 
 def current_identity() -> Identity:
-    """The agent that the running code serves. Raises `LookupError` outside of one."""
+    """Return the agent that the running code serves. Raises `LookupError` outside of one."""
     return _current().run
 
 
 def current_member() -> Identity:
-    """The lead or teammate whose work this is: for an agent that one of them started, that one."""
+    """Return the lead or teammate that owns the work; for a sub-agent, the one that started it."""
     return _current().member
 
 
 def current_cwd() -> Path:
-    """The directory in which the agent works now."""
+    """Return the agent's current working directory."""
     place = _current().place
     if place is None:
         raise LookupError("no agent with a directory is running in this context")
@@ -81,13 +81,13 @@ def current_cwd() -> Path:
 
 
 def assume(identity: Identity, place: Place | None = None) -> None:
-    """Give the running task, and every task it starts from now on, this identity."""
+    """Set the identity of the running task and of every task it starts from now on."""
     _serving.set(_serving_as(identity, place))
 
 
 @contextmanager
 def acting_as(identity: Identity, place: Place | None = None) -> Iterator[None]:
-    """What runs inside, tasks that it starts included, serves this agent."""
+    """Run the block, including the tasks it starts, as this agent."""
     token = _serving.set(_serving_as(identity, place))
     try:
         yield

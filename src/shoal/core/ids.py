@@ -1,4 +1,4 @@
-"""Identifiers. All of them come from the session, so that a seed makes a run repeat byte for byte."""
+"""Identifiers. All of them come from the session, so that a seeded run repeats byte for byte."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ RequestId = NewType("RequestId", str)
 
 _CIRCLE = (1 << 128) - 1
 _STEP = 0x9E3779B97F4A7C15F39CC0605CEDC835
-"""The golden ratio of it, odd: places that follow each other are far apart, and none comes twice."""
+"""Golden ratio of the range, odd: successive positions are far apart and none repeats."""
 
 LEAD = AgentId("lead")
 LEAD_KIND = "lead"
-"""The lead's type, in sums by type."""
+"""Type of the lead in totals by type."""
 
 
 class Ids:
-    """The session's source of identifiers and randomness; seeded, it repeats itself.
+    """Generates the identifiers and random numbers of a session; a seeded generator repeats itself.
 
-    Identifiers are steps around a circle of 128 bits, from a place of its own: none comes twice, and there is
-    next to nothing to hold. Every agent has two sources.
+    Identifiers are steps through a 128-bit range from a start position: none repeats, and the state is
+    tiny. Every agent has two generators.
     """
 
     __slots__ = ("_at", "_random", "_seed")
@@ -40,28 +40,28 @@ class Ids:
 
     @property
     def random(self) -> Random:
-        """For what needs more than an identifier; it holds kilobytes, so it is made when it is first used."""
+        """Random number generator. It takes kilobytes, so it is created on first use."""
         if self._random is None:
             self._random = Random(self._seed)  # noqa: S311 - jitter and names, not secrets
         return self._random
 
     def branch(self) -> Ids:
-        """Another source, for work whose timing must not change what this one gives."""
+        """Create a generator for work whose timing must not change the ids of this one."""
         return Ids(self._bits())
 
     def beyond(self, entry: EntryId) -> Ids:
-        """Another source, for a session that went as far as this entry: what it used is not given again."""
+        """Create a generator for a session resumed after this entry, so that no id is used twice."""
         return Ids(self._bits() ^ zlib.crc32(entry.encode()) << 128)
 
     def _bits(self) -> int:
         if self._at < 0:
-            # Scattered, so that no source begins where another one passes.
+            # Hashed, so that no generator starts where another one passes.
             self._at = int.from_bytes(blake2b(b"%d" % self._seed, digest_size=16).digest())
         self._at = (self._at + _STEP) & _CIRCLE
         return self._at
 
     def uuid(self) -> str:
-        # As uuid.uuid4() does, without the cost of building a UUID object.
+        # Same as uuid.uuid4(), without the cost of building a UUID object.
         bits = self._bits() & ~(0xF << 76) | (4 << 76)
         bits = bits & ~(0x3 << 62) | (0x2 << 62)
         text = f"{bits:032x}"
@@ -91,5 +91,5 @@ def is_uuid(text: str) -> bool:
 
 
 def slug(path: str) -> str:
-    """A directory's name under `projects/`: every character outside [A-Za-z0-9] becomes a dash."""
+    """Return the directory name under `projects/`: every character outside [A-Za-z0-9] becomes a dash."""
     return re.sub(r"[^A-Za-z0-9]", "-", path)

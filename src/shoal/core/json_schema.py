@@ -1,4 +1,4 @@
-"""Whether a value is what a JSON Schema describes, and if not, where and why."""
+"""JSON Schema validation that reports where and why a value does not match."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, TypeGuard
 _MOST = 10
 _DEEPEST = 100
 _MOST_LOOKS, _MORE_LOOKS = 20_000, 10
-"""At a value with a part of the schema, and more for each part of the value: choices that name each other are
-looked at for ever."""
+"""Limit of checks of a value against a part of the schema: a base, and more for each part of the value.
+Choices that refer to each other would be checked forever."""
 _TYPES: Mapping[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list | tuple),
@@ -27,10 +27,9 @@ _TYPES: Mapping[str, Callable[[Any], bool]] = {
 
 
 def misfits(value: Any, schema: Any) -> list[str]:
-    """A sentence for each place that does not fit, the first few; none where the value fits.
+    """Return a sentence for each of the first few mismatches; empty if the value is valid.
 
-    What is not known of the language of schemas, such as `format`, is taken to hold, and so is a part that
-    is not written as the language wants it.
+    Unsupported keywords, such as `format`, and malformed parts of the schema are taken as satisfied.
     """
     found: list[str] = []
     for misfit in _Check(schema, _MOST_LOOKS + _MORE_LOOKS * _size(value)).of(value, schema, "", 0):
@@ -112,10 +111,10 @@ class _Check:
         yield from _count(len(value), schema, ("minItems", "maxItems"), at, "items")
 
     def _found(self, ref: str) -> Any:
-        """Of the same document; what cannot be found is taken to hold."""
+        """Resolve a reference in the same document; one that cannot be resolved accepts everything."""
         here = self._root
         for step in ref.removeprefix("#").strip("/").split("/") if ref not in ("#", "#/") else ():
-            step = step.replace("~1", "/").replace("~0", "~")  # noqa: PLW2901 - as pointers are written
+            step = step.replace("~1", "/").replace("~0", "~")  # noqa: PLW2901 - escapes of JSON Pointer
             if not isinstance(here, Mapping) or step not in here:
                 return True
             here = here[step]
@@ -169,12 +168,12 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def _is_multiple(value: float, step: float) -> bool:
     try:
         return abs(value / step - round(value / step)) <= 1e-9
-    except (OverflowError, ValueError):  # beyond all numbers
+    except (OverflowError, ValueError):  # out of range
         return True
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """What is no pattern here may be one elsewhere, and is taken to hold."""
+    """Return True if the pattern matches; a pattern that is invalid in Python is taken as matching."""
     try:
         return re.search(pattern, text) is not None
     except (re.error, OverflowError, RecursionError):
@@ -200,7 +199,7 @@ def _count(size: int, schema: Mapping[str, Any], keys: tuple[str, str], at: str,
 
 
 def _size(value: Any) -> int:
-    """Of how many values it is made."""
+    """Return the number of values it consists of."""
     size, left = 0, [value]
     while left:
         size += 1
@@ -217,12 +216,12 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _as_json(value: Any, depth: int = 0) -> Any:
-    """Something to compare it by: in JSON true is not 1, wherever they stand, and 1 is 1.0."""
+    """Return a comparable form: in JSON true is not 1 at any depth, and 1 is 1.0."""
     match value:
         case bool():
             return bool, value
         case list() | tuple() | Mapping() if depth > _DEEPEST:
-            return None  # what is deeper is not looked at
+            return None  # deeper values are not compared
         case list() | tuple():
             return tuple([_as_json(each, depth + 1) for each in value])
         case Mapping():

@@ -1,4 +1,4 @@
-"""Mail between agents: the envelope, and where a letter stands."""
+"""Mail between agents: the message and its delivery state."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from shoal.core.names import AgentName
 
 
 class Mail(Struct, frozen=True, kw_only=True, gc=False):
-    """A message as an inbox holds it."""
+    """Message as stored in an inbox."""
 
     id: str
-    """`msg_id`; for an entry of a program that writes none, made from its content and its occurrence."""
+    """`msg_id`; for a program that writes none, derived from the content and its occurrence."""
     sender: AgentName
     text: str
     timestamp: str
-    """As its writer wrote it: ISO, UTC, milliseconds."""
+    """Timestamp as the sender wrote it: ISO, UTC, milliseconds."""
     read: bool = False
     summary: str | None = None
     color: str | None = None
     fyi: bool = False
-    """It wakes nobody: its reader gets it with the next thing that does. Other programs see a message."""
+    """True if it wakes nobody: it is delivered with the next item that does. Other programs see a message."""
     signature: str | None = None
-    """The seal of the team, where one of its own processes wrote it."""
+    """Signature with the team's key, if one of its own processes wrote it."""
 
 
 Standing: TypeAlias = Literal["delivered", "queued"]
-"""`delivered`: in the inbox file. `queued`: kept behind it, in order, until what is before it is taken."""
+"""`delivered`: in the inbox file. `queued`: in the overflow, in order, until earlier mail is taken."""
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """A post that returned is on disk, whichever it says."""
+    """Receipt for posted mail, which is on disk in either state."""
 
     id: str
     standing: Standing

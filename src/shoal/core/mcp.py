@@ -1,4 +1,4 @@
-"""MCP servers as people configure them, how they stand in a session, and what their tools are called."""
+"""MCP servers: their configuration, their status in a session, and the names of their tools."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 LONGEST = 64
-"""Characters of a tool's name that every provider takes."""
+"""Length of a tool name that every provider accepts."""
 _LONGEST_SERVER = 40
 PREFIX = "mcp__"
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A server that is started here and spoken to through its standard input and output."""
+    """Local server that communicates over standard input and output."""
 
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     cwd: str | None = None
-    """Relative to the project; None is the project itself."""
+    """Working directory relative to the project; None is the project itself."""
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A server that runs elsewhere."""
+    """Remote server with a URL."""
 
     url: str
     headers: Mapping[str, str] = {}
@@ -38,7 +38,7 @@ class Server(Struct, frozen=True, kw_only=True):
     name: str
     reach: Program | Address
     origin: str
-    """The file and line it is configured at, or the flag, or the agent whose own it is."""
+    """File and line of its configuration, or the flag, or the agent that defines it."""
 
     def __repr__(self) -> str:
         return f"Server({self.name}, {self.origin})"  # env and headers may hold keys
@@ -53,28 +53,28 @@ class Server(Struct, frozen=True, kw_only=True):
 
 
 class Push(Struct, frozen=True, kw_only=True):
-    """A message that a server sends through its channel, without being asked."""
+    """Unsolicited message that a server sends through its channel."""
 
     content: str
     meta: Mapping[str, str] = {}
     left_out: int = 0
-    """Characters of the content that are not here."""
+    """Number of characters that were cut from the content."""
 
 
 Status: TypeAlias = Literal["pending", "connected", "needs-auth", "failed", "disabled"]
 
 
 class ServerStanding(Struct, frozen=True, kw_only=True):
-    """How a server stands, for people and programs."""
+    """Status of a server in a session, for people and programs."""
 
     name: str
     status: Status
     kind: str
     origin: str
     detail: str = ""
-    """Why it is not connected, and what to do."""
+    """Reason why it is not connected, and what to do."""
     version: str = ""
-    """Of the protocol that is spoken."""
+    """Negotiated protocol version."""
     tools: tuple[str, ...] = ()
     prompts: tuple[str, ...] = ()
     resources: bool = False
@@ -87,7 +87,7 @@ class PromptArgument(Struct, frozen=True, kw_only=True):
 
 
 class OfferedPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt of a server; as a slash command it is `/` and its name."""
+    """Prompt of a server; its slash command is `/` and its name."""
 
     name: str
     description: str = ""
@@ -95,7 +95,7 @@ class OfferedPrompt(Struct, frozen=True, kw_only=True):
 
 
 def server_prefix(server: str) -> str:
-    """What the names of all its tools begin with; rules split names at the double underscore."""
+    """Return the prefix of the server's tool names; rules split names at the double underscore."""
     plain = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", server)).strip("_") or "server"
     return f"{PREFIX}{_cut(plain, _LONGEST_SERVER)}__"
 
@@ -105,18 +105,18 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def servers_of(tools: Iterable[str]) -> tuple[str, ...]:
-    """The servers, as they stand in the names of their tools."""
+    """Return the servers named in these tool names."""
     named = (tool.removeprefix(PREFIX).partition("__")[0] for tool in tools if tool.startswith(PREFIX))
     return tuple(dict.fromkeys(named))
 
 
 def is_meant(pattern: str, server: str) -> bool:
-    """Whether an entry of `requiredMcpServers` means this server."""
+    """Return True if an entry of `requiredMcpServers` matches this server."""
     return any(fnmatchcase(name.lower(), pattern.lower()) for name in (server, server_prefix(server)[5:-2]))
 
 
 def _cut(name: str, longest: int) -> str:
     if len(name) <= longest:
         return name
-    # Two long names that begin alike stay two.
+    # A hash keeps long names with the same beginning distinct.
     return f"{name[: longest - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""What is said: provider-neutral messages made of content blocks, shaped like the Messages API."""
+"""Provider-neutral messages made of content blocks, shaped like the Messages API."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-# A tool call whose arguments were not JSON keeps them under this key, so that the history stays valid for
-# every provider and the call is answered with an error instead of being run.
+# A tool call whose arguments were not JSON stores them under this key, so that the history stays valid for
+# every provider and the call gets an error result instead of being run.
 MALFORMED = "__malformed_json__"
 
 
 INTERRUPTED = (
     "Interrupted before it returned: what it did, if anything, is not known. Check before you repeat it."
 )
-"""The result of a call that will get no other."""
+"""Result of a call that will get no other."""
 
 
 class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
-    """A part of a message."""
+    """Base class of the parts of a message."""
 
 
 class Text(Block, frozen=True, tag="text"):
@@ -27,7 +27,7 @@ class Text(Block, frozen=True, tag="text"):
 
 
 class Thinking(Block, frozen=True, tag="thinking"):
-    """Reasoning a provider signed; sent back unchanged, or the provider refuses the history."""
+    """Reasoning signed by a provider; it must be sent back unchanged, or the provider rejects the history."""
 
     thinking: str
     signature: str = ""
@@ -84,14 +84,14 @@ def user(text: str) -> Message:
 
 
 def result_text(result: ToolResult) -> str:
-    """The text of a tool result, with a mark where it holds a picture."""
+    """Return the text of a tool result, with a marker for each image."""
     if isinstance(result.content, str):
         return result.content
     return "\n".join(b.text if isinstance(b, Text) else "[image]" for b in result.content)
 
 
 def cut_off_call(messages: Iterable[Message], call_id: str) -> ToolUse | None:
-    """The call of that id, where it got no result of its own."""
+    """Return the call with that id if it was interrupted before it returned a result."""
     made: ToolUse | None = None
     for message in messages:
         made = next((call for call in message.tool_uses if call.id == call_id), made)

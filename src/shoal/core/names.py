@@ -1,4 +1,4 @@
-"""Names that become paths: of teams, agents and tasks. What is none is refused before it meets a disk."""
+"""Names of teams, agents and tasks. They become paths, so they are validated before any disk access."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ LEAD_NAME = AgentName("team-lead")
 PERSON = AgentName("user")
 TASK_LIST = AgentName("task-list")
 RESERVED: frozenset[str] = frozenset({LEAD_NAME, PERSON, TASK_LIST, "system"})
-"""Senders that only the runtime may speak as."""
+"""Sender names that only the runtime may use."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def name_from(text: str) -> str:
-    """The text as a name: compatibility forms folded, then letters, digits, `_` and `-` alone."""
+    """Parse a name: fold compatibility forms, then allow only letters, digits, `_` and `-`."""
     folded = unicodedata.normalize("NFKC", text).strip()
     if _NAME.fullmatch(folded) is None:
         raise BadName(
@@ -42,14 +42,14 @@ def agent_name(text: str) -> AgentName:
 
 
 def task_id(text: str) -> TaskId:
-    """A task's id: a decimal number without leading zeros."""
+    """Parse a task id: a decimal number without leading zeros."""
     if _TASK_ID.fullmatch(text) is None:
         raise BadName(f"{text[:80]!r} is not a task id: ids are whole numbers from 1 on.")
     return TaskId(text)
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
-    """The name itself, or with the first number that makes it free."""
+    """Return the name, with the first number that makes it unique if it is taken."""
     if wanted not in taken:
         return wanted
     number = 2

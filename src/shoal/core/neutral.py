@@ -1,7 +1,7 @@
-"""Control tags in what tools, files, web pages and agents say, marked so that they rule nothing.
+"""Escaping of control tags in text from tools, files, web pages and agents, so that they have no effect.
 
-A tag that only the runtime may use gets a backslash behind its bracket: `<\\system-reminder>`. One that has
-backslashes there already gets one more, so that nothing is lost and `original` gives the text back.
+A tag that only the runtime may use gets a backslash after its bracket: `<\\system-reminder>`. One that has
+backslashes there already gets one more, so that `unescape_control_tags` restores the text exactly.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ _TOKENS = (
     "start",
     "end",
 )
-# What looks like a bracket, whatever its code.
+# Characters that look like a bracket.
 _BRACKETS = "<＜﹤‹〈⟨〈˂ᐸ≺❮❰⧼🡠"
 _BRACKET = re.compile(f"[{_BRACKETS}]")
 _UNSEEN = r"\x00-\x20\x7f"
 _LONGEST = 160
-"""Characters behind a bracket that are looked at."""
+"""Characters after a bracket that are inspected."""
 _LOOKALIKES = str.maketrans(
     "аеорсухіјѕԁһкмтпвгԛԝіΑΒΕΖΗΙΚΜΝΟΡΤΥΧαεικνορτυχ‐‑‒–—―−⁃﹣－＿ǀ│｜∣",
     "aeopcyxijsdhkmtnbrqwiABEZHIKMNOPTYXaeiknoptux----------_||||",
@@ -81,7 +81,7 @@ _LOOKALIKES = str.maketrans(
 
 
 def neutral(text: str) -> str:
-    """The text with every control tag in it marked; the same object where there is none."""
+    """Escape every control tag; return the same object if there is none."""
     marks = [at + 1 for at in _brackets(text) if _opens_control(text, at + 1)]
     if not marks:
         return text
@@ -90,7 +90,7 @@ def neutral(text: str) -> str:
 
 
 def original(text: str) -> str:
-    """What `neutral` was given."""
+    """Return the text that was given to `escape_control_tags`."""
     marks = [
         at + 1 for at in _brackets(text) if text.startswith("\\", at + 1) and _opens_control(text, at + 1)
     ]
@@ -117,7 +117,7 @@ def _opens_control(text: str, at: int) -> bool:
 
 
 def _plain(text: str) -> str:
-    """The text as it looks: wide letters narrow, twins from other alphabets exchanged, unseen ones gone."""
+    """Normalize text to what it looks like: narrow letters, no lookalikes, no invisible characters."""
     seen = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Mn", "Me"))
     bare = unicodedata.normalize("NFKD", seen.translate(_LOOKALIKES)).translate(_LOOKALIKES)
     return "".join(c for c in bare if not unicodedata.combining(c))
@@ -125,7 +125,7 @@ def _plain(text: str) -> str:
 
 @cache
 def _control() -> re.Pattern[str]:
-    # Words may be parted by anything but letters, and letters by blanks and line ends.
+    # Words may be separated by anything except letters, and letters by blanks and line ends.
     tags = "|".join(_spread(tag) for tag in _TAGS)
     tokens = "|".join(map(re.escape, _TOKENS))
     return re.compile(rf"[{_UNSEEN}/\\!?]*(?:(?:{tags})(?![a-z0-9])|\|\s*/?(?:{tokens})\s*\|)", re.IGNORECASE)

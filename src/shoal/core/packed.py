@@ -1,6 +1,6 @@
-"""What is kept for each task of a board, of which there may be very many: that of completed ones is packed.
+"""Mapping for very many tasks of a board that packs the values of completed ones.
 
-Nobody looks at most of what is done, and each process of a team has the whole board.
+Completed tasks are rarely read, and each process of a team holds the whole board.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 from shoal.core.names import TaskId
 
 _SPAN = 32
-"""Neighbours in number that are packed together: what one of them costs to read is that of all."""
+"""Consecutive task numbers packed together; reading one of them unpacks all."""
 _LOOSE = 128
-"""Completed ones that are left as they are: the latest are looked at most, and packing in bulk is cheap."""
+"""Completed tasks left unpacked: the latest are read most, and packing in bulk is cheap."""
 
 
 class HasStatus(Protocol):
@@ -28,7 +28,7 @@ V = TypeVar("V", bound=HasStatus)
 
 
 class ByTask(MutableMapping[TaskId, V]):
-    """A mapping of tasks' ids. What is packed is as it was, but another object each time it is read."""
+    """Mapping by task id. A packed value is equal to the stored one, but a new object on each read."""
 
     __slots__ = ("_count", "_decode", "_encode", "_latest", "_loose", "_most_loose", "_packs", "open")
 
@@ -36,14 +36,14 @@ class ByTask(MutableMapping[TaskId, V]):
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(dict[int, kind]).decode  # type: ignore[valid-type]
         self.open: dict[TaskId, V] = {}
-        """Of tasks that are not completed."""
+        """Values of tasks that are not completed."""
         self._loose: dict[int, V] = {}
         self._most_loose = _LOOSE
         self._packs: dict[int, tuple[int, bytes]] = {}
-        """By number divided by the span: which numbers there are, a bit for each, and their values."""
+        """Packs by number divided by the pack size: a bit for each number present, and the values."""
         self._count = 0
         self._latest: tuple[int, dict[int, V]] = (-1, {})
-        """The pack that was read last, and what it holds: who reads one often reads its neighbours."""
+        """Pack that was read last and its content: readers often read the neighbors next."""
 
     def __getitem__(self, task: TaskId) -> V:
         if (found := self.open.get(task)) is not None:
@@ -78,7 +78,7 @@ class ByTask(MutableMapping[TaskId, V]):
             raise KeyError(task)
 
     def __iter__(self) -> Iterator[TaskId]:
-        """In no order."""
+        """Iterate in no particular order."""
         yield from list(self.open)
         yield from [TaskId(str(number)) for number in self._loose]
         for place, (there, _) in list(self._packs.items()):
@@ -102,7 +102,7 @@ class ByTask(MutableMapping[TaskId, V]):
         return pack is not None and bool(pack[0] >> number % _SPAN & 1)
 
     def _forget(self, number: int) -> bool:
-        """Of a completed task; whether there was something."""
+        """Remove the value of a completed task; return True if there was one."""
         if self._loose.pop(number, None) is not None:
             return True
         if not self._is_packed(number):
@@ -124,7 +124,7 @@ class ByTask(MutableMapping[TaskId, V]):
             self._put(place, {**self._unpacked(place), **values} if place in self._packs else values)
 
     def _comes_back(self, value: V) -> bool:
-        """Whether it is the same once it was packed: programs write numbers and text that only JSON has."""
+        """Return True if packing preserves the value: programs write numbers and text that only JSON has."""
         try:
             return self._decode(self._encode({0: value})) == {0: value}
         except (ValueError, TypeError, OverflowError, RecursionError):
@@ -145,5 +145,5 @@ class ByTask(MutableMapping[TaskId, V]):
 
 
 def _number(task: str) -> int:
-    """-1 for what is no id."""
+    """Return the number of a task id, or -1 if it is not one."""
     return int(task) if task.isascii() and task.isdecimal() and task[0] != "0" else -1

@@ -1,4 +1,4 @@
-"""What a person can change about what an agent may do: rules, directories and the mode, for how long."""
+"""Permission changes that a person can make: rules, directories and the mode, and their duration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Destination: TypeAlias = Literal["session", "localSettings", "projectSettings", 
 
 
 class RuleValue(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """`Tool` or `Tool(content)`."""
+    """Rule `Tool` or `Tool(content)`."""
 
     tool_name: str
     rule_content: str | None = None
@@ -43,11 +43,11 @@ Suggestion: TypeAlias = AddRules | AddDirectories | SetMode
 
 
 def lasting(suggestions: tuple[Suggestion, ...], destination: Destination) -> Suggestion | None:
-    """The one that an answer for that long takes over: the first, which is the narrowest."""
+    """Return the suggestion for that destination: the first, which is the narrowest."""
     return next((each for each in suggestions if each.destination == destination), None)
 
 
 def for_session(suggestions: tuple[Suggestion, ...]) -> str:
-    """What an answer for the whole session would allow, as text; empty where there is nothing."""
+    """Return the rules that an answer for the whole session would add, as text; empty if none."""
     found = lasting(suggestions, "session")
     return ", ".join(map(str, found.rules)) if isinstance(found, AddRules) else ""

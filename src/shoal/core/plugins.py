@@ -1,4 +1,4 @@
-"""Plug-ins: directories that bring agents, skills, commands, hooks and MCP servers under a name of theirs."""
+"""Plugins: directories that provide agents, skills, commands, hooks and MCP servers under one name."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from shoal.core.filenames import shown
 
 Offered: TypeAlias = Literal["flag", "settings", "home"]
 ROOT = "${CLAUDE_PLUGIN_ROOT}"
-"""Stands for the plug-in's directory in what it configures."""
+"""Placeholder for the plugin's directory in its configuration."""
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """What is wrong with a plug-in."""
+    """Problem found in a plugin."""
 
     what: str
     path: Path
     line: int | None = None
     plugin: str = ""
     fatal: bool = True
-    """Whether nothing of the plug-in is used; else the rest of it is."""
+    """True if the whole plugin is ignored; else the rest of it is used."""
 
     def __str__(self) -> str:
         place = shown(self.path) if self.line is None else f"{shown(self.path)}:{self.line}"
@@ -31,7 +31,7 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 class Configured(Struct, frozen=True, kw_only=True):
-    """The text of a JSON file of a plug-in, and the part of it that counts."""
+    """JSON file of a plugin: its text and the relevant part of it."""
 
     path: Path
     text: str
@@ -41,18 +41,18 @@ class Configured(Struct, frozen=True, kw_only=True):
 class Plugin(Struct, frozen=True, kw_only=True):
     name: str
     root: Path
-    """Its real path."""
+    """Real path of its directory."""
     offered: Offered
     origin: str
-    """Who named it: a flag, a settings file with the line, or the home."""
+    """Place where it is enabled: a flag, a settings file with the line, or the home."""
     version: str = ""
     description: str = ""
     agents: tuple[Path, ...] = ()
     skills: tuple[Path, ...] = ()
     commands: tuple[Path, ...] = ()
     hooks: Configured | None = None
-    """Events and their hooks, as written."""
+    """Hooks by event, as written."""
     servers: Configured | None = None
-    """MCP servers by the names that the plug-in gives them, as written."""
+    """MCP servers by their names in the plugin, as written."""
     faults: tuple[Fault, ...] = ()
-    """Of parts that are left out."""
+    """Problems of the parts that are ignored."""

@@ -1,4 +1,4 @@
-"""The plugs between the rooms: what the loop needs of models, stores, workspaces and people."""
+"""Ports of the agent loop: models, stores, workspaces, processes and people."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Model(Protocol):
     def card(self) -> ModelCard: ...
 
     async def reply(self, request: Request, hear: Hear) -> Reply:
-        """The whole reply; `hear` is told `Sent` before each attempt leaves, then what arrives.
+        """Return the complete reply. `on_delta` gets `AttemptStarted` before each attempt, then the deltas.
 
-        Raises a `ModelError`. A half-received tool call is never part of a reply.
+        Raises a `ModelError`. A partially received tool call is never part of a reply.
         """
         ...
 
@@ -35,10 +35,10 @@ class Model(Protocol):
 
 
 class Transcript(Protocol):
-    """One agent's conversation on disk."""
+    """Conversation of one agent on disk."""
 
     def append(self, entry: Entry) -> None:
-        """On disk, whole, when this returns; raises `StoreError` and leaves what was there intact."""
+        """Append an entry; it is on disk when this returns. On `StoreError` the file is left intact."""
         ...
 
     def close(self) -> None: ...
@@ -51,27 +51,27 @@ class Journal(Protocol):
 
 
 class Results(Protocol):
-    """Texts too long for a conversation, kept whole and read by reference."""
+    """Store of texts too long for a conversation, which are read by reference."""
 
     def keep(self, name: str, content: bytes) -> Path: ...
 
 
 class Inlet(Protocol):
-    """What arrived for an agent while it worked; looked into at every tool-round boundary."""
+    """Items that arrived for an agent while it worked; checked at every tool-round boundary."""
 
     def take(self, *, resting: bool = False) -> Item | None:
-        """The next one. It enters the conversation before anything else is awaited.
+        """Take the next item. It enters the conversation before anything else is awaited.
 
-        An agent that has nothing more to do says `resting`: then only what wakes it is a reason to go on.
+        An agent with nothing more to do passes `only_waking`: items that wake nobody do not keep it going.
         """
         ...
 
     def entered(self, item: Item) -> None:
-        """It is on the transcript."""
+        """Confirm that the item is on the transcript."""
         ...
 
     def put_back(self, item: Item) -> None:
-        """It could not be entered, and is the next one again."""
+        """Return an item that could not be delivered; it is the next one again."""
         ...
 
 
@@ -81,22 +81,22 @@ class Permissions(Protocol):
     def remember(self, call: ToolUse, answer: Answer) -> None: ...
 
     def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
-        """For a search that may go through `top`: whether a file there is not for it. All are real paths."""
+        """Return a filter for a search below `top`: True for files it may not read. All are real paths."""
         ...
 
     def turn_over(self) -> None:
-        """What was allowed for this turn alone is not any more."""
+        """Drop what was allowed for this turn only."""
         ...
 
 
 class Desk(Protocol):
     async def ask(self, question: Question) -> Answer:
-        """The first answer from any surface, or policy's when nobody is there."""
+        """Return the first answer from any surface, or the policy's answer if nobody is there."""
         ...
 
 
 class Workspace(Protocol):
-    """The files an agent works on: where it stands, what it has read, what it changed."""
+    """Files of an agent: its working directory, what it has read, what it changed."""
 
     @property
     def root(self) -> Path: ...
@@ -106,39 +106,39 @@ class Workspace(Protocol):
 
     @property
     def granted(self) -> tuple[Path, ...]:
-        """Directories beside the project, with links followed, in which tools may work."""
+        """Additional directories, with links resolved, in which tools may work."""
         ...
 
     def grant(self, directory: Path) -> None: ...
 
     def move(self, cwd: Path) -> bool:
-        """Change the working directory; False (and no change) outside the project and granted directories."""
+        """Change the working directory; return False outside the project and the granted directories."""
         ...
 
     def contains(self, path: Path) -> bool:
-        """Whether the path, with links followed, lies in the project or a granted directory."""
+        """Return True if the path, with links resolved, is in the project or a granted directory."""
         ...
 
     def locate(self, path: str) -> Path:
-        """An absolute path for what a tool was given, relative to `cwd`; raises `WorkspaceError`."""
+        """Return the absolute path of a tool argument relative to `cwd`; raises `WorkspaceError`."""
         ...
 
     def read(self, path: Path) -> bytes:
-        """The content, remembered as seen, so that a later write can tell whether it is stale."""
+        """Return the content and record it as seen, so that a later write can detect staleness."""
         ...
 
     def open(self, path: Path) -> BinaryIO:
-        """A regular file to read parts of, remembered as seen by its size and time."""
+        """Open a regular file to read parts of it; record it as seen by size and time."""
         ...
 
     def current(self, path: Path, *, intended: bytes | None = None) -> bytes:
-        """The content, for a change that starts from it; refused as `write` of `intended` would be."""
+        """Return the content as the basis of a change; refused like `write_file` of `intended`."""
         ...
 
     def write(self, path: Path, content: bytes) -> None:
-        """Replace or create the file whole, keeping its old content for undo.
+        """Replace or create the whole file and save its old content for undo.
 
-        Raises `WorkspaceError` when an existing file was not read or has changed since, with the difference.
+        Raises `WorkspaceError` with the diff if an existing file was not read or has changed since.
         """
         ...
 
@@ -150,11 +150,11 @@ class Process(Protocol):
     def pid(self) -> int: ...
 
     async def wait(self) -> int:
-        """The exit status; negative for a signal."""
+        """Return the exit status; negative for a signal."""
         ...
 
     async def stop(self, *, grace: float = 2.0) -> int:
-        """TERM to the whole process group, KILL after the grace; returns when it is gone."""
+        """Send TERM to the whole process group, KILL after the grace; return when it is gone."""
         ...
 
 
@@ -165,11 +165,11 @@ class Launch(Struct, frozen=True, kw_only=True):
     stdout: int
     stderr: int
     stdin: int | None = None
-    """None is /dev/null."""
+    """File descriptor; None is /dev/null."""
 
 
 class Processes(Protocol):
-    """Starts processes that cannot outlive the session, whatever becomes of it."""
+    """Starts processes that cannot outlive the session, even if it crashes."""
 
     async def start(self, launch: Launch) -> Process: ...
 

@@ -12,7 +12,7 @@ from shoal.core.permissions import Mode, Suggestion
 
 
 class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permission"):
-    """May this agent make this tool call?"""
+    """Question: may this agent make this tool call?"""
 
     id: str
     agent: AgentId
@@ -21,9 +21,9 @@ class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permissio
     input: dict[str, Any]
     reason: str
     rule: str = ""
-    """What an answer for the whole session would allow; empty where it would allow this call alone."""
+    """Rule that an answer for the whole session would add; empty if it would allow only this call."""
     suggestions: tuple[Suggestion, ...] = ()
-    """What the person can change so that the same is not asked again."""
+    """Permission changes that avoid the same question in future."""
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Choice(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Choose(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
-    """Which of these does the person want?"""
+    """Question: which of these options does the person want?"""
 
     id: str
     agent: AgentId
@@ -47,16 +47,16 @@ class Choose(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
 
 
 class ApprovePlan(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan"):
-    """May this agent leave plan mode and carry out this plan?"""
+    """Question: may this agent leave plan mode and carry out this plan?"""
 
     id: str
     agent: AgentId
     plan: str
     path: str
     digest: str
-    """SHA-256 of the plan: an approval counts for this text alone."""
+    """SHA-256 of the plan: an approval is valid for this text only."""
     wishes: tuple[str, ...] = ()
-    """What carrying it out will need permission for; approving the plan does not give it."""
+    """Permissions that the plan will need; approving the plan does not grant them."""
 
 
 Question: TypeAlias = MayRun | Choose | ApprovePlan
@@ -66,28 +66,28 @@ Remember: TypeAlias = Literal["once", "session", "settings"]
 class Allowed(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
     remember: Remember = "once"
     input: dict[str, Any] | None = None
-    """The call's input as the person changed it."""
+    """Input of the call as the person changed it."""
     updates: tuple[Suggestion, ...] = ()
-    """What the person changed with the answer; where none is named, `remember` takes what was suggested."""
+    """Permission changes made with the answer; if empty, `remember` applies the suggested one."""
 
 
 class Denied(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
     reason: str
     by: Literal["person", "policy"] = "person"
     ends_turn: bool = False
-    """Whether the agent that asked is to stop there."""
+    """True if the agent that asked must stop."""
 
 
 class Chosen(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
     answers: Mapping[str, str]
-    """By question; several choices are joined with a comma."""
+    """Answer by question; several choices are joined with a comma."""
 
 
 class Approved(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
     digest: str
-    """Of the plan that was approved."""
+    """Digest of the approved plan."""
     mode: Mode | None = None
-    """The mode to work in; None is the one from before planning."""
+    """Mode to continue in; None restores the mode from before planning."""
     by: Literal["person", "policy"] = "person"
 
 

@@ -1,7 +1,8 @@
-"""The ports of the record between agents: mailboxes, the task board, rosters.
+"""Ports of the storage that agents share: mailboxes, the task board, rosters.
 
-Every acknowledged call survives the death of any process. A lock that cannot be had in time means no write
-and `LockUnavailable`. Nothing here polls: an event in this process, or the file system, wakes who waits.
+Every acknowledged call survives the death of any process. If a lock cannot be acquired in time, nothing is
+written and `LockUnavailable` is raised. Nothing polls: an event in this process or the file system wakes
+the waiters.
 """
 
 from __future__ import annotations
@@ -16,100 +17,103 @@ from shoal.core.roster import Member, Newcomer, Team
 from shoal.core.tasks import Change, Claim, Draft, Task
 
 Attempts: TypeAlias = dict[tuple[AgentId, TaskId], str]
-"""The attempts under which the agents of this process hold tasks, however they came by them."""
+"""Attempt ids under which agents of this process hold tasks, whether claimed or assigned."""
 
 
 class Mailboxes(Protocol):
-    """The inboxes of one team: any number of writers, one reader each. Cost does not grow with history."""
+    """Inboxes of one team: any number of writers, one reader each. Cost does not grow with history."""
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
-        """Make the inbox. A `foreign` owner is run by another program: nothing is kept behind its file."""
+        """Create the inbox. A `foreign` owner is another program: its mail never goes to the overflow."""
         ...
 
     async def post(self, to: AgentName, mail: Mail) -> Receipt:
-        """On disk when it returns; posts that wait for each other share one write."""
+        """Post mail; it is on disk when this returns. Concurrent posts share one write."""
         ...
 
     async def take(self, owner: AgentName, *, limit: int = 64) -> tuple[Mail, ...]:
-        """The oldest unread mail, in order; unread until `mark`, so a reader that dies gets it again."""
+        """Return the oldest unread mail in order. It stays unread until `mark_read`: a crash loses none."""
         ...
 
     async def mark(self, owner: AgentName, ids: Collection[str]) -> None:
-        """These are consumed: they are in the reader's transcript. What waits behind the file moves up."""
+        """Mark mail that is in the reader's transcript as consumed. Mail in the overflow moves up."""
         ...
 
     async def wait(self, owner: AgentName, *, beyond: Container[str] = ()) -> None:
-        """Returns when there is unread mail beyond what has these ids; at once if there is some.
+        """Return when there is unread mail other than these ids; at once if there is some.
 
-        The ids are looked up whenever the inbox changes, so they may grow while one waits.
+        The ids are checked whenever the inbox changes, so they may grow during the wait.
         """
         ...
 
     def stirred(self, owners: Iterable[AgentName]) -> list[AgentName]:
-        """Those whose inbox may hold what they have not seen; who waits for the rest has seen all of it."""
+        """Return the owners whose inbox may hold mail that their waiter has not seen."""
         ...
 
     def is_foreign(self, owner: AgentName) -> bool:
-        """Whether its inbox was made for another program."""
+        """Return True if the inbox was created for another program."""
         ...
 
     async def history(self, owner: AgentName) -> tuple[Mail, ...]:
-        """All mail ever delivered: consumed mail in about the order it was consumed, then the unread."""
+        """Return all mail ever delivered: consumed mail in approximate order, then unread mail."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class TaskBoard(Protocol):
-    """The tasks of one team or session."""
+    """Task board of one team or session."""
 
     async def create(self, draft: Draft) -> Task: ...
 
     async def get(self, task: TaskId) -> Task | None: ...
 
     async def list(self) -> Sequence[Task]:
-        """By number."""
+        """Return all tasks by number."""
         ...
 
     async def unfinished(self) -> Sequence[Task]:
-        """Those that are not completed, by number, at no cost for what is."""
+        """Return the tasks that are not completed, by number; completed ones cost nothing."""
         ...
 
     async def look(self) -> Mapping[TaskId, Task]:
-        """All tasks as they are now, at no cost for each: to be looked up in and not kept."""
+        """Return a mapping of the current tasks without copying it: look up in it, do not store it."""
         ...
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
-        """Before and after. Both sides of a dependency change together, or neither. Raises `TaskRefused`."""
+        """Update a task; return it before and after. Both sides of a dependency change, or neither.
+
+        Raises `TaskUpdateRefused`.
+        """
         ...
 
     async def claim(self, task: TaskId, *, by: AgentName) -> Claim:
-        """Of any number of claimants exactly one succeeds. The claim lives as long as its holder does."""
+        """Claim a task; exactly one of many claimants succeeds. The claim lasts as long as its holder."""
         ...
 
     async def claim_next(self, *, by: AgentName) -> Claim | None:
-        """The first claimable task, or None."""
+        """Claim the first claimable task; return None if there is none."""
         ...
 
     async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
-        """Hold again what this owner held when its process died, unless another has taken it.
+        """Reclaim the tasks that this owner held when its process died, unless another has taken them.
 
-        It is the same attempt, but for the process that holds it (`mark_of`).
+        The attempt is the same except for the process that holds it (see `extract_attempt_mark`).
         """
         ...
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
-        """Give it back; False where the attempt no longer holds it."""
+        """Release a task; return False if the attempt no longer holds it."""
         ...
 
     async def release_all(self, owner: AgentName) -> tuple[TaskId, ...]:
-        """Put back to pending what a member who is gone had claimed."""
+        """Put the tasks that a departed member had claimed back to pending."""
         ...
 
     async def delete(self, task: TaskId) -> None: ...
 
     async def wait_claimable(self) -> None:
-        """Returns when some task is claimable. k tasks wake at most k waiters of this process."""
+        """Return when some task is claimable. k tasks wake at most k waiters of this process."""
         ...
 
     async def aclose(self) -> None: ...
@@ -125,7 +129,8 @@ class Rosters(Protocol):
         description: str | None,
         leader: str | None = None,
     ) -> Team:
-        """A name that is taken gets a number. `leader` is the id of a lead that is a teammate elsewhere."""
+        """Create a team; a name that is taken gets a number. `leader` is the id of a lead that is a teammate
+        of another team."""
         ...
 
     async def read(self, team: TeamName) -> Team | None: ...
@@ -133,32 +138,32 @@ class Rosters(Protocol):
     async def list(self) -> Sequence[TeamName]: ...
 
     async def join(self, team: TeamName, newcomer: Newcomer) -> Member:
-        """Any number may join at the same time; none is lost."""
+        """Add a member; concurrent joins are never lost."""
         ...
 
     async def change(self, team: TeamName, name: AgentName, **fields: object) -> Member: ...
 
     async def show_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
-        """Whether each of these is at work, in one write; who is no member is passed over."""
+        """Set which of these are active, in one write; names that are no members are ignored."""
         ...
 
     async def leave(self, team: TeamName, name: AgentName) -> bool: ...
 
     async def delete(self, team: TeamName) -> None:
-        """Remove the team's roster, inboxes and tasks. Raises `TeamBusy` while a teammate is active."""
+        """Delete the team's roster, inboxes and tasks. Raises `TeamBusy` while a teammate is active."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class Record(Protocol):
-    """What a home holds between agents."""
+    """Shared storage of a home: rosters, boards and mailboxes."""
 
     @property
     def rosters(self) -> Rosters: ...
 
     def board(self, name: str) -> TaskBoard:
-        """Of a team, or of the session with that id."""
+        """Open the board of a team, or of the session with that id."""
         ...
 
     def mailboxes(self, team: str) -> Mailboxes: ...
@@ -167,9 +172,9 @@ class Record(Protocol):
     def attempts(self) -> Attempts: ...
 
     def key(self, team: TeamName) -> bytes:
-        """What the team's own processes sign their mail with; it goes with the team."""
+        """Return the key that signs the mail of the team's own processes; it is deleted with the team."""
         ...
 
     async def forget(self, team: TeamName) -> None:
-        """Let go of what was open of a team that is deleted."""
+        """Close everything that is open for a deleted team."""
         ...

@@ -1,4 +1,4 @@
-"""A question to a model and what comes back while and after it answers."""
+"""Request to a model, the deltas streamed while it answers, and its reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ StopReason: TypeAlias = Literal[
 
 
 class ToolSchema(Struct, frozen=True, kw_only=True):
-    """A tool as a model sees it."""
+    """Tool as a model sees it."""
 
     name: str
     description: str
@@ -24,9 +24,9 @@ class ToolSchema(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True, gc=False):
-    """`system`, `tools` and all but the newest messages are the same, byte for byte, from turn to turn.
+    """Request whose `system`, `tools` and older messages stay the same, byte for byte, from turn to turn.
 
-    `messages` is the conversation itself, not a copy: a model that keeps it beyond its reply copies it.
+    `messages` is the conversation itself, not a copy: a model that needs it after its reply copies it.
     """
 
     system: str
@@ -42,14 +42,14 @@ class Reply(Struct, frozen=True, kw_only=True, gc=False):
     usage: Usage
     stop_reason: StopReason
     model: str
-    """The id the provider answered with, which may differ from the one asked for."""
+    """Model id in the provider's answer, which may differ from the requested one."""
     id: str = ""
     counted: bool = True
-    """False where the provider reported no usage: the zeros are not a count, and the request is unsettled."""
+    """False if the provider reported no usage: the zeros are not a count, and the request is unsettled."""
 
 
 class Sent(Struct, frozen=True, gc=False):
-    """A request is about to leave; from here on it may cost something."""
+    """An attempt is about to be sent; from here on it may cost something."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -61,14 +61,14 @@ class ThinkingDelta(Struct, frozen=True, gc=False):
 
 
 class ToolInputDelta(Struct, frozen=True, gc=False):
-    """A tool call is being written; for progress only, it is never run before it is whole."""
+    """Part of a tool call; for progress only, the call never runs before it is complete."""
 
     name: str
     size: int
 
 
 class Retrying(Struct, frozen=True, kw_only=True, gc=False):
-    """An attempt failed and another will be made: what was heard of it so far does not count."""
+    """An attempt failed and another follows: discard what was streamed so far."""
 
     reason: str
     delay: float
@@ -81,4 +81,4 @@ Hear: TypeAlias = Callable[[Delta], Awaitable[None]]
 
 
 async def unheard(_: Delta) -> None:
-    """For callers that want the reply alone."""
+    """Ignore a delta, for callers that need only the reply."""

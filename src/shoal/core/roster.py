@@ -1,4 +1,4 @@
-"""Teams and their members."""
+"""Team rosters: teams and their members."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_nam
 
 Color: TypeAlias = Literal["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
 COLORS: tuple[Color, ...] = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
-"""In the order in which teammates are spawned, then round again."""
+"""Assigned in the order in which teammates are spawned, then repeated."""
 GUEST = "guest"
-"""The type of a member that another program is: it came by itself, and no lead starts or ends it."""
+"""Type of an external member: another program that joined by itself and that no lead starts or stops."""
 BackendType: TypeAlias = Literal["tmux", "in-process", "iterm2", "process"]
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """Times are Unix milliseconds. The lead has no prompt, colour, backend or activity."""
+    """Member in a roster. Times are Unix milliseconds. The lead has no prompt, color, backend or activity."""
 
     agent_id: str
     """`{name}@{team}`."""
@@ -40,7 +40,7 @@ class Member(Struct, frozen=True, kw_only=True):
 
 
 class Newcomer(Struct, frozen=True, kw_only=True):
-    """A member to be; its name may get a number, its colour is the next one."""
+    """Member to be added; its name may get a number, its color is the next free one."""
 
     name: AgentName
     agent_type: str
@@ -90,7 +90,7 @@ class Team(Struct, frozen=True, kw_only=True):
         return next((member for member in self.members if member.name == name), None)
 
     def name_for(self, newcomer: Newcomer) -> AgentName:
-        """The one it wants, or with a number where that is taken. Raises `BadName`."""
+        """Return the requested name, with a number if it is taken. Raises `InvalidName`."""
         taken = {member.name for member in self.members} | RESERVED
         return AgentName(free_name(agent_name(newcomer.name), taken))
 

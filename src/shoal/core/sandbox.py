@@ -1,4 +1,4 @@
-"""The confines of a shell command: what it may change, what it must not see, and who holds it to that."""
+"""Sandbox policy of shell commands, and the port that enforces it."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from shoal.core.ports import Launch
 
 
 class Confines(Struct, frozen=True, kw_only=True):
-    """What is not named can be read and not changed. Of two paths, one inside the other, the inner counts.
+    """Path access of a command. Paths not listed are read-only. The innermost listed path applies.
 
-    Named twice, a path is hidden rather than writable, and writable rather than kept.
+    For a path listed twice, hidden wins over writable, and writable over read-only.
     """
 
     writable: tuple[Path, ...]
     kept: tuple[Path, ...] = ()
-    """Read-only though inside a writable one: what runs or decides outside the sandbox later."""
+    """Read-only paths inside writable ones: files that run or decide outside the sandbox later."""
     sealed: tuple[Path, ...] = ()
-    """As `kept`, and also where it is named writable. What cannot hold this must not be used at all."""
+    """Read-only even if listed as writable. A sandbox that cannot enforce this must not be used."""
     hidden: tuple[Path, ...] = ()
     withheld: tuple[Path, ...] = ()
-    """Hidden too by a sandbox that can hide what lies in a writable directory."""
+    """Also hidden, by a sandbox that can hide paths inside a writable directory."""
     doors: tuple[Path, ...] = ()
-    """Hidden too: sockets of programs that would act for a command outside its confines."""
+    """Also hidden: sockets of programs that would act for a command outside the sandbox."""
     shown: tuple[Path, ...] = ()
-    """Readable though inside a hidden one."""
+    """Readable paths inside hidden ones."""
     network: bool = True
 
 
 class Sandbox(Protocol):
-    """Whether and how a command is confined; found out when first asked, and then known."""
+    """Confines commands; availability is detected on first use and then cached."""
 
     @property
     def holds(self) -> bool:
-        """Whether commands are confined. The first asking tries it, which takes some milliseconds."""
+        """True if commands are confined. The first access tests it, which takes some milliseconds."""
         ...
 
     @property
     def vouches(self) -> bool:
-        """Whether a command may run without asking because it is confined: the person's setting says so."""
+        """True if the settings allow confined commands to run without a question."""
         ...
 
     @property
     def ends_all(self) -> bool:
-        """Whether the end of a command is the end of every process it started."""
+        """True if the end of a command ends every process it started."""
         ...
 
     async def ready(self) -> None:
-        """Find it out without holding up the loop."""
+        """Detect availability without blocking the event loop."""
         ...
 
     def wrap(self, launch: Launch) -> Launch:
-        """The launch, confined; as it is where the person does not insist and nothing can confine it.
+        """Return the confined launch; unchanged if the sandbox is optional and unavailable.
 
-        Raises `ProcessError` where what the person asked for cannot hold.
+        Raises `ProcessError` if the requested policy cannot be enforced.
         """
         ...

@@ -1,4 +1,4 @@
-"""Schedules: prompts that come back to the lead at times a cron expression says."""
+"""Schedules: prompts sent to the lead at the times of a cron expression."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 from shoal.core.ids import AgentId
 
 MOST = 50
-"""Schedules that a session may have at once."""
+"""Maximum number of schedules of a session."""
 LIFETIME = 7 * 24 * 60 * 60 * 1000
-"""Milliseconds after which a schedule has run out."""
+"""Milliseconds after which a schedule expires."""
 ScheduleEnd: TypeAlias = Literal["deleted", "done", "expired"]
 
 
@@ -21,7 +21,7 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cron: str
     prompt: str
     made: int
-    """Unix time in milliseconds, as all times here."""
+    """Creation time in Unix milliseconds, like all times here."""
     recurring: bool = True
 
     @property
@@ -30,19 +30,19 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Due(Struct, frozen=True, kw_only=True):
-    """A schedule and the time at which it is next due."""
+    """Schedule and the time at which it is next due."""
 
     schedule: Schedule
     at: int
 
 
 class Timetable(Protocol):
-    """The schedules of a session. All raise `ScheduleRefused` or `BadCron`."""
+    """Schedules of a session. All raise `ScheduleRefused` or `InvalidCronExpression`."""
 
     def make(self, agent: AgentId, cron: str, prompt: str, *, recurring: bool) -> Due: ...
 
     def all(self) -> tuple[Due, ...]:
-        """In the order in which they were made."""
+        """Return all schedules in order of creation."""
         ...
 
     def delete(self, schedule: str) -> Schedule: ...

@@ -1,8 +1,7 @@
-"""What must not be written down: the values of known variables, and texts shaped like keys and tokens.
+"""Redaction of secrets: the values of secret variables, and texts shaped like keys and tokens.
 
-Everything that keeps a record of a run asks here. It is asked for every line, so nothing is searched with
-regular expressions: a key holds a long run of letters and digits, which hardly any other text does, and
-only where there is such a run is looked closer.
+Every store of a run uses it for every line, so it does not search with regular expressions: a key holds a
+long run of letters and digits, which hardly any other text does, and only such runs are inspected closer.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 _RUN = 13
-"""Letters and digits in a row that make a closer look worth it; one more than in any part of a UUID."""
+"""Letters and digits in a row that trigger a closer inspection; one more than any part of a UUID has."""
 _SHORTEST = 8
-"""Characters of a value that is looked for; shorter ones occur by chance."""
+"""Minimum length of a value that is redacted; shorter ones occur by chance."""
 _HEAD = 8
-"""Characters at a value's start that count as the value where the text is cut behind them."""
+"""Leading characters that count as the whole value if the text is cut right after them."""
 _FARTHEST_BACK = 64
 _LONGEST_KEY_BLOCK = 64 * 1024
 
@@ -34,8 +33,8 @@ _NAMES = frozenset(
         "PAT",
     )
 )
-# The marks keys begin with, and what follows in a real one. The mark is shown: it says what was there.
-# They are compiled when first met: most runs meet none.
+# Prefixes of keys and the pattern that follows in a real one. The prefix is not redacted: it tells what was
+# there. Patterns are compiled on first use: most runs need none.
 _SHAPES: Final = {
     mark: tail
     for marks, tail in (
@@ -54,7 +53,7 @@ _SHAPES: Final = {
 _BEGINNINGS = frozenset(mark[:2] for mark in _SHAPES)
 _BEARER, _BEARER_TOKEN = b"earer ", rb"[A-Za-z0-9_\-.~+/=]{12,}"
 _BEGIN, _END, _PRIVATE = b"-----BEGIN ", b"-----END ", b"PRIVATE KEY"
-# In JSON the lines of a block are parted by a backslash and an n.
+# In JSON the lines of a block are separated by a backslash and an n.
 _BREAK = rb"(?:\s|\\[nrt])*"
 _BLOCK = rb"-*" + _BREAK + rb"(?:(?:[A-Za-z0-9+/=]{8,}|(?:Proc-Type|DEK-Info)[^\\\n]*)" + _BREAK + rb")*"
 
@@ -69,21 +68,21 @@ _BLANK, _BACKSLASH = b" \\"
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
+    """Return True if a variable of this name holds a secret."""
     return not _NAMES.isdisjoint(name.upper().split("_")) or name == "ANTHROPIC_CUSTOM_HEADERS"
 
 
 class Secrets:
-    """The secrets of a session, and what its records hold in their place."""
+    """Replaces the secrets of a session in everything that is stored."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
-        """Of `environ` the values whose names say that they are secrets."""
+        """Redact the values in `environ` whose names mark them as secrets."""
         known = [
             (_raw(value), name)
             for name, value in (environ or {}).items()
             if len(value) >= _SHORTEST and is_secret(name) and not _is_harmless(value)
         ]
-        # The longest first: one may hold another.
+        # Longest first: one value may contain another.
         known.sort(key=lambda pair: len(pair[0]), reverse=True)
         spelled = [
             (each[:_HEAD], each, f"[redacted: {name}]".encode())
@@ -100,11 +99,11 @@ class Secrets:
             return text
         try:
             return clean.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:  # a value that is not UTF-8 itself stood across a character
+        except UnicodeDecodeError:  # a value that is not UTF-8 itself ended inside a character
             return clean.decode("utf-8", "replace")
 
     def redacted_bytes(self, text: bytes) -> bytes:
-        """The very same object where there is nothing to redact."""
+        """Return the redacted text; the very same object if there is nothing to redact."""
         for head, value, instead in self._other:
             if head in text:
                 text = _without_value(text, value, instead)
@@ -125,7 +124,7 @@ class Secrets:
 
 
 def _raw(value: str) -> bytes:
-    """The bytes of a variable; what no variable can hold, as records spell it."""
+    """Return the bytes of a variable; text that no variable can hold is encoded as stores encode it."""
     try:
         return value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -133,7 +132,7 @@ def _raw(value: str) -> bytes:
 
 
 def _is_harmless(value: str) -> bool:
-    """A path to a secret, or a number, is none."""
+    """Return True for a path or a number, which is not a secret itself."""
     return value.startswith(("/", "~/", "./")) or value.isdecimal()
 
 
@@ -162,7 +161,7 @@ def _without_value(text: bytes, value: bytes, instead: bytes) -> bytes:
 
 
 def _cut(text: bytes, at: int, value: bytes) -> int:
-    """How much of the value stands here where the text, or the string it is in, ends within it; else 0."""
+    """Return the length of a value that the end of the text or of its string cut short; else 0."""
     size = _HEAD
     while size < len(value) and text[at + size : at + size + 1] == value[size : size + 1]:
         size += 1
@@ -170,19 +169,19 @@ def _cut(text: bytes, at: int, value: bytes) -> int:
 
 
 def _without_shapes(text: bytes, flat: bytes, run: int) -> bytes:
-    """`flat` has a blank for each byte that is no letter or digit; `run` is where the first long run is."""
+    """Redact keys. `flat` has a blank for each byte that is not alphanumeric; `run` is the first long run."""
     out: list[bytes] = []
     done = 0
     words = text.translate(_WORD)
     while run >= 0:
-        # A key starts where its word does, with its dashes and underscores.
+        # A key starts at the start of its word, which includes dashes and underscores.
         first = run - _FARTHEST_BACK if run > _FARTHEST_BACK else 0
         before = words.rfind(b" ", first, run)
         start = before + 1 if before >= 0 else first
         sign = text[start - 1] if start else 0
         if sign == _BACKSLASH and text[start : start + 1] in b"nrt":
-            start += 1  # in JSON the letter is that of an escape
-        # Most long runs stand in words that begin like no key and do not come after `Bearer`.
+            start += 1  # in JSON the letter belongs to an escape
+        # Most long runs are in words that do not start like a key and do not follow `Bearer`.
         if (sign == _BLANK or text[start : start + 2] in _BEGINNINGS) and start >= done:
             found = _key(text, start)
             if found is not None:
@@ -196,7 +195,7 @@ def _without_shapes(text: bytes, flat: bytes, run: int) -> bytes:
 
 
 def _key(text: bytes, start: int) -> tuple[int, int] | None:
-    """The secret part of the key that starts here, if one does."""
+    """Return the span of the secret part of a key that starts here, or None."""
     if text[start : start + 2] in _BEGINNINGS:
         for mark, tail in _SHAPES.items():
             if text.startswith(mark, start) and (match := re.compile(tail).match(text, start + len(mark))):
@@ -225,4 +224,4 @@ def _without_blocks(text: bytes) -> bytes:
 
 
 SHAPES_ALONE = Secrets()
-"""For whoever knows no values: what has the shape of a key is redacted."""
+"""Redactor without known values: it redacts only what has the shape of a key."""

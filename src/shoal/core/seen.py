@@ -1,4 +1,4 @@
-"""Ids that were seen, of which there may be very many: some twenty bytes for each, whatever its length."""
+"""Compact set for very many ids: about twenty bytes for each, whatever its length."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 _FEW = 8
 _SHARE = 8
-"""What part of all may wait to be sorted in, so that sorting costs little for each."""
+"""Fraction of all ids that may be unsorted, so that sorting costs little per id."""
 
 
 class Seen:
-    """Known by their hashes of 64 bits, which nobody outside of this process can foresee."""
+    """Set of ids, stored as 64-bit hashes that nobody outside this process can predict."""
 
     __slots__ = ("_new", "_sorted")
 

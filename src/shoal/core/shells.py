@@ -1,4 +1,4 @@
-"""Commands in the background: what is known of one, how it ended, and who wants to hear of it."""
+"""Background shell commands: their facts, their results, and the observer port."""
 
 from __future__ import annotations
 
@@ -14,47 +14,47 @@ ShellOutcome: TypeAlias = Literal["completed", "failed", "killed"]
 class ShellFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     shell: str
     agent: AgentId
-    """Whose it is."""
+    """Agent that owns it."""
     call: str
-    """The tool call that started it."""
+    """Tool call that started it."""
     command: str
     output: str = ""
-    """The file that grows while it runs; nothing where none could be kept."""
+    """Output file written while it runs; empty if none could be created."""
 
 
 class ShellEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a command in the background ended."""
+    """Result of a background command."""
 
     facts: ShellFacts
     status: ShellOutcome
     exit_code: int | None = None
-    """Negative for a signal; None where nobody knows."""
+    """Negative for a signal; None if unknown."""
     detail: str = ""
-    """Why it ended so, where that is not plain."""
+    """Reason for the end, if it is not obvious."""
     tail: str = ""
-    """The last of what it wrote."""
+    """End of its output."""
     quiet: bool = False
-    """Whether its agent knows of it already: it ended the command itself, or is gone."""
+    """True if its agent needs no notification: it ended the command itself, or has ended."""
 
 
 class ShellNews(Protocol):
-    """Whoever hears of commands in the background."""
+    """Observer of background commands."""
 
     def started(self, facts: ShellFacts) -> None: ...
 
     def ended(self, end: ShellEnd) -> None: ...
 
     def stuck(self, facts: ShellFacts, tail: str) -> None:
-        """It seems to wait for an answer that nobody can give. Told once of each."""
+        """Report, once per command, that it seems to wait for input that nobody can give."""
         ...
 
     def seen(self, facts: ShellFacts, by: AgentId, call: str) -> None:
-        """A look at it showed its end."""
+        """Report that a status check showed its end."""
         ...
 
 
 class Unheard:
-    """Nobody wants to hear of them."""
+    """Observer that ignores everything."""
 
     def started(self, facts: ShellFacts) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a skill is, and a command that a person types: a text that is given out when it is wanted."""
+"""Skills and slash commands: texts that are loaded on demand."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SkillKind: TypeAlias = Literal["skill", "command"]
 
 
 class Skill(Struct, frozen=True, kw_only=True):
-    """Of `SKILL.md`, or of a file of a command; a skill that a person may call is a command too."""
+    """Skill from `SKILL.md`, or command from its file; a skill that a person may call is a command too."""
 
     name: str
-    """With what it stands below: `plugin:skill`, `directory:command`."""
+    """Name with its namespace: `plugin:skill`, `directory:command`."""
     description: str
     body: str
     source: Source
@@ -26,30 +26,30 @@ class Skill(Struct, frozen=True, kw_only=True):
     compatibility: str = ""
     metadata: Mapping[str, str] = {}
     allowed_tools: tuple[str, ...] = ()
-    """While it is in force: may be used without asking, where the source is trusted. One that forks has
-    nothing else."""
+    """Tools allowed without asking while it is active, if the source is trusted. A forking skill has no
+    others."""
     forks: bool = False
-    """Whether an agent of its own does what it says."""
+    """True if a sub-agent executes it."""
     agent: str | None = None
-    """The type of that agent."""
+    """Type of that sub-agent."""
     model: str | None = None
     argument_hint: str = ""
     for_model: bool = True
-    """Whether the model may call for it by itself."""
+    """True if the model may invoke it."""
     for_person: bool = True
-    """Whether it is a command at the prompt."""
+    """True if it is a command at the prompt."""
     digest: str = ""
-    """Of the whole file, for which trust was given or not."""
+    """Digest of the whole file, to which trust applies."""
 
     @property
     def directory(self) -> Path:
-        """Where the files beside it stand."""
+        """Directory of its accompanying files."""
         assert self.source.path is not None
         return self.source.path.parent
 
 
 class TypedPrompt(Struct, frozen=True, kw_only=True):
-    """A prompt of another program that a person can call for by typing `/name`."""
+    """Prompt of another program that a person can invoke by typing `/name`."""
 
     name: str
     description: str
@@ -57,15 +57,15 @@ class TypedPrompt(Struct, frozen=True, kw_only=True):
 
 
 class TypedPrompts(Protocol):
-    """Where such prompts come from, as from the servers of a session: `mcp__server__prompt`."""
+    """Source of slash prompts, such as the MCP servers of a session: `mcp__server__prompt`."""
 
     def list(self) -> tuple[TypedPrompt, ...]: ...
 
     async def text(self, name: str, arguments: str) -> str:
-        """What it says. Raises a `ShoalError`."""
+        """Return the text of the prompt. Raises a `ShoalError`."""
         ...
 
 
 def named_alike(name: str, full: str) -> bool:
-    """Whether a name means this one: by its whole name, or by what stands behind a colon of it."""
+    """Return True if a name is the full name, or the part of it after a colon."""
     return name == full or full.endswith(f":{name}")

@@ -1,4 +1,4 @@
-"""Tasks: what they hold, which moves are legal, who may claim which."""
+"""Tasks: their fields, the legal transitions, and the rules of claiming."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from shoal.core.names import AgentName, TaskId
 
 Status: TypeAlias = Literal["pending", "in_progress", "completed"]
 ATTEMPT = "shoal:attempt"
-"""The key in `metadata` of the attempt that holds a task; foreign readers pass over it."""
+"""Key in `metadata` of the attempt that holds a task; foreign readers ignore it."""
 
 
 RANK = "shoal:rank"
-"""The key in `metadata` of where a person has put a task among the others."""
+"""Key in `metadata` of the position that a person gave a task."""
 _FARTHEST = 1e300
-"""A rank beyond it is none: programs write whatever they like into a task."""
+"""A rank beyond it is ignored: programs may write anything into a task."""
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -35,25 +35,25 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> str | None:
-        """Which attempt holds it; a completion by any other is stale."""
+        """Attempt that holds it; a completion by any other is stale."""
         value = self.metadata.get(ATTEMPT)
         return value if isinstance(value, str) else None
 
     @property
     def rank(self) -> float | None:
-        """Where a person has put it among the others, whose place is their number."""
+        """Position that a person gave it; tasks without one are ordered by number."""
         value = self.metadata.get(RANK)
         return float(value) if isinstance(value, int | float) and abs(value) <= _FARTHEST else None
 
     @property
     def place(self) -> tuple[float, int]:
-        """Of two tasks that could be claimed, the one with the lower place is."""
+        """Sort key: of two claimable tasks, the lower one is claimed first."""
         number, rank = int(self.id), self.rank
         return (number if rank is None else rank, number)
 
 
 def mark_of(attempt: str | None) -> str:
-    """What of an attempt stays the same when its owner goes on in another process."""
+    """Return the part of an attempt id that stays when its owner continues in another process."""
     return "" if attempt is None else attempt.partition("-")[2]
 
 
@@ -65,7 +65,7 @@ class Draft(Struct, frozen=True, kw_only=True):
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """What is unset stays as it is. In `metadata` a key given as None is deleted."""
+    """Update of a task. Unset fields stay unchanged; a `metadata` key set to None is deleted."""
 
     subject: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
@@ -76,14 +76,14 @@ class Change(Struct, frozen=True, kw_only=True):
     add_blocked_by: tuple[TaskId, ...] = ()
     metadata: Mapping[str, Any] = {}
     attempt: str | None = None
-    """The attempt the caller works under; a change of status by a stale one is refused."""
+    """Attempt of the caller; a status change by a stale attempt is refused."""
 
 
 ClaimRefusal: TypeAlias = Literal["task_not_found", "already_claimed", "already_resolved", "blocked"]
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """The outcome of an attempt to claim; `attempt` is to be given with later changes."""
+    """Result of claiming a task; pass `attempt` with later updates."""
 
     success: bool
     reason: ClaimRefusal | None = None
@@ -96,7 +96,7 @@ def by_number(tasks: Iterable[Task]) -> list[Task]:
 
 
 def open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...]:
-    """What it still waits for: blockers that are completed, or gone, hold nothing up."""
+    """Return the blockers that are neither completed nor deleted."""
     return tuple(
         blocker
         for blocker in task.blocked_by
@@ -105,7 +105,7 @@ def open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...
 
 
 def claimable(board: Mapping[TaskId, Task]) -> list[Task]:
-    """Pending, without owner, waiting for nothing; in the order of their places."""
+    """Return the tasks that are pending, unowned and unblocked, in the order of their sort keys."""
     return sorted(_claimable(board), key=lambda task: task.place)
 
 
@@ -120,7 +120,7 @@ def _claimable(board: Mapping[TaskId, Task]) -> Iterator[Task]:
 
 
 def claim_refusal(task: Task | None, board: Mapping[TaskId, Task], *, by: AgentName) -> ClaimRefusal | None:
-    """Why `by` may not claim it, checked in the order the protocol names; the same owner may claim again."""
+    """Return why `by` may not claim it, in the protocol's order of checks; the owner may claim again."""
     if task is None:
         return "task_not_found"
     if task.owner is not None and task.owner != by:
@@ -131,24 +131,24 @@ def claim_refusal(task: Task | None, board: Mapping[TaskId, Task], *, by: AgentN
 
 
 def is_legal(old: Status, new: Status) -> bool:
-    """Every move between the three states is, but from `completed` only reopening to `pending`."""
+    """Return True if the transition is legal: from `completed` only back to `pending`, else any."""
     return not (old == "completed" and new == "in_progress")
 
 
 def unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
-    """The tasks that become claimable when `done` is completed; `board` has it completed already."""
+    """Return the tasks that become claimable by completing `done`, which `board` has as completed."""
     return [task for task in claimable(board) if done in task.blocked_by]
 
 
 def around(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
-    """It, what waits for it, and what that waits for: enough of a large board to tell what its end frees."""
+    """Return the task, the tasks it blocks, and their blockers: enough to tell what its completion frees."""
     waiting = [other for each in task.blocks if (other := board.get(each)) is not None]
     near = {task.id, *task.blocks, *(blocker for other in waiting for blocker in other.blocked_by)}
     return {each: board[each] for each in near if each in board}
 
 
 def begun_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
-    """The tasks with an owner that can begin now that `done` is completed."""
+    """Return the owned tasks that can start now that `done` is completed."""
     return by_number(
         task
         for task in board.values()
@@ -160,7 +160,7 @@ def begun_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
 
 
 def closes_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
-    """Whether `blocked` waiting for `blocker` would make tasks wait for each other."""
+    """Return True if `blocked` waiting for `blocker` would close a dependency cycle."""
     waiting, seen = [blocker], set[TaskId]()
     while waiting:
         at = waiting.pop()
@@ -173,10 +173,10 @@ def closes_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId)
 
 
 def changed(task: Task, change: Change) -> Task:
-    """The task after the change, but for its dependencies. Raises `TaskRefused`.
+    """Return the task after the change, except for its dependencies. Raises `TaskUpdateRefused`.
 
-    Whoever held it holds it no longer when its owner changes or it is put back to pending; a task put back
-    without naming an owner has none.
+    The attempt that held it ends when its owner changes or it goes back to pending; a task put back without
+    an owner has none.
     """
     if change.status is not UNSET and change.attempt not in (None, task.attempt):
         raise TaskRefused(
@@ -200,14 +200,14 @@ def changed(task: Task, change: Change) -> Task:
 
 
 def merged(metadata: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Key by key; None deletes one. Which attempt holds a task is not changed this way."""
+    """Merge key by key; None deletes a key. The attempt that holds a task cannot be changed this way."""
     given = {key: value for key, value in new.items() if key != ATTEMPT}
     deleted = {key for key, value in given.items() if value is None}
     return {key: value for key, value in {**metadata, **given}.items() if key not in deleted}
 
 
 def with_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: Change) -> dict[TaskId, Task]:
-    """The tasks that differ once the change's dependencies stand, both sides. Raises `TaskRefused`."""
+    """Return the tasks that the new dependencies change, on both sides. Raises `TaskUpdateRefused`."""
     pairs = [(blocker, task) for blocker in change.add_blocked_by]
     pairs += [(task, blocked) for blocked in change.add_blocks]
     if not pairs:
@@ -235,7 +235,7 @@ def with_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: Change
 
 
 def laid_over(board: Mapping[TaskId, Task], other: dict[TaskId, Task]) -> Mapping[TaskId, Task]:
-    """The board as it would be with the others: of a large one, nothing is copied."""
+    """Return the board with the other tasks on top, without copying it."""
     return ChainMap(other, cast("MutableMapping[TaskId, Task]", board))
 
 

@@ -1,4 +1,4 @@
-"""The team that a session leads, as the tools of its agents reach it."""
+"""Team operations: the port through which tools use the team that a session leads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MemberState: TypeAlias = Literal["created", "running", "idle", "shutdown"]
 
 
 class Spawned(Struct, frozen=True, kw_only=True):
-    """A teammate that has joined; its prompt is the first message of its inbox."""
+    """Teammate that has joined; its prompt is the first message in its inbox."""
 
     teammate: AgentId
     """`{name}@{team}`."""
@@ -31,17 +31,17 @@ class Spawned(Struct, frozen=True, kw_only=True):
 
 
 class Posted(Struct, frozen=True, kw_only=True):
-    """A message that is in somebody's inbox."""
+    """Message that is in an inbox."""
 
     sender: AgentName
     to: AgentName
     color: str | None
-    """Of whom it is for."""
+    """Color of the recipient."""
     standing: Standing
 
 
 class Teammate(Struct, frozen=True, kw_only=True):
-    """How a member stands."""
+    """Current status of a member."""
 
     agent: AgentId
     name: AgentName
@@ -50,35 +50,37 @@ class Teammate(Struct, frozen=True, kw_only=True):
     color: str | None
     model: str
     pid: int | None = None
-    """Of a process of its own."""
+    """Process id of a member that runs in a separate process."""
     pane: str = "in-process"
-    """As the roster names it."""
+    """Pane id as in the roster."""
 
 
 class Teams(Protocol):
-    """All raise `AgentRefused`, or a `RecordError` where the record between agents cannot be had."""
+    """Operations on the session's team. Raise `AgentRequestRefused`, or `TeamStoreError` if storage fails."""
 
     async def create(self, name: str, *, description: str | None, kind: str | None, site: Site) -> Team:
-        """A name that is taken gets a number; a session leads one team at a time."""
+        """Create a team; a name that is taken gets a number. A session leads one team at a time."""
         ...
 
     async def delete(self, site: Site) -> TeamName:
-        """Idle members end; one at work keeps the team."""
+        """Delete the team and end its idle members. A working member prevents the deletion."""
         ...
 
     async def spawn(self, order: Order, site: Site) -> Spawned | None:
-        """None where the call is not for a teammate."""
+        """Start a teammate; return None if the request is not for a teammate."""
         ...
 
     async def send(
         self, to: str, text: str, summary: str, site: Site, *, fyi: bool = False
     ) -> tuple[Posted, ...] | None:
-        """To a member, the lead or everybody (`*`), whom an `fyi` does not wake; None where no team is
-        concerned."""
+        """Send to a member, the lead or everybody (`*`). An `fyi` message wakes nobody.
+
+        Returns None if no team is concerned.
+        """
         ...
 
     async def ask_to_end(self, to: str, reason: str, site: Site) -> str:
-        """Ask a member to shut down; the request's id. Without an answer it is ended after the grace."""
+        """Ask a member to shut down and return the request id. Without an answer it ends after the grace."""
         ...
 
     async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None: ...
@@ -88,7 +90,7 @@ class Teams(Protocol):
     ) -> AgentName: ...
 
     async def stop(self, name: str, site: Site) -> bool:
-        """End a member whatever it does; False where there is none of that name."""
+        """Stop a member immediately; return False if no member has that name."""
         ...
 
     def members(self) -> tuple[Teammate, ...]: ...

@@ -1,4 +1,4 @@
-"""Teams before they are made: the roles, tasks and limits of a template, and what holds between them."""
+"""Team templates: roles, tasks and limits, and the checks between them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from shoal.core.names import RESERVED, agent_name
 GOAL = "{goal}"
 MOST_MEMBERS = 32
 Place: TypeAlias = tuple[str | int, ...]
-"""Where something stands in a template: `("roles", 0, "mode")`."""
+"""Path of a field in a template: `("roles", 0, "mode")`."""
 RoleMode: TypeAlias = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """The file of a template, and on which of its lines what stands."""
+    """File of a template, with the line of each field."""
 
     kind: SourceKind
     path: Path
@@ -31,11 +31,11 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     @property
     def trusted(self) -> bool:
-        """False for what may come from anyone: it must not widen what the person allows."""
+        """False for sources that may come from anyone: they must not widen permissions."""
         return self.kind not in ("project", "plugin")
 
     def line(self, place: Place) -> int | None:
-        """Its own, or that of the nearest thing around it."""
+        """Return the line of the field, or of the nearest enclosing one."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place)
@@ -45,12 +45,12 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 class Role(Struct, frozen=True, kw_only=True):
-    """One kind of teammate, of which there may be several."""
+    """Role of one or more teammates."""
 
     name: str
     prompt: str
     kind: str | None = None
-    """The type of agent; the usual one where none is named."""
+    """Agent type; None is the default type."""
     model: str | None = None
     mode: RoleMode | None = None
     isolation: Isolation | None = None
@@ -65,20 +65,20 @@ class Role(Struct, frozen=True, kw_only=True):
 
 class PlannedTask(Struct, frozen=True, kw_only=True):
     key: str
-    """By which other tasks of the template name it."""
+    """Key by which other tasks of the template refer to it."""
     subject: str
     description: str = ""
     active_form: str = ""
     blocked_by: tuple[str, ...] = ()
     owner: str | None = None
-    """A member; without one, whoever is free takes it."""
+    """Member that owns it; None lets any free member claim it."""
 
 
 class Template(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     prompt: str
-    """What the lead is told."""
+    """Prompt of the lead."""
     origin: Origin
     roles: tuple[Role, ...]
     tasks: tuple[PlannedTask, ...] = ()
@@ -96,7 +96,7 @@ class Template(Struct, frozen=True, kw_only=True):
         return any(GOAL in text for text in texts)
 
     def filled(self, goal: str) -> Template:
-        """With the goal wherever it is asked for."""
+        """Return the template with the goal in place of each placeholder."""
         line = " ".join(goal.split())
         return replace(
             self,
@@ -113,7 +113,7 @@ class Template(Struct, frozen=True, kw_only=True):
         )
 
     def ordered_tasks(self) -> tuple[PlannedTask, ...]:
-        """Each after those it waits for, else as they are written. Only for one that `flaws` finds good."""
+        """Return the tasks after their blockers, else as written. Requires a template without problems."""
         done: dict[str, PlannedTask] = {}
         waiting = list(self.tasks)
         while waiting:
@@ -124,7 +124,7 @@ class Template(Struct, frozen=True, kw_only=True):
 
 
 class Flaw(Struct, frozen=True, kw_only=True):
-    """What is wrong with a template, where, and what to do."""
+    """Problem in a template: what, where, and how to fix it."""
 
     what: str
     origin: Origin
@@ -145,7 +145,7 @@ class Flaw(Struct, frozen=True, kw_only=True):
 
 
 def flaws(template: Template) -> Iterator[Flaw]:
-    """What does not hold between its parts."""
+    """Yield the inconsistencies between the parts of a template."""
 
     def flaw(what: str, *place: str | int) -> Flaw:
         return Flaw(what=what, origin=template.origin, place=place)
@@ -154,7 +154,7 @@ def flaws(template: Template) -> Iterator[Flaw]:
         yield flaw("there are no roles: a team needs at least one", "roles")
     total = sum(role.count for role in template.roles)
     if total > MOST_MEMBERS:
-        # Before their names are looked at: there may be more of those than memory holds.
+        # Checked before the names are built: there may be more of those than memory holds.
         yield flaw(f"{total:,} members are too many; a template makes at most {MOST_MEMBERS}", "roles")
         return
     owners: dict[str, int] = {}
@@ -197,7 +197,7 @@ def _task_flaws(template: Template, members: Mapping[str, int], flaw: Callable[.
 
 
 def _circle(tasks: Sequence[PlannedTask]) -> tuple[str, ...]:
-    """The keys of tasks that wait for each other; nothing where none do."""
+    """Return the keys of tasks that block each other in a cycle; empty if there is none."""
     waits_for = {task.key: task.blocked_by for task in tasks}
     cleared: set[str] = set()
     for start, keys in waits_for.items():
@@ -227,7 +227,7 @@ def _wrong_name(role: Role) -> str | None:
 
 
 def _spelled(place: Place) -> str:
-    """As a person counts: `roles[1].mode` is that of the first role."""
+    """Format a field path with indexes from 1: `roles[1].mode` is that of the first role."""
     text = ""
     for part in place:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part

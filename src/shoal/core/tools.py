@@ -1,4 +1,4 @@
-"""What a tool is, what it may touch, and what it gives back."""
+"""Tool port: a tool, the context of a call, and its output."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Progress: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 ALIASES = {"Task": "Agent"}
-"""Names that models know for tools that have another name here."""
+"""Other names that models use for tools, mapped to the names here."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a tool gives back: text (and pictures) for the model, `data` for programs."""
+    """Output of a tool: text (and images) for the model, `data` for programs."""
 
     content: str | tuple[Text | Image, ...]
     is_error: bool = False
@@ -34,14 +34,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Without the pictures."""
+        """Text without the images."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
 
 def failed(why: str) -> Outcome:
-    """A failure the model can act on."""
+    """Create an error output that the model can act on."""
     return Outcome(content=why, is_error=True)
 
 
@@ -50,11 +50,11 @@ def all_readable(top: str) -> Callable[[str], bool]:
 
 
 class Site(Struct, frozen=True, kw_only=True):
-    """Everything one tool call may reach."""
+    """Everything one tool call may use."""
 
     call_id: str
     calls: tuple[ToolUse, ...] = ()
-    """All calls of the message that this one is part of."""
+    """All calls of the message that contains this one."""
     agent: Identity
     workspace: Workspace
     processes: Processes
@@ -65,9 +65,9 @@ class Site(Struct, frozen=True, kw_only=True):
     progress: Progress
     env: Mapping[str, str]
     unreadable: Callable[[str], Callable[[str], bool]] = all_readable
-    """For a search below a directory: whether a file there is not for it. All are real paths."""
+    """Returns a filter for a search below a directory: True for files it may not read. All are real paths."""
     sandbox: Sandbox | None = None
-    """Holds the commands of this agent, in place of what holds those of the session."""
+    """Sandbox of this agent, instead of the session's."""
     hooks: Hooks = NO_HOOKS
 
 
@@ -77,19 +77,19 @@ class Tool(Protocol):
 
     @property
     def reads_only(self) -> bool:
-        """Whether a call changes nothing."""
+        """True if a call changes nothing."""
         ...
 
     @property
     def side_by_side(self) -> bool:
-        """Whether a call may run beside its neighbours; reads may, and what keeps its own order."""
+        """True if a call may run concurrently with others: reads, and tools that order themselves."""
         ...
 
     @property
     def deadline(self) -> float | None:
-        """Seconds one call may take; None where the tool keeps its own deadline or waits for a person."""
+        """Seconds that one call may take; None if the tool has its own deadline or waits for a person."""
         ...
 
     async def run(self, arguments: Mapping[str, Any], site: Site) -> Outcome:
-        """Arguments of the wrong shape are a failed outcome that names them, not an exception."""
+        """Run a call. Invalid arguments give an error output that names them, not an exception."""
         ...

@@ -1,4 +1,4 @@
-"""What a request cost: tokens as the provider counted them, and their price."""
+"""Usage and prices: tokens as the provider counted them, and their cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Usage(Struct, frozen=True, kw_only=True, gc=False):
-    """Tokens of one or more requests. `input_tokens` excludes what was read from or written to the cache."""
+    """Tokens of one or more requests. `input_tokens` excludes tokens read from or written to the cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -33,7 +33,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def prompt_tokens(self) -> int:
-        """Everything the model read."""
+        """All tokens that the model read."""
         return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
 
     @property
@@ -42,13 +42,13 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """What some requests cost together."""
+    """Total usage and cost of several requests."""
 
     requests: int = 0
     usage: Usage = Usage()
     usd: float = 0.0
     unpriced: int = 0
-    """Requests whose price nobody knows; `usd` is without them."""
+    """Requests of unknown price; `usd` excludes them."""
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(
@@ -69,7 +69,7 @@ class Price(Struct, frozen=True, kw_only=True):
     beyond: LongPrompt | None = None
 
     def of(self, usage: Usage) -> float:
-        """The price of one request."""
+        """Return the cost of one request in dollars."""
         if self.beyond is not None and usage.prompt_tokens > self.beyond.tokens:
             return self.beyond.price.of(usage)
         write = self.input * 1.25 if self.cache_write is None else self.cache_write
@@ -83,14 +83,14 @@ class Price(Struct, frozen=True, kw_only=True):
 
 
 class LongPrompt(Struct, frozen=True, kw_only=True):
-    """A request whose prompt has more tokens than this costs another price, from its first token on."""
+    """Price that applies to a whole request if its prompt has more than `tokens` tokens."""
 
     tokens: int
     price: Price
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
-    """What is known about a model before it is asked. `price` is None where nobody told us."""
+    """Static facts about a model. `price` is None if it is unknown."""
 
     id: str
     provider: str
@@ -100,4 +100,4 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     images: bool = True
     tools: bool = True
     api: Literal["chat", "responses"] | None = None
-    """How the person wants it asked, where its provider has both ways; None leaves it to what is known."""
+    """API that the user chose for a provider with both; None selects the default."""

@@ -1,23 +1,23 @@
-"""How text and figures are told to people, wherever they look: nothing in it can command a terminal."""
+"""Formatting of text and numbers for display; the result cannot control a terminal."""
 
 from __future__ import annotations
 
 import re
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# Controls, and the marks that make text read in another order than it is stored.
+# Control characters, and marks that change the reading order of text.
 _COMMANDING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
-    """The text without anything a terminal would obey: what models and programs say is only ever shown."""
+    """Remove everything that a terminal would interpret: text of models and programs is only displayed."""
     if text.isprintable():
         return text
     return _COMMANDING.sub("", _SEQUENCE.sub("", text).expandtabs(4))
 
 
 def harmless(text: str) -> str:
-    """As `clean`, with what is left of a sequence and with tabs in their place."""
+    """Remove control characters only: the rest of a sequence and tabs stay in place."""
     return text if text.isprintable() else _COMMANDING.sub("", text)
 
 
@@ -26,7 +26,7 @@ def one_line(text: str) -> str:
 
 
 def count(number: int) -> str:
-    """A number of tokens as a person reads it: 940, 12.4k, 3.1M."""
+    """Format a number of tokens: 940, 12.4k, 3.1M."""
     if number < 1_000:
         return str(number)
     if number < 999_950:
@@ -35,7 +35,7 @@ def count(number: int) -> str:
 
 
 def many(number: int, noun: str) -> str:
-    """The number with its noun: 1 call, 2 calls."""
+    """Format a number with its noun: 1 call, 2 calls."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

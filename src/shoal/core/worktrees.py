@@ -1,4 +1,4 @@
-"""An agent's own working tree of a git repository: whose it is, and what became of the work in it."""
+"""Git worktrees of agents: their owners, changes and final states."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 State: TypeAlias = Literal["making", "live", "kept", "removing"]
-"""What a crash leaves: `making` holds nobody's work yet, `removing` no longer holds any that is not kept."""
+"""State after a crash: `making` holds no work yet, `removing` holds none that is not stored elsewhere."""
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """The process that made the worktree. `lease` names the locked file that says it lives."""
+    """Process that created the worktree. `lease` names the file it keeps locked while it runs."""
 
     pid: int
     started: int
-    """When the process started, as the system counts it; 0 where that is not known."""
+    """Start time of the process as the system counts it; 0 if unknown."""
     lease: str
     session: str
 
 
 class WorktreeRecord(Struct, frozen=True, kw_only=True):
-    """What is known of a worktree before, while and after it is there."""
+    """Stored facts about a worktree, before, while and after it exists."""
 
     name: str
     agent: str
@@ -30,31 +30,31 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     path: Path
     branch: str
     base: str
-    """The commit it was made from."""
+    """Commit it was created from."""
     checkout: Path
-    """The working tree of the lead."""
+    """Working tree of the lead."""
     inside: str = ""
-    """Where in its checkout the lead works, relative; empty at its top."""
+    """Directory of the lead relative to its checkout; empty at the top."""
     made_at: int
     state: State = "making"
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """What was done in a worktree since it was made."""
+    """Changes in a worktree since it was created."""
 
     head: str
     tips: tuple[str, ...]
-    """The commits that hold all others: of the head and of other branches of the agent."""
+    """Commits that contain all others: of HEAD and of other branches of the agent."""
     commits: int = 0
     subjects: tuple[str, ...] = ()
-    """Of the newest commits, newest first."""
+    """Subjects of the newest commits, newest first."""
     files: tuple[str, ...] = ()
     """Every file that differs from the base, committed or not."""
     uncommitted: tuple[str, ...] = ()
     nested: tuple[str, ...] = ()
-    """Repositories inside it, whose content no ref of this one can keep."""
+    """Nested repositories, whose content no ref of this one can hold."""
     moved: bool = False
-    """Whether a commit is there that the base does not hold, on HEAD or another of its refs."""
+    """True if HEAD or another ref has a commit that the base does not contain."""
 
     @property
     def is_nothing(self) -> bool:
@@ -62,43 +62,43 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 class Removed(Struct, frozen=True, kw_only=True):
-    """Gone with its branch; `ref` still holds what was not merged, if anything was."""
+    """Worktree that was removed with its branch; `ref` holds unmerged changes, if any."""
 
     name: str
     ref: str | None = None
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """Still there, and under a ref too."""
+    """Worktree that still exists; a ref holds its changes too."""
 
     name: str
     path: Path
     branch: str
     ref: str | None
     work: Work | None
-    """None where git cannot tell."""
+    """None if git cannot tell."""
     note: str = ""
 
 
 class Merged(Struct, frozen=True, kw_only=True):
     name: str
     into: str
-    """The branch."""
+    """Branch it was merged into."""
     commit: str
     commits: int
     files: tuple[str, ...] = ()
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """How a worktree stands, for people. Without a record only its ref is left."""
+    """Status of a worktree, for display. Without a record only its ref is left."""
 
     name: str
     record: WorktreeRecord | None = None
     alive: bool = False
-    """Whether the process that made it runs."""
+    """True if the process that created it is running."""
     work: Work | None = None
-    """None where git cannot tell, or only a ref is left."""
+    """None if git cannot tell, or only a ref is left."""
     merged: bool = False
-    """Whether the checkout of whoever asks holds all of it."""
+    """True if the caller's checkout contains all of it."""
     ref: str | None = None
     ref_commit: str = ""

@@ -1,1 +1,1 @@
-"""Model providers behind one port; the only room that names one."""
+"""Model providers behind one port; the only package that names providers."""

@@ -1,4 +1,4 @@
-"""A reply that is put together from the events of a stream; each protocol has its own."""
+"""Base class that assembles a reply from stream events; one subclass per protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.models.faults import SENSELESS, Asked
 
 
 class Assembly(ABC):
-    """Takes event after event; `done` when the last one came. What can be heard of each is in `heard`."""
+    """Collects events; `done` is True after the last one. `deltas` holds what can be streamed."""
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
@@ -19,7 +19,7 @@ class Assembly(ABC):
         self.done = False
 
     def take(self, event: Any) -> None:
-        """Raises a `ModelError` for an error event, or one that makes no sense."""
+        """Add one event. Raises a `ModelError` for an error event or an invalid one."""
         try:
             self._take(event)
         except SENSELESS as error:
@@ -27,12 +27,12 @@ class Assembly(ABC):
             raise self._asked.senseless(what, error) from error
 
     def ended(self) -> bool:
-        """Whether all is there, when nothing more will come."""
+        """Return True if the reply is complete although no more events will come."""
         return self.done
 
     @abstractmethod
     def _take(self, event: Mapping[str, Any]) -> None:
-        """What it raises of `SENSELESS` is the provider's fault."""
+        """Handle one event; exceptions of `PARSE_ERRORS` are the provider's fault."""
 
     @abstractmethod
     def reply(self) -> Reply: ...

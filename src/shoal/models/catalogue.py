@@ -1,4 +1,4 @@
-"""What is known about models: names, prices, windows. The facts are data, in `catalogue.json`."""
+"""Known models: names, prices, context windows. The data is in `catalogue.json`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LongEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class CardEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A model's row: prices in US dollars per million tokens. What is left out is not known."""
+    """Entry of a model: prices in US dollars per million tokens. Omitted fields are unknown."""
 
     input: float | None = None
     output: float | None = None
@@ -43,7 +43,7 @@ class CardEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     tools: bool | None = None
     provider: str | None = None
     api: Literal["chat", "responses"] | None = None
-    """Of OpenAI's two, the one to ask over; in a row of ours it holds at OpenAI itself alone."""
+    """The OpenAI API to use; in built-in entries it applies to OpenAI's own address only."""
 
 
 class _Catalogue(Struct, frozen=True, kw_only=True):
@@ -70,10 +70,10 @@ def resolve(
     models: Mapping[str, Any] | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> Resolved:
-    """The model a person means by `provider:name`, an id or an alias.
+    """Return the model for `provider:name`, an id or an alias.
 
-    `provider` is whose aliases a bare one is, and who is asked for a name that tells nothing. `models` and
-    `aliases` are the person's own, from settings. Raises `UnknownModel` or `SettingsError`.
+    `provider` resolves a bare alias, and is the default for a name that implies no provider. `models` and
+    `aliases` come from the user's settings. Raises `UnknownModel` or `SettingsError`.
     """
     own = {key: own_entry(key, value) for key, value in (models or {}).items()}
     name = (aliases or {}).get(name, name).strip()
@@ -88,10 +88,10 @@ def resolve(
 
 
 def names_of(card: ModelCard) -> set[str]:
-    """The names that mean the model that runs already, to somebody who runs on it.
+    """Return the names that mean the current model.
 
-    An alias does where the model is of its family. So does every alias where the provider has no model for
-    it, and where no list has the model: on a server of one's own, a maker's other models are not to be had.
+    An alias does if the model belongs to its family. Every alias does if the provider has no model for it, or
+    if the model is in no list: a self-hosted server does not have the vendor's other models.
     """
     aliases = _aliases(card.provider) if _rows(card.provider, card.id) else {}
     others = {alias for alias, model in aliases.items() if _family(model) != _family(card.id)}
@@ -99,12 +99,12 @@ def names_of(card: ModelCard) -> set[str]:
 
 
 def beside(name: str, card: ModelCard) -> str:
-    """The name, for `resolve`: a bare alias is one of the provider of the model that runs already."""
+    """Return the name for `resolve_model`, with a bare alias bound to the current model's provider."""
     return f"{card.provider}:{name}" if name in _aliases(card.provider) else name
 
 
 def card_of(provider: str, model: str, *, own: Mapping[str, CardEntry] | None = None) -> ModelCard:
-    """What is known about the model; the person's own rows come before ours."""
+    """Return the known facts about the model; user entries override built-in ones."""
     known: dict[str, Any] = {}
     for row in (*reversed(_rows(provider, model)), *_own_rows(provider, model, own or {})):
         told = ((field, getattr(row, field)) for field in row.__struct_fields__)
@@ -117,7 +117,7 @@ def card_of(provider: str, model: str, *, own: Mapping[str, CardEntry] | None = 
 
 
 def api_of(provider: str, card: ModelCard, base_url: str) -> Literal["chat", "responses"] | None:
-    """The one of OpenAI's two ways to ask this model; None where the provider has but one."""
+    """Return which of OpenAI's two APIs the model uses; None if the provider has only one."""
     if provider != "openai":
         return None
     if card.api is not None:
@@ -128,7 +128,7 @@ def api_of(provider: str, card: ModelCard, base_url: str) -> Literal["chat", "re
 
 
 def is_openai(base_url: str) -> bool:
-    """Whether this is OpenAI itself, and not a server that imitates it."""
+    """Return True if this is OpenAI itself, not a compatible server."""
     return f".{urlsplit(base_url).hostname}".endswith((".openai.com", ".azure.com"))
 
 
@@ -145,7 +145,7 @@ def _maker(provider: str) -> str:
 
 
 def own_entry(name: str, value: Any) -> CardEntry:
-    """A row of the person's settings."""
+    """Parse a model entry of the user's settings."""
     try:
         return msgspec.convert(value, CardEntry)
     except msgspec.ValidationError as error:
@@ -156,7 +156,7 @@ def own_entry(name: str, value: Any) -> CardEntry:
 
 
 def known_models(provider: str) -> list[str]:
-    """The ids we have rows of; what has a row for its family alone is not among them."""
+    """Return the ids that have their own entry, not only one for their family."""
     return [name for name in _catalogue().models.get(_maker(provider), {}) if "*" not in name]
 
 
@@ -165,7 +165,7 @@ def aliases_of(provider: str) -> Mapping[str, str]:
 
 
 def similar(name: str, *, own: Mapping[str, Any] | None = None) -> list[str]:
-    """Names a person may have meant."""
+    """Return similar names that the user may have meant."""
     from difflib import get_close_matches
 
     rows = _catalogue().models
@@ -176,7 +176,7 @@ def similar(name: str, *, own: Mapping[str, Any] | None = None) -> list[str]:
 
 
 def version_of(model: str) -> tuple[int, int]:
-    """(4, 5) for claude-sonnet-4-5-20250929; (0, 0) for a name without a version."""
+    """Return (4, 5) for claude-sonnet-4-5-20250929; (0, 0) for a name without a version."""
     words = re.split(r"[-.@/: ]", model)
     numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 2]
     major, minor = (*numbers, 0, 0)[:2]
@@ -184,7 +184,7 @@ def version_of(model: str) -> tuple[int, int]:
 
 
 def _family(model: str) -> str:
-    """claude-sonnet for claude-sonnet-4-5-20250929 and for claude-3-7-sonnet-latest."""
+    """Return claude-sonnet for claude-sonnet-4-5-20250929 and for claude-3-7-sonnet-latest."""
     words = re.split(r"[-.@:]", _DATED.sub("", model))
     return "-".join(word for word in words if not word.isdigit())
 
@@ -225,11 +225,11 @@ def _own_rows(provider: str, model: str, own: Mapping[str, CardEntry]) -> list[C
 
 
 def _rows(provider: str, model: str) -> list[CardEntry]:
-    """The rows that fit, the closest first: the id, the id without its date, families.
+    """Return the matching entries, the closest first: the id, the id without its date, families.
 
-    A paid family's row has no price: its next release may cost anything.
+    Entries of paid families have no price: their next release may cost anything.
     """
-    if provider == "openrouter":  # names others' models vendor/name, with dots for dashes
+    if provider == "openrouter":  # uses vendor/name for models of others, with dots for dashes
         maker, _, model = model.partition(":")[0].rpartition("/")
         provider = maker
         model = model.replace(".", "-") if maker == "anthropic" else model

@@ -1,4 +1,4 @@
-"""Models behind Chat Completions: OpenAI's own, and every server that imitates it."""
+"""Models behind Chat Completions: OpenAI and compatible servers."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from shoal.models.json_text import encoded
 _NO_TOOLS = (
     r"(?i)not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice"
 )
-"""What servers say whose model, or whose start-up options, know no tools."""
+"""Errors of servers whose model or start-up options do not support tools."""
 
 _MISSES_REASONING = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
 
 
 class ChatModel:
-    """Servers differ in what they take; what one says about it is heeded from then on.
+    """Model behind Chat Completions. Adapts to what a server's errors say it accepts.
 
-    One that knows no tools has them emulated; one that wants a model's reasoning back gets it.
+    Tools are emulated for a server without tool support; reasoning is sent back to one that requires it.
     """
 
     def __init__(self, card: ModelCard, endpoint: Endpoint, dialect: Dialect) -> None:
@@ -53,7 +53,7 @@ class ChatModel:
         return await self.reply(request, hear)
 
     def _learned(self, complaint: str, request: Request) -> bool:
-        """Whether the complaint says how this server wants to be asked, and was not known before."""
+        """Adapt to what the complaint says about the server. Return True if something changed."""
         if request.tools and re.search(_NO_TOOLS, complaint):
             self._emulates = True
             return True

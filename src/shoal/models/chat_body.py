@@ -1,4 +1,4 @@
-"""A request in the words of Chat Completions."""
+"""Request bodies of Chat Completions."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _EFFORTS = ((4_000, "low"), (16_000, "medium"))
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """Where servers of this API differ."""
+    """Differences between servers of this API."""
 
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     always_limited: bool = False
-    """Send a limit also where the request has none."""
+    """Send a limit even if the request has none."""
     thinking: Literal["effort", "budget", "unsaid"] = "unsaid"
-    """How to ask for reasoning: a level, a number of tokens, or not at all."""
+    """Form of the reasoning request: a level, a number of tokens, or none."""
     reasoning_back: bool = False
     """The model's own reasoning is part of the history."""
     tools_forbid_thinking: bool = False
-    """Tools are taken only together with the level "none"."""
+    """Tools are accepted only with the reasoning level "none"."""
     marks: bool = False
-    """The cache holds only what is marked; elsewhere it holds every prefix by itself."""
+    """The cache holds only marked prefixes; elsewhere it holds every prefix."""
 
 
 def dialect_of(provider: str, model: str, base_url: str) -> Dialect:
     if provider == "openrouter":
         return Dialect(thinking="budget", marks=model.startswith("anthropic/"))
     if not is_openai(base_url):
-        # A small model of one's own may talk for ever; a hosted one has its own limit.
+        # A small local model may never stop; a hosted one has its own limit.
         return Dialect(always_limited=is_own_machine(base_url))
     version = version_of(model)
     return Dialect(
@@ -81,7 +81,7 @@ def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
         messages.append({"role": "system", "content": request.system})
 
     def thought(block: Thinking) -> bool:
-        # A signature is another provider's, as is what it signs.
+        # A signature belongs to another provider, and so does what it signs.
         return dialect.reasoning_back and not block.signature
 
     sent = partial(sendable, images=card.images, thought=thought)
@@ -94,8 +94,10 @@ def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
 
 
 def _mark(messages: list[dict[str, Any]]) -> None:
-    """Breakpoints as in the Messages API: the system prompt, the ends of the last two turns of the user, and
-    of tool results that words follow."""
+    """Set breakpoints as in the Messages API.
+
+    They mark the system prompt, the ends of the last two user turns, and tool results that text follows.
+    """
     roles = [message["role"] for message in messages]
     last = len(roles) - 1
     ends = [
@@ -150,7 +152,7 @@ def _assistant(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
 
 
 def _user(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
-    """Each result as a message of its own, which holds no images: those follow with what the user says."""
+    """Yield each result as a separate message without images, then the user's content with the images."""
     shown: list[Text | Image] = []
     for block in blocks:
         match block:
@@ -169,12 +171,12 @@ def _user(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
 
 def result_words(result: ToolResult) -> str:
     text = result_text(result)
-    # The API has no mark for a failed call.
+    # The API has no flag for a failed call.
     return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
 
 
 def _parts(blocks: Iterable[Text | Image]) -> str | list[dict[str, Any]]:
-    """Plain text where there is nothing else: some servers know no parts."""
+    """Return plain text if there is nothing else: some servers do not support parts."""
     blocks = list(blocks)
     if all(isinstance(block, Text) for block in blocks):
         return "\n\n".join(block.text for block in blocks if isinstance(block, Text))

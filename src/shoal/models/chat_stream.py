@@ -1,4 +1,4 @@
-"""A reply put together from the chunks of Chat Completions, and of the servers that imitate it."""
+"""Assembles replies from chunks of Chat Completions and compatible servers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _STOPS: Mapping[str, StopReason] = {
     "content_filter": "refusal",
 }
 _SHORT_ID = 8
-"""Ids shorter than this are numbers that begin anew with every reply."""
+"""Shorter ids are counters that restart with every reply."""
 
 
 class _Call:
-    """A tool call that is being written."""
+    """A tool call that is still being streamed."""
 
     __slots__ = ("arguments", "id", "index", "name", "size")
 
@@ -45,7 +45,7 @@ class ChatAssembly(Assembly):
         self._thinking: list[str] = []
         self._calls: list[_Call] = []
         self._open: dict[int, _Call] = {}
-        """The call that is being written at each index."""
+        """The call that is being streamed at each index."""
         self._usage: Mapping[str, Any] | None = None
         self._counted = Usage()
         self._finish: str | None = None
@@ -54,7 +54,7 @@ class ChatAssembly(Assembly):
         self._model = ""
 
     def ended(self) -> bool:
-        """Whether all is there, although no end mark came: some servers send none."""
+        """Return True if the reply is complete without an end mark, which some servers omit."""
         return self.done or (self._finish is not None and self._usage is not None)
 
     def _take(self, event: Mapping[str, Any]) -> None:
@@ -62,7 +62,7 @@ class ChatAssembly(Assembly):
             raise stream_error(self._asked, event["error"])
         self._id = self._id or text_of(event.get("id"))
         self._model = text_of(event.get("model")) or self._model
-        # Counts are cumulative where a server repeats them.
+        # Counts are cumulative if a server repeats them.
         if usage := event.get("usage"):
             self._usage, self._counted = usage, _usage_from(usage)
         for choice in event.get("choices") or ():
@@ -98,15 +98,15 @@ class ChatAssembly(Assembly):
         self.heard.append(ToolInputDelta(name=call.name, size=call.size))
 
     def _call(self, part: Mapping[str, Any], name: str) -> _Call:
-        """The one that the part goes on with, or a new one."""
+        """Return the call that the part continues, or a new one."""
         index, call_id = part.get("index"), text_of(part.get("id"))
         if isinstance(index, int):
             known = self._open.get(index)
-            # Some servers give every call the same index, others every part of a call an id of its own.
+            # Some servers give every call the same index, others give every part of a call another id.
             if known is not None and not (name and call_id and call_id != known.id and known.size):
                 return known
         else:
-            # Without an index a new id begins a new call, and everything else goes to the last one.
+            # Without an index, a new id starts a new call; everything else belongs to the last one.
             index = max(self._open, default=-1)
             known = self._open.get(index)
             if known is not None and (not call_id or call_id == known.id):
@@ -145,7 +145,7 @@ class ChatAssembly(Assembly):
 
 
 def call_ids(given: Sequence[str], history: Sequence[Message]) -> Iterator[str]:
-    """The calls' ids; where a server gave none, or one that is taken, the next free number."""
+    """Yield the calls' ids; missing or duplicate ones are replaced by the next free number."""
     used: set[str] = set()
     if any(len(call_id) < _SHORT_ID for call_id in given):
         used = {use.id for message in history for use in message.tool_uses}

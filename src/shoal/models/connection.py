@@ -1,6 +1,6 @@
-"""Connections to a provider: opened (TLS, proxy), kept for the next request, flow-controlled, never polled.
+"""Connections to a provider, with TLS and proxy support, reuse and flow control.
 
-Made of asyncio alone, because a streamed answer is many small pieces: each costs a third of what it costs
+Uses asyncio only: a streamed answer is many small pieces, each of which costs a third of what it costs
 through a general HTTP client, and nothing has to be imported before the first request.
 """
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from shoal.core.clock import Clock
 
 _BUFFERED = 1 << 20
-"""Bytes waiting for a slow reader before the other side is held back."""
+"""Bytes buffered for a slow reader before the sender is paused."""
 _IDLE_SECONDS = 60.0
-"""A connection unused for longer is not trusted to be alive."""
+"""A connection idle for longer is not assumed to be alive."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection; `read` gives what has come, b"" at its end."""
+    """One connection; `read` returns the received bytes, b"" at the end."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -37,9 +37,9 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.fault: Exception | None = None
         self.finished = False
-        """Its response is whole: the next request may use it."""
+        """Its response is complete: the next request may use the connection."""
         self.kept = False
-        """It has served a request before, and the other side may have closed it since."""
+        """It has served a request before, and the server may have closed it since."""
         self.idle_since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         return data
 
     async def secure(self, host: str) -> None:
-        """Speak TLS from here on."""
+        """Upgrade the connection to TLS."""
         assert self._transport is not None
         upgraded = await asyncio.get_running_loop().start_tls(
             self._transport, self, tls_context(), server_hostname=host
@@ -102,12 +102,12 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         self.closed = True
         if self._transport is not None:
-            # Not `close`: what was not sent or read by now is of no use to anyone.
+            # Not `close`: data that was not sent or read by now is useless.
             self._transport.abort()
 
 
 class Origin:
-    """Where requests go: a scheme, a host and a port, perhaps through a proxy. Keeps idle connections."""
+    """Pool of idle connections to one scheme, host and port, possibly through a proxy."""
 
     def __init__(self, url: SplitResult, clock: Clock, *, proxy: str | None = None) -> None:
         if url.scheme not in ("http", "https") or not url.hostname:
@@ -120,7 +120,7 @@ class Origin:
         self._idle: list[Connection] = []
 
     async def take(self, *, within: float) -> Connection:
-        """A connection for one request; `put` it back after. Raises OSError, of which TimeoutError is one."""
+        """Return a connection for one request; `release` it after. Raises OSError, including TimeoutError."""
         kept = self._kept()
         if kept is not None:
             return kept
@@ -132,7 +132,7 @@ class Origin:
             connection.finished = False
             connection.kept = True
             connection.idle_since = self._clock.monotonic()
-            # The last one used is the first one taken, so that those too many grow old and are closed.
+            # Last in, first out, so that surplus connections grow old and are closed.
             self._idle.append(connection)
         else:
             connection.close()
@@ -172,7 +172,7 @@ class Origin:
         return connection
 
     async def _tunnel(self, connection: Connection) -> None:
-        """Ask the proxy for a pipe to the origin; plain http goes through one as well."""
+        """Open a tunnel through the proxy, for plain http as well."""
         assert self._proxy is not None
         target = f"{self._host}:{self._port}"
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
@@ -203,13 +203,13 @@ def _proxy(address: str) -> SplitResult:
             f"the proxy {url.scheme}://{url.hostname or ''} cannot be used, for its address must be one that "
             "begins with http://. HTTPS_PROXY comes before ALL_PROXY, and NO_PROXY names hosts without one"
         )
-    _ = url.port  # raises where it is no number
+    _ = url.port  # raises if it is not a number
     return url
 
 
 @lru_cache(maxsize=1)
 def tls_context() -> ssl.SSLContext:
-    """The machine's certificates (a company's own among them) and, where installed, those of certifi."""
+    """Return a context with the system's certificates (including a company's) and certifi's if installed."""
     import ssl
 
     context = ssl.create_default_context()

@@ -1,4 +1,4 @@
-"""Tool calls for servers that know none: the model answers in JSON of a given schema, which is read back."""
+"""Tool calls for servers without tool support: the model answers in JSON of a given schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FENCE = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
 
 
 def emulated(request: Request) -> Request:
-    """The same question without tools: the system prompt explains them, calls and results are text."""
+    """Return the same request without tools: the system prompt explains them, calls and results are text."""
     tools = "\n".join(
         f"- {tool.name}: {tool.description}\n  {encoded(tool.input_schema).decode()}"
         for tool in request.tools
@@ -52,14 +52,14 @@ def emulated(request: Request) -> Request:
 
 
 def response_format(tools: Sequence[ToolSchema]) -> dict[str, Any]:
-    """The schema that holds a server to the two forms."""
+    """Return the schema that restricts the server to the two forms."""
     calls = [_form(tool={"enum": [tool.name]}, arguments=tool.input_schema) for tool in tools]
     call = calls[0] if len(calls) == 1 else {"anyOf": calls}
     forms = [
         _form(answer={"type": "string"}),
         _form(calls={"type": "array", "items": call, "minItems": 1}),
     ]
-    # Some servers want an object at the root, not a choice.
+    # Some servers require an object at the root, not a choice.
     schema = _form(turn={"anyOf": forms})
     return {"type": "json_schema", "json_schema": {"name": "turn", "schema": schema}}
 
@@ -90,7 +90,7 @@ def _told(message: Message, names: Mapping[str, str]) -> Message:
 
 
 def _own_words(message: Message) -> str:
-    """What the model said, in the form it was asked to keep to; words beside calls stand before them."""
+    """Encode the model's message in the form it was asked to use; text comes before calls."""
     if not message.tool_uses:
         return encoded({"turn": {"answer": message.text}}).decode()
     calls = [{"tool": use.name, "arguments": use.input} for use in message.tool_uses]
@@ -99,7 +99,7 @@ def _own_words(message: Message) -> str:
 
 
 def understood(reply: Reply, history: Sequence[Message]) -> Reply:
-    """The reply with its calls as calls. What keeps to neither form is taken as the answer it looks like."""
+    """Parse the reply's tool calls. A reply in neither form is taken as plain text."""
     text = reply.message.text
     fenced = _FENCE.match(text)
     try:

@@ -1,4 +1,4 @@
-"""A model in whose place another is asked when it does not answer."""
+"""Model that switches to a fallback when the primary does not answer."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from shoal.core.requests import Delta, Hear, Reply, Request, Retrying
 from shoal.core.usage import ModelCard
 
 FAILURES = 2
-"""Of one request, after which it goes to the other."""
+"""Failures of one request before it goes to the fallback."""
 
 
 class _Enough(Exception):
-    """It has failed often enough."""
+    """The primary model has failed often enough."""
 
 
 class FallbackModel:
-    """Once it has changed over, it stays: a cache that is built up twice costs more than it saves."""
+    """Switches once and stays: building up a second cache costs more than it saves."""
 
     def __init__(self, first: Model, other: Model) -> None:
         self._first = first

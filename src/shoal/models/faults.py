@@ -1,4 +1,4 @@
-"""What went wrong, as our errors: HTTP statuses, error bodies of any shape, error events in a stream."""
+"""Maps provider failures to model errors: HTTP statuses, error bodies of any shape, stream events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shoal.models.http1 import Head
 from shoal.models.json_text import decoded
 
 _SAID_LIMIT = 400
-# Plain text, not compiled: most runs never see an error.
+# Strings, not compiled patterns: most runs never see an error.
 _TOO_LONG = (
     r"(?i)context.?length|context.?window|context.?size|prompt is too long|maximum context|too many tokens"
     r"|exceed\w* (?:the )?(?:context|max\w* (?:input|prompt|number of tokens))|request_too_large"
@@ -49,34 +49,34 @@ _TRANSIENT_TYPES: Mapping[str, type[Transient]] = {
 
 
 SENSELESS = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
-"""What comes of reading a shape that is not there."""
+"""Exceptions raised when parsing data of an unexpected shape."""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """Who was asked for what; an error names it."""
+    """Provider, model and address of a request, for error messages."""
 
     provider: str
     model: str
     url: str
     key_variable: str = ""
-    """What a person sets to be let in; empty where no key is needed."""
+    """Variable that holds the key; empty if no key is needed."""
 
     def fault(self, kind: type[ModelError], why: str, *, status: int | None = None) -> ModelError:
         return kind(why, provider=self.provider, model=self.model, status=status)
 
     def senseless(self, what: str, error: Exception) -> ModelError:
-        """The error for what has another shape than the protocol says."""
+        """Return the error for data that does not follow the protocol."""
         return self.fault(BadReply, f"{self.provider} sent {what} ({error!r})")
 
 
 def refusal(asked: Asked, head: Head, body: bytes, *, now_ms: int) -> ModelError:
-    """The error for a response that is not an answer."""
+    """Return the error for a response that is not an answer."""
     code, said = said_in(body)
     return _error(asked, head.status, code, said, retry_after=retry_after(head.headers, now_ms=now_ms))
 
 
 def stream_error(asked: Asked, error: Any) -> ModelError:
-    """The error for an error event in a stream that began well."""
+    """Return the error for an error event in a stream that had started."""
     code, said = _from_json({"error": error})
     status = _status_in(error)
     if status is not None and status >= 400:
@@ -89,7 +89,7 @@ def stream_error(asked: Asked, error: Any) -> ModelError:
 
 
 def _begun(error: ModelError) -> ModelError:
-    """An answer that began may be counted, though it did not end."""
+    """Mark the error as billed: an answer that started may be charged, although it did not end."""
     if isinstance(error, Transient):
         error.billed = True
     return error
@@ -117,7 +117,7 @@ def _error(asked: Asked, status: int, code: str, said: str, *, retry_after: floa
 
 
 def _final_kind(status: int, known: str) -> type[ModelError] | None:
-    """What asking again would not change, though its status may be one of passing trouble."""
+    """Return the error type if a retry would not help, even if the status suggests a transient failure."""
     if status in (401, 403):
         return Unauthorized
     if status == 402 or re.search(_NO_MONEY, known):
@@ -173,7 +173,7 @@ def _transient(
 
 
 def not_a_stream(asked: Asked, head: Head, body: bytes) -> ModelError:
-    """The error for a status 200 with something else than an answer in it."""
+    """Return the error for a response with status 200 that is not a stream."""
     kind = head.headers.get("content-type", "no content type")
     code, said = said_in(body)
     if code or kind.startswith("application/json"):
@@ -192,7 +192,7 @@ def not_a_stream(asked: Asked, head: Head, body: bytes) -> ModelError:
 
 
 def retry_after(headers: Mapping[str, str], *, now_ms: int) -> float | None:
-    """Seconds to wait, from `Retry-After` as seconds or as a date."""
+    """Return the seconds to wait, from `Retry-After` as seconds or as a date."""
     millis = headers.get("retry-after-ms")
     value = headers.get("retry-after")
     try:
@@ -207,17 +207,17 @@ def retry_after(headers: Mapping[str, str], *, now_ms: int) -> float | None:
 
     try:
         return _seconds(parsedate_to_datetime(value or "").timestamp() - now_ms / 1000)
-    except (ValueError, TypeError, IndexError, OverflowError):  # the parser of dates has no error of its own
+    except (ValueError, TypeError, IndexError, OverflowError):  # the date parser has no error type of its own
         return None
 
 
 def _seconds(told: float) -> float | None:
-    """None for what is no time to wait: nobody would ever ask again."""
+    """Return None for infinite or NaN values, which would block retries forever."""
     return max(0.0, told) if isfinite(told) else None
 
 
 def said_in(body: bytes) -> tuple[str, str]:
-    """An error's code and words, from JSON of any shape, an HTML page or plain text."""
+    """Return an error's code and message, from JSON of any shape, an HTML page or plain text."""
     try:
         return _from_json(decoded(body))
     except ValueError:
@@ -231,7 +231,7 @@ def said_in(body: bytes) -> tuple[str, str]:
 
 def _from_json(value: Any) -> tuple[str, str]:
     code = ""
-    for _ in range(6):  # errors are wrapped in errors, but not for ever
+    for _ in range(6):  # errors may be nested in errors, but not endlessly
         if isinstance(value, list) and value:
             value = value[0]
         elif isinstance(value, Mapping):
@@ -251,6 +251,6 @@ def _code_in(error: Mapping[str, Any]) -> str:
 
 
 def _shortened(text: str) -> str:
-    # Providers repeat the key they did not accept.
+    # Providers repeat the key they rejected.
     text = SHAPES_ALONE.redacted(" ".join(text.split()))
     return text if len(text) <= _SAID_LIMIT else f"{text[:_SAID_LIMIT]}…"

@@ -1,4 +1,4 @@
-"""From the bytes of a stream to what a listener is told: once for each chunk and kind, not for each token."""
+"""Turns the bytes of a stream into deltas, merged per chunk and kind rather than per token."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from shoal.models.json_text import decoded
 from shoal.models.sse import Events, TooLong
 
 _REPLY_LIMIT = 64 << 20
-"""Bytes of a stream; a model that says more has lost its way."""
+"""Bytes of a stream; a longer reply is a runaway."""
 
 
 class Listening:
-    """What an endpoint gives the bytes of one answer to."""
+    """Consumes the bytes of one answer from an endpoint."""
 
     def __init__(self, asked: Asked, assembly: Assembly, hear: Hear) -> None:
         self._asked = asked
@@ -27,7 +27,7 @@ class Listening:
         self._size = 0
 
     async def take(self, chunk: bytes) -> bool:
-        """Whether the answer is whole; b"" says that nothing more will come."""
+        """Return True if the answer is complete; b"" means that no more bytes will come."""
         if not chunk:
             return self._assembly.ended()
         for data in self._events_in(chunk):
@@ -55,7 +55,7 @@ class Listening:
 
 
 def _json(data: bytes) -> Any:
-    """None for what is not JSON: proxies put lines of their own between those of the provider."""
+    """Decode JSON, or return None: proxies insert lines between those of the provider."""
     try:
         return decoded(data)
     except ValueError:
@@ -63,7 +63,7 @@ def _json(data: bytes) -> Any:
 
 
 def gathered(deltas: Iterable[Delta]) -> list[Delta]:
-    """The same text in fewer pieces, in the same order."""
+    """Merge adjacent deltas of one kind, in order."""
     runs: list[list[Delta]] = []
     for delta in deltas:
         if runs and type(runs[-1][0]) is type(delta):

@@ -1,4 +1,4 @@
-"""One request to a provider and its streamed answer, with a deadline for each thing that can hang."""
+"""One request to a provider and its streamed answer, with deadlines for everything that can hang."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from shoal.models.json_text import decoded
 
 _ERROR_BODY = 64 * 1024
 _AT_ONCE = 1.0
-"""Seconds; a provider that hangs up later may have worked on the request, and counted it."""
+"""Seconds; a provider that hangs up later may have processed the request, and billed it."""
 _LOOK_LIMIT = 4 << 20
 _LINGER = 0.25
-"""Seconds a whole answer's connection is given to end in order, so that it can be used again."""
+"""Seconds to wait for the end of a complete answer's response, so that the connection can be reused."""
 
 Take: TypeAlias = Callable[[bytes], Awaitable[bool]]
-"""Given what arrived; True once the answer is whole."""
+"""Receives the bytes that arrived; returns True once the answer is complete."""
 
 
 class Deadlines(Struct, frozen=True, kw_only=True):
-    """Seconds. `gap` is the longest silence inside a stream; a ping ends a silence."""
+    """Deadlines in seconds. `gap` is the longest silence inside a stream; a ping ends a silence."""
 
     connect: float = 15.0
     first_byte: float = 300.0
@@ -37,11 +37,11 @@ class Deadlines(Struct, frozen=True, kw_only=True):
 
 
 class _Stale(Exception):
-    """A kept connection ended at once, without a byte of an answer."""
+    """A reused connection ended at once, without a byte of an answer."""
 
 
 class Endpoint:
-    """Where one model is asked."""
+    """HTTP endpoint of one model."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Endpoint:
         self._deadlines = deadlines
 
     async def ask(self, body: bytes, take: Take) -> None:
-        """Post the body and give `take` what comes, until it has the whole answer.
+        """Post the body and pass chunks to `on_chunk` until it has the whole answer.
 
-        Raises a `ModelError`; `StreamCut` where the answer began and did not end.
+        Raises a `ModelError`; `StreamCut` if the answer started and did not end.
         """
         try:
             async with self._clock.deadline(self._deadlines.total):
@@ -78,7 +78,7 @@ class Endpoint:
         try:
             await self._post(body, take)
         except _Stale:
-            # Closed while it was kept: the request was never taken, so that it may be sent once more.
+            # The server closed the idle connection: the request was never accepted, so it may be sent again.
             self._origin.close()
             await self._post(body, take)
 
@@ -105,7 +105,7 @@ class Endpoint:
                     f"shows a certificate that cannot be verified: {error}. "
                     "If it is your company's, add it to the system's or name it in SSL_CERT_FILE",
                 ) from error
-            # What asyncio says repeats the address as a tuple.
+            # asyncio's message repeats the address as a tuple.
             why = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else error
             raise self._fault(ConnectionLost, f"cannot be reached: {why}") from error
 
@@ -138,7 +138,7 @@ class Endpoint:
         await self._end(connection, response, response.head)
 
     async def _end(self, connection: Connection, response: Response, head: Head) -> None:
-        """Read on to the end of the response, so that the connection can be used again; no matter if not."""
+        """Read to the end of the response, so that the connection can be reused; failures are ignored."""
         try:
             while not response.whole:
                 async with self._clock.deadline(_LINGER):
@@ -161,7 +161,7 @@ class Endpoint:
                     break
                 body += response.feed(data)
         except StreamStalled:
-            pass  # what came until here says enough
+            pass  # what has arrived is enough
         connection.finished = response.whole and head.keep_alive
         try:
             words = _unpacker(head)(bytes(body))
@@ -172,7 +172,7 @@ class Endpoint:
         return refusal(self.asked, head, words, now_ms=self._clock.now())
 
     async def _read(self, connection: Connection, patience: float) -> bytes:
-        # The deadline is around the read alone: a slow listener is not the provider's silence.
+        # The deadline covers only the read: a slow consumer is not the provider's silence.
         try:
             async with self._clock.deadline(patience):
                 return await connection.read()
@@ -194,7 +194,7 @@ async def fetched(
     headers: Mapping[str, str] | None = None,
     proxy: str | None = None,
 ) -> Any:
-    """The JSON at an address, or None: for looking whether somebody is there."""
+    """Return the JSON at an address, or None: for probing whether a server answers."""
     parts = urlsplit(url)
     told = [f"{name}: {value}" for name, value in (headers or {}).items()]
     try:
@@ -235,7 +235,7 @@ def _request_head(url: SplitResult, headers: Mapping[str, str]) -> bytes:
         "Host": url.netloc.rpartition("@")[2],
         "Content-Type": "application/json",
         "Accept": "text/event-stream",
-        # A compressor in between would hold events back.
+        # A compressing proxy would hold events back.
         "Accept-Encoding": "identity",
         **headers,
     }
@@ -251,7 +251,7 @@ def _is_stream(head: Head) -> bool:
 
 
 def _unpacker(head: Head) -> Callable[[bytes], bytes]:
-    """Undoes a compression nobody asked for."""
+    """Return a function that undoes a compression that was not requested."""
     encoding = head.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("identity", ""):
         return bytes
@@ -259,7 +259,7 @@ def _unpacker(head: Head) -> Callable[[bytes], bytes]:
         raise Malformed(f"its content is encoded with {encoding!r}, which was not asked for")
     import zlib
 
-    unpack = zlib.decompressobj(wbits=47).decompress  # 47: gzip or zlib, whichever it is
+    unpack = zlib.decompressobj(wbits=47).decompress  # 47: detects gzip or zlib
 
     def unpacked(data: bytes) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""Reading an HTTP/1.1 response from raw bytes, in whatever pieces they come."""
+"""Incremental parser of HTTP/1.1 responses."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
 class Malformed(Exception):
-    """The other side does not speak HTTP/1.1."""
+    """The server does not speak valid HTTP/1.1."""
 
 
 class Head(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
-    """By lower-case name; repeated ones are joined with a comma."""
+    """By lower-case name; repeated headers are joined with a comma."""
     keep_alive: bool
 
 
 class Response:
-    """Fed with bytes, it gives back those of the body; `whole` once nothing more belongs to it."""
+    """Takes raw bytes and returns those of the body; `whole` is True once the response is complete."""
 
     __slots__ = ("_chunked", "_left", "_pending", "_trailers", "head", "whole")
 
@@ -35,7 +35,7 @@ class Response:
         self._pending = b""
         self._chunked = False
         self._trailers = False
-        # Bytes still to come: of the body, or of the current chunk; None is "until the connection ends".
+        # Bytes still to come, of the body or the current chunk; None means "until the connection ends".
         self._left: int | None = 0
 
     def feed(self, data: bytes) -> bytes:
@@ -54,13 +54,13 @@ class Response:
         return body
 
     def ended(self) -> bool:
-        """The connection ended: is what came the whole response?"""
+        """Handle the end of the connection; return True if the response is complete."""
         if self.head is not None and not self._chunked and self._left is None:
             self.whole = True
         return self.whole
 
     def _feed_head(self, data: bytes) -> bytes:
-        """What follows the head; interim responses (1xx) are passed over."""
+        """Return the bytes after the head; interim responses (1xx) are skipped."""
         while True:
             data = self._pending + data
             self._pending = b""
@@ -129,7 +129,7 @@ class Response:
             self.whole = not line
             return
         digits = line.split(b";")[0].strip()
-        # A sign would lead back to this very line, for ever.
+        # A sign would lead back to this line forever.
         if _HEXADECIMAL.fullmatch(digits) is None:
             raise Malformed(f"{line[:40]!r} is not the size of a chunk")
         size = int(digits, 16)

@@ -1,4 +1,4 @@
-"""JSON as providers send and take it: fast, and with lone surrogates mended instead of refused."""
+"""JSON of providers: fast, with lone surrogates repaired instead of rejected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _MOST = 2**53
-"""Beyond it a float no longer counts."""
+"""Beyond it floats no longer count exactly."""
 
 
 def encoded(value: Any) -> bytes:
@@ -22,11 +22,11 @@ def encoded(value: Any) -> bytes:
 
 
 def decoded(data: bytes | str) -> Any:
-    """Raises ValueError."""
+    """Decode JSON. Raises ValueError."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, RecursionError):
-        # `json` takes "\\ud83d" without its other half, which some servers cut in two; it also takes NaN.
+        # `json` accepts "\\ud83d" without its other half, which some servers split; it also accepts NaN.
         try:
             value = json.loads(data)
             return json.loads(mended(json.dumps(value, ensure_ascii=False)))
@@ -35,17 +35,17 @@ def decoded(data: bytes | str) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """The text; raises TypeError for what is none, and nothing for nothing."""
+    """Return the text, "" for None; raises TypeError for anything else."""
     if not isinstance(value, str | None):
         raise TypeError(f"text is expected, not {type(value).__name__}")
     return value or ""
 
 
 def count_of(value: Any) -> int:
-    """A number of tokens, as something to calculate with; raises TypeError, ValueError or OverflowError."""
+    """Return a token count as a bounded integer; raises TypeError, ValueError or OverflowError."""
     return min(max(0, int(value or 0)), _MOST)
 
 
 def mended(text: str) -> str:
-    """The text with halves of surrogate pairs joined, and those left alone replaced."""
+    """Join halves of surrogate pairs and replace lone ones."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""Patience with a provider: agents that ask one model back off together, and come back a few at a time."""
+"""Retries and rate limits: agents that use one model back off together and return a few at a time."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from shoal.core.usage import ModelCard
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """Seconds."""
+    """Retry timing in seconds."""
 
     first: float = 1.0
-    """The pause after a first failure; each further one doubles it."""
+    """The pause after a first failure; each further failure doubles it."""
     longest: float = 60.0
     outage: float = 15 * 60.0
-    """A request that has failed for longer than this fails for good."""
+    """A request that has failed for longer than this fails permanently."""
 
 
 class Turn:
-    """One request's leave to be sent, and which wave of requests it belongs to: a failure ends a wave."""
+    """Permission to send one request, and the wave it belongs to: a failure ends a wave."""
 
     __slots__ = ("answered", "wave")
 
@@ -36,11 +36,11 @@ class Turn:
 
 
 class Limiter:
-    """What all agents that ask one model know about its health.
+    """State of one model's health, shared by all agents that use it.
 
     After a failure nobody sends until the pause is over; then one request goes, and each one that the
-    provider begins to answer lets two more go. A pause that the provider asks for and that is longer than
-    patience is waited out by nobody: who would send meanwhile hears why not.
+    provider starts to answer admits two more. Nobody waits for a pause that the provider asks for and that is
+    longer than the policy allows: requests meanwhile fail with the reason.
     """
 
     def __init__(self, clock: Clock, rng: random.Random, patience: Patience | None = None) -> None:
@@ -49,17 +49,17 @@ class Limiter:
         self.patience = patience or Patience()
         self._paused_until = 0.0
         self._asked_for: Transient | None = None
-        """The failure that the last pause of a provider's own came with."""
+        """The failure that carried the provider's last requested pause."""
         self._failures = 0
         self._wave = 0
         self._unanswered = 0
         """Requests of this wave; those from before the last failure may go on, and do not count."""
         self._room: int | None = None
-        """How many may be unanswered at once; None as long as nothing ever failed."""
+        """Limit of unanswered requests; None until the first failure."""
         self._queue: deque[asyncio.Future[Turn]] = deque()
 
     async def enter(self) -> Turn:
-        """Returns when a request may be sent; `leave` must follow. Raises what a long pause came with."""
+        """Wait until a request may be sent; `release` must follow. Raises the error behind a long pause."""
         turn = await self._queued() if self._queue or not self._has_room() else self._begun()
         try:
             while (pause := self.pause()) > 0:
@@ -83,8 +83,8 @@ class Limiter:
         try:
             return await place
         except BaseException:
-            # Called up in the moment of being cancelled: the turn goes to the next in the queue. A place that
-            # was only cancelled is passed over.
+            # Admitted at the moment of being cancelled: the slot goes to the next in the queue. A place that
+            # was only cancelled is skipped.
             if place.done() and not place.cancelled():
                 self.leave(place.result())
             raise
@@ -95,7 +95,7 @@ class Limiter:
         self._call_up()
 
     def answering(self, turn: Turn) -> None:
-        """The provider began to answer."""
+        """Record that the provider started to answer."""
         if turn.answered or turn.wave != self._wave:
             return
         turn.answered = True
@@ -106,12 +106,12 @@ class Limiter:
             self._call_up()
 
     def failed(self, turn: Turn, error: Transient) -> None:
-        """Requests that fail together, having been under way together, count as one failure."""
+        """Record a failure; requests of the same wave that fail together count as one."""
         now = self._clock.monotonic()
         if turn.wave == self._wave:
             self._failures += 1
             self._paused_until = max(self._paused_until, now + self.backoff(self._failures))
-            # A limit on the rate, or one broken stream, is no outage: half as many may go.
+            # A rate limit or one broken stream is not an outage: half as many requests may go.
             mild = isinstance(error, RateLimited | StreamCut | StreamStalled)
             self._room = max(1, self._unanswered // 2) if mild else 1
             self._unanswered = 0
@@ -132,16 +132,16 @@ class Limiter:
             )
 
     def pause(self) -> float:
-        """Seconds for which nobody sends."""
+        """Return the seconds for which nobody sends."""
         return max(0.0, self._paused_until - self._clock.monotonic())
 
     def backoff(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
+        """Return the seconds to wait after so many failures in a row."""
         doubled = self.patience.first * 2.0 ** min(failures - 1, 30)
         return self._stretched(min(self.patience.longest, doubled))
 
     def _stretched(self, seconds: float) -> float:
-        # Only ever longer, so that what a provider asked for is kept.
+        # Only ever longer, so that a pause the provider asked for is respected.
         return seconds * (1 + self._random.random() / 4)
 
     def _has_room(self) -> bool:
@@ -155,7 +155,7 @@ class Limiter:
 
 
 class Limiters:
-    """One limiter for each model a process asks."""
+    """One rate limiter for each model that a process uses."""
 
     def __init__(self, clock: Clock, rng: random.Random, patience: Patience | None = None) -> None:
         self._clock = clock
@@ -171,7 +171,7 @@ class Limiters:
 
 
 class PatientModel:
-    """A model that is asked again, from the start, until it answers or its outage lasts too long."""
+    """Retries requests from the start until the model answers or its outage lasts too long."""
 
     def __init__(self, inner: Model, limiter: Limiter, clock: Clock) -> None:
         self._inner = inner
@@ -216,7 +216,7 @@ class PatientModel:
             self._limiter.failed(turn, error)
             raise
         except ModelError:
-            self._limiter.answering(turn)  # a refusal is an answer: the provider is there
+            self._limiter.answering(turn)  # a refusal is an answer: the provider is up
             raise
         else:
             self._limiter.answering(turn)

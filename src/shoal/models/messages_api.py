@@ -46,11 +46,11 @@ class MessagesModel:
 
 
 def body_of(request: Request, card: ModelCard) -> dict[str, Any]:
-    """What is sent. Only the breakpoints move from turn to turn; everything before the new messages stays.
+    """Return the request body. Only the breakpoints move between turns; all before the new messages stays.
 
-    They stand on the system prompt and the last two user messages: this request then reads what the one
-    before it wrote, and writes what the next one reads. Words after tool results have one before them too:
-    siblings that differ in those words alone share the rest. One that is left stands on the tools.
+    Breakpoints are on the system prompt and the last two user messages: each request then reads what the
+    previous one cached, and caches what the next one reads. Text after tool results gets one before it too:
+    siblings that differ only in that text share the rest. A remaining breakpoint goes on the tools.
     """
     body: dict[str, Any] = {"model": card.id, "stream": True, **_limits(request, card)}
     if request.tools:
@@ -73,7 +73,7 @@ def body_of(request: Request, card: ModelCard) -> dict[str, Any]:
 
 
 def _mark(turns: list[list[Any]]) -> int:
-    """Set the breakpoints in what the user said; how many."""
+    """Set the breakpoints in the user's turns; return their number."""
     ends = [(turn, len(turn) - 1) for turn in turns[-2:]]
     if turns:
         results = sum(isinstance(block, ToolResult) for block in turns[-1])
@@ -85,7 +85,7 @@ def _mark(turns: list[list[Any]]) -> int:
 
 
 def _limits(request: Request, card: ModelCard) -> dict[str, Any]:
-    """How long, how deep and how freely to answer, as this generation of models wants it said."""
+    """Return the limits on length, thinking and temperature in the form this model generation expects."""
     limits: dict[str, Any] = {"max_tokens": min(request.max_tokens or card.max_output, card.max_output)}
     version = version_of(card.id)
     if request.thinking_tokens and version >= (4, 6):
@@ -99,7 +99,7 @@ def _limits(request: Request, card: ModelCard) -> dict[str, Any]:
         budget = min(budget, limits["max_tokens"] - 1)
         limits["thinking"] = {"type": "enabled", "budget_tokens": budget}
     elif request.temperature is not None and version < (4, 7):
-        # Refused beside thinking, and by every model since 4.7.
+        # Rejected together with thinking, and by every model since 4.7.
         limits["temperature"] = request.temperature
     return limits
 
@@ -109,7 +109,7 @@ def _sendable(block: ContentBlock, *, images: bool) -> ContentBlock | None:
         case Text():
             return block if has_words(block) else None
         case Thinking():
-            # Another provider's reasoning has no signature, or one of its own, and would be refused.
+            # Another provider's reasoning has no signature, or a foreign one, and would be rejected.
             return block if block.signature and not is_sealed(block) else None
         case Image():
             return seen(block, images=images)
@@ -128,7 +128,7 @@ def _sendable_result(result: ToolResult, *, images: bool) -> ToolResult:
             if isinstance(part, Image) or has_words(part)
         )
     if not content and result.is_error:
-        content = "The call failed and said nothing."  # an error without content is refused
+        content = "The call failed and said nothing."  # an error without content is rejected
     if content == result.content:
         return result
     return ToolResult(tool_use_id=result.tool_use_id, content=content or "", is_error=result.is_error)

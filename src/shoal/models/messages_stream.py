@@ -1,4 +1,4 @@
-"""A reply put together from the events of the Messages API."""
+"""Assembles replies from events of the Messages API."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _COUNTS = Usage.__struct_fields__
 
 
 def tool_input(raw: str, *, cut: bool = False) -> dict[str, Any]:
-    """A call's arguments; what is not a JSON object is kept as it came, and the call is not run.
+    """Parse a call's arguments; anything but a JSON object is kept raw, and the call is not run.
 
-    `cut`: the reply ran into its token limit here, so that "no arguments" may mean "none yet".
+    `cut`: the reply hit its token limit here, so that "no arguments" may mean "none yet".
     """
     if not raw.strip() and not cut:
         return {}
@@ -39,7 +39,7 @@ def tool_input(raw: str, *, cut: bool = False) -> dict[str, Any]:
 
 
 class _Part:
-    """A content block that is being written."""
+    """A content block that is still being streamed."""
 
     __slots__ = ("first", "kind", "pieces", "signature", "size")
 
@@ -79,10 +79,10 @@ class MessageAssembly(Assembly):
             case "error":
                 raise stream_error(self._asked, event.get("error"))
             case _:
-                pass  # pings, the end of a block, and kinds that are not known yet
+                pass  # pings, the end of a block, and unknown kinds
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
-        # Counts are cumulative; the last one that was given stands.
+        # Counts are cumulative; the last one given wins.
         for name in _COUNTS:
             count = (usage or {}).get(name)
             if count is not None:
@@ -139,7 +139,7 @@ class MessageAssembly(Assembly):
 
 
 def _checked(first: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A block as it begins; raises KeyError or TypeError where something is missing, or no text."""
+    """Check the start of a block; raises KeyError or TypeError if a field is missing or not text."""
     needed = {"tool_use": ("name", "id"), "redacted_thinking": ("data",)}.get(text_of(first.get("type")), ())
     for name in (*needed, "signature"):
         text_of(first[name] if name in needed else first.get(name))

@@ -1,4 +1,4 @@
-"""The providers: where they are, how they are asked, and the model of each behind the one port."""
+"""Providers: their addresses, their protocols, and creation of their models behind the port."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ assert set(PROVIDERS) == set(catalogue.PROVIDERS)
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """How a provider is reached; what is None is the provider's own."""
+    """Address and credentials of a provider; None means the provider's default."""
 
     base_url: str | None = None
     api_key: str | None = None
@@ -54,11 +54,11 @@ class Access(Struct, frozen=True, kw_only=True):
     proxy: str | None = None
     deadlines: Deadlines | None = None
     betas: tuple[str, ...] = ()
-    """Of the Messages API; others do not hear of them."""
+    """Beta flags of the Messages API; not sent to other providers."""
 
 
 def make_model(provider: str, card: ModelCard, access: Access, *, clock: Clock) -> Model:
-    """The model, asked once per request; `PatientModel` asks again. Raises `UnknownModel`, `BadRequest`."""
+    """Create a model without retries (see `RetryingModel`). Raises `UnknownModel`, `BadRequest`."""
     known = PROVIDERS.get(provider)
     if known is None:
         raise UnknownModel(
@@ -104,7 +104,7 @@ def _speaking(api: str, card: ModelCard, endpoint: Endpoint, base: str) -> Model
 def usual_deadlines(provider: str) -> Deadlines:
     if provider == "anthropic":  # which sends pings
         return Deadlines()
-    # No byte comes while a model reasons, or while a local server loads it or reads a long prompt.
+    # No byte arrives while a model reasons, or while a local server loads it or reads a long prompt.
     return Deadlines(first_byte=900.0, gap=600.0)
 
 
@@ -123,7 +123,7 @@ def _headers(api: str, access: Access) -> dict[str, str]:
 
 
 def _joined(base_url: str, version: str, path: str) -> str:
-    """The address of a request; a base URL may end before, after or with its version, or be whole."""
+    """Return the request URL; a base URL may end before, after or with its version, or be complete."""
     url = urlsplit(base_url.strip())
     base = url.path.rstrip("/")
     if base.endswith(path):
@@ -134,7 +134,7 @@ def _joined(base_url: str, version: str, path: str) -> str:
 
 
 async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> list[str]:
-    """The models of an Ollama that runs at the address; none when nobody answers quickly."""
+    """Return the models of an Ollama at the address; empty if it does not answer quickly."""
     base = urlsplit(base_url or PROVIDERS["ollama"].base_url)
     found = await fetched(urlunsplit(base._replace(path="/api/tags")), clock=SystemClock(), within=within)
     rows: Any = found.get("models") if isinstance(found, dict) else None
@@ -144,13 +144,13 @@ async def find_ollama(base_url: str | None = None, *, within: float = 0.3) -> li
 
 
 async def find_served(base_url: str, *, within: float = 1.0) -> list[str]:
-    """The models that a server of one's own offers; none when it does not say quickly."""
+    """Return the models of a self-hosted server; empty if it does not answer quickly."""
     found = await fetched(f"{base_url.rstrip('/')}/models", clock=SystemClock(), within=within)
     return _listed(found) or []
 
 
 async def find_offered(provider: str, access: Access, *, within: float) -> list[str] | None:
-    """The models that a provider says it has, for this key; None when it does not say quickly."""
+    """Return the models that a provider lists for this key; None if it does not answer quickly."""
     known = PROVIDERS[provider]
     base = urlsplit(access.base_url or known.base_url)
     path = base.path.rstrip("/")

@@ -1,7 +1,7 @@
-"""Reasoning that only its own provider can read, kept in the signature of a thinking block.
+"""Encrypted reasoning of the Responses API, stored in the signature of a thinking block.
 
-A transcript then holds it, and a resumed conversation sends it back. The mark in front tells whose it is:
-another provider would refuse the history for it.
+A transcript then holds it, and a resumed conversation sends it back. The prefix names the provider: another
+one would reject the history because of it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ _MARK = "openai-responses:"
 
 
 class Sealed(NamedTuple):
-    """A reasoning item of the Responses API."""
+    """Encrypted reasoning item of the Responses API."""
 
     id: str
     content: str
 
 
 def seal(item: Sealed) -> str:
-    """What a thinking block keeps as its signature."""
+    """Encode the item as the signature of a thinking block."""
     return f"{_MARK}{item.id}:{item.content}"
 
 
 def sealed_in(block: Thinking) -> Sealed | None:
-    """The item, where the block came from the Responses API."""
+    """Return the item if the block came from the Responses API."""
     if not block.signature.startswith(_MARK):
         return None
     name, _, content = block.signature[len(_MARK) :].partition(":")

@@ -1,8 +1,8 @@
-"""Recording what a model was asked and said, and playing it back: a run that can be tested without a model.
+"""Records a model's requests and replies and plays them back, to test a run without a model.
 
-A recording is a JSONL file, one line per exchange: `hash` of what was asked, `request` (system, tools,
-messages and the settings that are not defaults), `reply`, `card`, and `heard`, the sizes of the text deltas.
-What differs between two runs of one job is recorded as a stand-in.
+A recording is a JSONL file, one line per exchange: `hash` of the request, `request` (system, tools, messages
+and the settings that are not defaults), `reply`, `card`, and `heard`, the sizes of the text deltas. Values
+that differ between two runs of one job are recorded as placeholders.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from shoal.core.usage import ModelCard
 from shoal.models.stand_ins import NONE, StandIns
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
-# Replies keep their order of keys, so that a replayed run writes the same bytes as the recorded one.
+# Replies keep their key order, so that a replayed run writes the same bytes as the recorded one.
 _encode = msgspec.json.Encoder().encode
 
 
 class Exchange(Struct, frozen=True, kw_only=True):
-    """A line of a recording."""
+    """One line of a recording."""
 
     hash: str
     card: ModelCard
     request: msgspec.Raw
     reply: msgspec.Raw
     heard: tuple[int, ...] = ()
-    """How many characters each text delta had."""
+    """Number of characters of each text delta."""
 
 
 def canonical(request: Request) -> bytes:
-    """What was asked as JSON: the same question gives the same bytes."""
+    """Encode a request as deterministic JSON: equal requests give equal bytes."""
     asked: dict[str, Any] = {
         "system": request.system,
         "tools": request.tools,
@@ -71,7 +71,7 @@ def _hash(asked: bytes) -> str:
 
 
 class RecordingModel:
-    """Another model, with every whole exchange appended to a file. A file that exists grows."""
+    """Appends every complete exchange of another model to a file, which may exist."""
 
     def __init__(self, inner: Model, path: Path, stand_ins: StandIns = NONE) -> None:
         self._inner = inner
@@ -89,7 +89,7 @@ class RecordingModel:
         return self._inner.card
 
     async def reply(self, request: Request, hear: Hear = unheard) -> Reply:
-        # Taken before the answer, for the caller's list of messages may grow meanwhile.
+        # Encoded before the answer, because the caller's list of messages may grow meanwhile.
         asked = self._stand_ins.hide(canonical(request))
         heard: list[int] = []
 
@@ -98,7 +98,7 @@ class RecordingModel:
                 case TextDelta() if delta.text:
                     heard.append(len(delta.text))
                 case Sent():
-                    # An attempt begins: what was heard of an earlier one does not count.
+                    # A new attempt starts: deltas of an earlier one do not count.
                     heard.clear()
             await hear(delta)
 
@@ -132,7 +132,7 @@ class RecordingModel:
 
 
 class ReplayModel:
-    """Says what was recorded for the same question; for equal questions in the order of the recording."""
+    """Replays the recorded reply to the same request; equal requests are answered in recorded order."""
 
     def __init__(self, path: Path, stand_ins: StandIns = NONE) -> None:
         self._path = path
@@ -160,7 +160,7 @@ class ReplayModel:
         return reply
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
     def _mismatch(self, asked: bytes, *, known: bool) -> ReplayMismatch:
         from shoal.models.replay_difference import difference
@@ -180,7 +180,7 @@ class ReplayModel:
 
 
 def read_recording(path: Path) -> list[Exchange]:
-    """All exchanges; raises `SettingsError` that names the file and the line."""
+    """Return all exchanges; raises `SettingsError` with the file and the line."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -205,7 +205,7 @@ def read_recording(path: Path) -> list[Exchange]:
 
 
 def _deltas(reply: Reply, heard: Sequence[int]) -> Iterator[Delta]:
-    """What was heard, cut where it was cut then."""
+    """Yield the deltas of a reply, split as they were when recorded."""
     sizes = iter(heard)
     for block in reply.message.content:
         match block:

@@ -1,4 +1,4 @@
-"""How a request differs from those a recording knows, for people to read."""
+"""Diff between a request and the recorded ones, for people to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Asked = Mapping[str, Any]
 
 
 def difference(asked: Asked, recorded: Sequence[Asked]) -> str:
-    """The parts that differ from the nearest recorded request, as a unified diff of a bounded length."""
+    """Return the parts that differ from the nearest recorded request, as a bounded unified diff."""
     nearest = max(recorded, key=lambda other: _likeness(asked, other))
     lines = list(itertools.islice(_lines(nearest, asked), _LINES + 1))
     if len(lines) > _LINES:
@@ -25,7 +25,7 @@ def difference(asked: Asked, recorded: Sequence[Asked]) -> str:
 
 
 def _likeness(asked: Asked, other: Asked) -> tuple[int, int, int]:
-    """How much two requests share: equal messages from the start, equal fields, and little missing."""
+    """Rank how much two requests share: equal leading messages, equal fields, similar length."""
     mine, theirs = asked["messages"], other["messages"]
     same = sum(
         1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(mine, theirs, strict=False))
@@ -74,7 +74,7 @@ def _messages(recorded: Sequence[Asked], asked: Sequence[Asked]) -> Iterator[str
 
 
 def _readable(message: Asked) -> str:
-    """A message with its texts as lines of their own."""
+    """Format a message with its texts on separate lines."""
     parts = [f"role: {message['role']}"]
     for block in message["content"]:
         texts = [block[key] for key in ("text", "thinking", "content") if isinstance(block.get(key), str)]
@@ -93,7 +93,7 @@ def _diff(before: str, now: str) -> Iterator[str]:
 
 
 def _rows(text: str) -> list[str]:
-    """Lines, with long ones broken, so that the difference shows wherever in a line it is."""
+    """Split into lines and break long ones, so that a difference shows wherever it is in a line."""
     return [
         line[start : start + _WIDTH]
         for line in text.splitlines()

@@ -1,4 +1,4 @@
-"""Models behind the Responses API: OpenAI's newest, and servers that imitate it."""
+"""Models behind the Responses API: OpenAI's newest, and compatible servers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_REASONING = r"(?i)reasoning.{0,20}(?:is|are)? ?not supported|reasoning\.effo
 
 
 class ResponsesModel:
-    """What a server says about how it wants to be asked is heeded from then on."""
+    """Model behind the Responses API. Adapts to what a server's errors say it accepts."""
 
     def __init__(self, card: ModelCard, endpoint: Endpoint, dialect: ResponsesDialect) -> None:
         self._card = card
@@ -54,7 +54,7 @@ class ResponsesModel:
         return assembly.reply()
 
     def _learned(self, complaint: str, request: Request) -> bool:
-        """Whether the complaint says how this server wants to be asked, and was not known before."""
+        """Adapt to what the complaint says about the server. Return True if something changed."""
         if re.search(_CANNOT_OPEN, complaint):
             sent = {
                 block.signature

@@ -1,4 +1,4 @@
-"""A request in the words of the Responses API."""
+"""Request bodies of the Responses API."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _LEAST_OUTPUT = 16
 
 
 class ResponsesDialect(Struct, frozen=True, kw_only=True):
-    """Where models and servers of this API differ."""
+    """Differences between models and servers of this API."""
 
     reasons: bool = True
-    """Takes a level of reasoning, and then no temperature."""
+    """Accepts a reasoning level, and then no temperature."""
     most: str = "high"
-    """The deepest level it knows."""
+    """The highest level it supports."""
     sealed: bool = True
-    """Gives its reasoning in a form that can be sent back."""
+    """Returns its reasoning in an encrypted form that can be sent back."""
     summarised: bool = True
-    """Tells in words what it thought, where asked to."""
+    """Returns a summary of its reasoning if asked."""
     phases: bool = False
-    """Wants to be reminded which of its texts were remarks on the way and which were answers."""
+    """Expects its earlier texts to be labelled as commentary or final answers."""
     always_limited: bool = False
 
 
@@ -61,9 +61,9 @@ def dialect_of(model: str, base_url: str) -> ResponsesDialect:
 def body_of(
     request: Request, card: ModelCard, dialect: ResponsesDialect, *, unread: Container[str] = ()
 ) -> dict[str, Any]:
-    """Nothing is stored at the provider, so that the whole conversation is sent, its reasoning sealed.
+    """Return the request body: all messages, with encrypted reasoning, since nothing is stored remotely.
 
-    `unread` are signatures that the provider could not open.
+    `unreadable` holds signatures that the provider could not decrypt.
     """
     body: dict[str, Any] = {"model": card.id, "stream": True, "store": False}
     if request.system.strip():
@@ -75,7 +75,7 @@ def body_of(
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.input_schema,
-                # Left out it means true, and then a schema may have no optional fields.
+                # The default is true, and then a schema may have no optional fields.
                 "strict": False,
             }
             for tool in request.tools
@@ -116,7 +116,7 @@ def _assistant(blocks: Sequence[ContentBlock], *, phases: bool) -> Iterator[dict
     for index, block in enumerate(blocks):
         match block:
             case Thinking() if (item := sealed_in(block)) is not None and index < last_item:
-                # One that nothing came of is refused.
+                # A trailing reasoning item without output is rejected.
                 words = [{"type": "summary_text", "text": block.thinking}] if block.thinking else []
                 yield {
                     "type": "reasoning",

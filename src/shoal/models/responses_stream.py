@@ -1,4 +1,4 @@
-"""A reply put together from the events of the Responses API."""
+"""Assembles replies from events of the Responses API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXTS = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ENDS = ("response.completed", "response.incomplete")
 _BETWEEN = "\n\n"
-"""What parts a summary's paragraphs, which come as parts of their own."""
+"""Separates the paragraphs of a summary, which arrive as separate parts."""
 
 
 class ResponseAssembly(Assembly):
@@ -27,7 +27,7 @@ class ResponseAssembly(Assembly):
         super().__init__(asked)
         self._history = history
         self._items: dict[int, Mapping[str, Any]] = {}
-        """As they were announced, then as they ended."""
+        """Items as announced, then as completed."""
         self._sizes: dict[int, int] = {}
         self._response: Mapping[str, Any] = {}
 
@@ -58,7 +58,7 @@ class ResponseAssembly(Assembly):
         self.heard.append(ToolInputDelta(name=text_of(self._items[index]["name"]), size=self._sizes[index]))
 
     def reply(self) -> Reply:
-        """Raises a `ModelError` for a response that makes no sense."""
+        """Raises a `ModelError` for an invalid response."""
         try:
             return self._reply()
         except SENSELESS as error:
@@ -66,7 +66,7 @@ class ResponseAssembly(Assembly):
             raise self._asked.senseless(what, error) from error
 
     def _reply(self) -> Reply:
-        # The last event repeats all items; servers that leave them out have told each before.
+        # The last event repeats all items; servers that omit them have sent each one before.
         items = self._response.get("output") or [self._items[index] for index in sorted(self._items)]
         content = self._content(items)
         usage = self._response.get("usage")
@@ -95,7 +95,7 @@ class ResponseAssembly(Assembly):
                     given = tool_input(item.get("arguments") or "", cut=cut)
                     content.append(ToolUse(id=next(ids), name=text_of(item["name"]), input=given))
                 case _:
-                    pass  # what only the provider's own tools make
+                    pass  # output of the provider's own tools
         return content
 
     def _stop_reason(self, items: Sequence[Mapping[str, Any]], content: Sequence[ContentBlock]) -> StopReason:
@@ -131,7 +131,7 @@ def _error_in(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _usage_from(raw: Mapping[str, Any]) -> Usage:
-    """Tokens of reasoning are among those of the output."""
+    """Parse the usage; reasoning tokens are included in the output."""
     details = raw.get("input_tokens_details") or {}
     read, written = count_of(details.get("cached_tokens")), count_of(details.get("cache_write_tokens"))
     return Usage(

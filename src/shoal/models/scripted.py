@@ -1,7 +1,7 @@
-"""A model whose replies are written down: for the demo, tests, benches and scripts of one's own.
+"""Model with scripted replies, for the demo, tests, benchmarks and user scripts.
 
-Its mind is a sequence of replies, said in order, or a function of the request. `from_file` reads one from a
-script in JSON or TOML; the format is that of `shoal.wire.script`.
+Its replies are a sequence, given in order, or a function of the request. `from_file` reads a script in JSON
+or TOML; see `shoal.wire.model_script_codec` for the format.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _CLAUSE = re.compile(r"(?:\S+\s*){1,16}|\s+")
 _SENT = Sent()
 _IMAGE_TOKENS = 1_500
 _KNOWN = 256
-"""How many conversations are remembered with their size."""
+"""Number of conversations whose size is cached."""
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """A reply with what is usually derived: usage, the stop reason, a delay in seconds before it."""
+    """A reply with values that are usually derived: usage, stop reason, and a delay in seconds before it."""
 
     content: tuple[ContentBlock, ...]
     usage: Usage | None = None
@@ -61,12 +61,12 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 Sayable: TypeAlias = str | ContentBlock | Message | Reply | Line | ModelError | Sequence[str | ContentBlock]
-"""What a mind may say; a `ModelError` is raised."""
+"""A scripted reply in any accepted form; a `ModelError` is raised."""
 Mind: TypeAlias = Callable[[Request], Sayable] | Sequence[Sayable]
 
 
 class ScriptedModel:
-    """Speaks its script. With a `pace`, in seconds per word through the clock, it takes its time."""
+    """Gives scripted replies. With a `pace`, it waits that many seconds per word on the clock."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: Path, *, clock: Clock | None = None, pace: float | None = None) -> ScriptedModel:
-        """At the script's own pace where none is given. Raises `SettingsError` when it cannot be used."""
+        """Load a script; its own pace is the default. Raises `SettingsError` if it cannot be used."""
         script, voice = read_spoken(path, Step)
         steps, card = Steps(script), structs.replace(CARD, price=voice.price)
 
@@ -130,7 +130,7 @@ class ScriptedModel:
         )
 
     async def aclose(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is open."""
 
     def _line(self, said: Sayable, request: Request) -> Line:
         match said:
@@ -159,7 +159,7 @@ class ScriptedModel:
         for block in content:
             if isinstance(block, ToolUse) and not block.id:
                 self._calls += 1
-                # The place in the conversation keeps ids apart when another process resumes it.
+                # The position in the conversation keeps ids unique when another process resumes it.
                 call_id = f"toolu_{len(request.messages)}_{self._calls}"
                 named.append(ToolUse(id=call_id, name=block.name, input=block.input))
             else:
@@ -190,10 +190,10 @@ class ScriptedModel:
 
 
 class _Counted:
-    """Estimates of prompts. A conversation only grows, so each request counts what is new in it."""
+    """Estimates prompt sizes. A conversation only grows, so each request measures only its new messages."""
 
     def __init__(self) -> None:
-        # By the identity of a conversation's first message, which is held so that it stays its own.
+        # By the id() of a conversation's first message, which is kept alive so that the id stays unique.
         self._known: dict[int, tuple[Message, Message, int, int]] = {}
         self._tools: dict[int, tuple[object, int]] = {}
 
@@ -272,7 +272,7 @@ def asked(request: Request) -> Asked:
 
 
 def _since_last_answer(request: Request) -> str:
-    """The texts and tool results that the model has not answered yet."""
+    """Return the texts and tool results that the model has not answered yet."""
     texts: list[str] = []
     for message in reversed(request.messages):
         if message.role == "assistant":

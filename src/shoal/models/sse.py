@@ -1,16 +1,16 @@
-"""Server-sent events out of raw bytes: whole chunks at a time, in whatever pieces they come."""
+"""Incremental parser of server-sent events."""
 
 from __future__ import annotations
 
 
 class TooLong(Exception):
-    """A line or an event that does not end."""
+    """A line or an event exceeds the limit."""
 
 
 class Events:
-    """Fed with bytes, it gives back the data of the events that are whole. Their names say nothing more.
+    """Takes raw bytes and returns the data of complete events. Event names are ignored.
 
-    Comments, unknown fields and lines of no field at all are passed over. An event that no blank line ended
+    Comments, unknown fields and lines without a field are skipped. An event that is not ended by a blank line
     when the stream ends is not an event.
     """
 

@@ -1,6 +1,6 @@
-"""Stand-ins for what differs between two runs of one job: the directory, the home, the session, the day.
+"""Placeholders for values that differ between two runs of one job: directory, home, session, date.
 
-A recording holds the stand-ins, so that it can be played in another place and on another day.
+A recording holds the placeholders, so that it can be replayed in another place and on another day.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _SHORTEST = 4
 
 class StandIns:
     def __init__(self, real: Mapping[str, str], secrets: Secrets = SHAPES_ALONE) -> None:
-        """`real` gives the text of this run for each name, as in `{"cwd": "/home/me/project"}`.
+        """`real` maps each name to its text in this run, as in `{"cwd": "/home/me/project"}`.
 
-        Secrets have stand-ins too, which are never shown again: a recording is given away.
+        Secrets get placeholders too, which are never restored: a recording may be shared.
         """
         self._secrets = secrets
         named = [(_in_json(text), _stand_in(name)) for name, text in real.items() if len(text) >= _SHORTEST]
-        # The longest first: the project may lie in the home.
+        # Longest first: the project may be inside the home directory.
         self._pairs = sorted(named, key=lambda pair: len(pair[0]), reverse=True)
 
     def hide(self, json: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A conversation as providers want it: turns that alternate, none empty, tool results first in theirs."""
+"""Conversations in the form providers expect: alternating turns, none empty, tool results first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_IMAGE = Text(text="[an image is left out here: this model does not see images
 def alternating(
     messages: Sequence[Message], sendable: Callable[[ContentBlock], ContentBlock | None]
 ) -> Iterator[tuple[Role, list[ContentBlock]]]:
-    """`sendable` gives a block as it may be sent, or None to leave it out."""
+    """Yield the turns; `prepare` returns a block in sendable form, or None to drop it."""
     role: Role | None = None
     turn: list[ContentBlock] = []
     for message in messages:
@@ -43,19 +43,19 @@ def _results_first(turn: list[ContentBlock]) -> list[ContentBlock]:
 
 
 def has_words(block: Text) -> bool:
-    """A text of nothing but white space is refused by providers."""
+    """Return True if the text is more than white space, which providers reject."""
     return bool(block.text) and not block.text.isspace()
 
 
 def seen(block: Image, *, images: bool) -> Image | Text:
-    """The image, or a mark in its place for a model that does not see any."""
+    """Return the image, or a text note for a model without image support."""
     return block if images else NO_IMAGE
 
 
 def sendable(
     block: ContentBlock, *, images: bool, thought: Callable[[Thinking], bool]
 ) -> ContentBlock | None:
-    """As a provider of OpenAI's kind takes it; `thought` tells which thinking goes back to it."""
+    """Return a block for an OpenAI-style provider; `keeps_thinking` selects thinking to send back."""
     match block:
         case Thinking():
             return block if thought(block) else None

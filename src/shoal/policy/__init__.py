@@ -1,1 +1,1 @@
-"""Whether a call is allowed."""
+"""Permission decisions about tool calls: rules, modes, shell commands and hooks."""

@@ -1,4 +1,4 @@
-"""What people have answered for as long as this session lasts; its children share it."""
+"""Permission answers that hold for the rest of a session and are shared with its child agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCE = "this session"
 
 
 class SessionAnswers:
-    """`keep` writes an answer that is to outlast the session into settings, `note` tells a person."""
+    """`save` writes an answer that outlasts the session to settings; `notify` shows a text to the user."""
 
     def __init__(
         self,
@@ -25,12 +25,12 @@ class SessionAnswers:
         self.directories: tuple[Path, ...] = ()
         self.version = 0
         self.updates: tuple[Suggestion, ...] = ()
-        """All that was answered, in order."""
+        """All answers, in order."""
         self.heard: Callable[[Suggestion], None] = lambda _: None
-        """Told of each answer as it comes, so that agents in other processes have it too."""
+        """Called with each new answer, so that agents in other processes receive it too."""
 
     def add(self, update: Suggestion) -> None:
-        """Raises `SettingsError` for a rule that cannot be. What was answered already changes nothing."""
+        """Add an answer; a repeated answer changes nothing. Raises `SettingsError` for an invalid rule."""
         if update in self.updates:
             return
         match update:
@@ -40,7 +40,7 @@ class SessionAnswers:
             case AddDirectories(directories=directories):
                 self.directories = (*self.directories, *(Path(each).expanduser() for each in directories))
             case SetMode():
-                return  # the mode is an agent's own
+                return  # each agent has its own mode
         self.version += 1
         self.updates = (*self.updates, update)
         self.heard(update)

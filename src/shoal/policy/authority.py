@@ -1,4 +1,4 @@
-"""How far a child's authority reaches: never further than its parent's, unless a person says so."""
+"""Permission modes of child agents: never wider than the parent's, unless the user configured it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def is_wider(mode: Mode, than: Mode) -> bool:
 def narrowed(
     parent: Mode, definition: Mode | None, *, person_configured: bool = False, may_skip: bool = False
 ) -> Mode:
-    """The mode of a child whose definition or call asks for `definition`.
+    """Return the mode of a child whose definition or call requests `requested`.
 
-    `person_configured` says that this wish comes from a person's own configuration, which may widen;
-    `may_skip` that the person enabled skipping permissions, without which nothing skips them.
+    `person_configured` means that the request comes from the user's own configuration, which may widen the
+    mode. `can_bypass` means that the user enabled bypassing permissions; without it nothing bypasses them.
     """
     wished = parent if definition is None else definition
     if wished == "bypassPermissions" and not may_skip:
@@ -35,12 +35,12 @@ def narrowed(
 
 
 def forked(parent: Mode) -> Mode:
-    """A fork asks where its parent asks, and is held as tightly."""
+    """Return the mode of a fork: it asks where its parent asks and is restricted as tightly."""
     return "bubble" if _WIDTH[parent] >= _WIDTH["bubble"] else parent
 
 
 def checked_mode(wished: Mode, *, may_skip: bool) -> Mode:
-    """The mode a running session is asked to change to."""
+    """Return the requested mode for a running session. Raises `SettingsError` if it is not allowed."""
     if wished == "bypassPermissions" and not may_skip:
         raise SettingsError(
             "Permissions cannot be skipped in this session: it was not started so. Start it with "

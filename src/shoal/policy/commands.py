@@ -1,4 +1,4 @@
-"""Rules about shell commands, held against the simple commands that one command line really runs."""
+"""Rules about shell commands, matched against the simple commands that a command line runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from shoal.policy.shell.analysis import Analysis, Part
 Match: TypeAlias = Literal["yes", "maybe", "no"]
 
 PASSING = frozenset({"time", "nohup", "nice", "ionice", "timeout", "command", "stdbuf", "setsid", "builtin"})
-"""Wrappers that change nothing about what a command does; a rule about the command covers it under them."""
+"""Wrappers that do not change what a command does; a rule about the command also covers it under them."""
 _STAR = re.compile(r"(?<!\\)\*")
 
 
 class CommandRule:
-    """`Bash(git log:*)` and `Bash(git log *)` by the first words, `Bash(make test)` as a whole.
+    """Rule such as `Bash(git log:*)` or `Bash(git log *)` (first words) or `Bash(make test)` (whole command).
 
-    A `*` in a word stands for any characters of it, a word `*` for any number of words; `\\*` is a star.
+    A `*` inside a word matches any characters, a word `*` matches any number of words; `\\*` is a literal
+    star.
     """
 
     def __init__(self, rule: Rule) -> None:
@@ -41,21 +42,21 @@ class CommandRule:
         self._path_end = f"/{self.first}"
 
     def is_whole(self, command: str) -> bool:
-        """Whether it is this very command line, which a person has then seen as it is."""
+        """Return True if the rule is exactly this command line, so the user has seen it in full."""
         return not self._open and not self.globs and self.text.strip() == command.strip()
 
     def covers(self, part: Part) -> bool:
-        """Whether it allows this simple command; never in doubt."""
+        """Return True if the rule certainly allows this simple command."""
         if part.argv is None or not (self.globs or part.via or part.argv[:1] == self._words[:1]):
             return False
         if all(wrapper in PASSING for wrapper in part.via) and self._fits(part.argv):
             return True
-        # A rule about `find` or `env` allows these, and not whatever they are made to run.
+        # A rule about `find` or `env` allows these programs, but not the commands that they run.
         names_it = len(self._words) - self._open > len(part.via)
         return bool(part.via) and names_it and self._fits((*part.via, *part.argv))
 
     def concerns(self, part: Part) -> Match:
-        """Whether it forbids this simple command, under any path and any wrapper."""
+        """Return how a forbidding rule matches this simple command, under any path or wrapper."""
         if part.argv and not self.globs and not part.via:
             name = part.argv[0]
             if name != self.first and not name.endswith(self._path_end):
@@ -71,14 +72,14 @@ class CommandRule:
         return self._may_concern(known)
 
     def may_concern_text(self, command: str) -> bool:
-        """For a command that could not be taken apart."""
+        """Return True if the rule may match a command that could not be parsed."""
         return not self.first or "*" in self.first or self.first in command
 
     def _may_concern(self, known: tuple[str | None, ...]) -> Match:
         for at, (own, word) in enumerate(zip(self._words, known, strict=False)):
             if own == "*" and at == len(self._words) - 1:
                 return "yes"
-            # What is not known may become no word or several, so nothing behind it is certain either.
+            # An unknown word may expand to no word or to several, so nothing after it is certain either.
             if word is None or own == "*":
                 return "maybe"
             if not self._same(own, word) and not self._same(own, _name(word)):
@@ -97,17 +98,17 @@ class CommandRule:
 
 
 class CommandRules:
-    """The rules of one strength: one look tells that none speaks of a command, which is the usual case."""
+    """Rules of one strength; in the usual case a single lookup shows that no rule matches a command."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.each = tuple(map(CommandRule, rules))
         self._names = frozenset(rule.first for rule in self.each)
         self._wholes = frozenset(rule.text.strip() for rule in self.each)
-        # A name with a slash fits the end of longer ones.
+        # A name with a slash matches the end of longer names.
         self._looked_up = not any(rule.globs or "/" in rule.first for rule in self.each)
 
     def silent_on(self, command: str, analysis: Analysis) -> bool:
-        """Whether surely none of them concerns the command; False where one may."""
+        """Return True if certainly no rule matches the command; False if one may."""
         if not self.each:
             return True
         if not self._looked_up or analysis.trouble is not None or command.strip() in self._wholes:
@@ -131,8 +132,8 @@ def _fits(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
 
 
 def _fits_behind(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
-    """From the end on, each word once for each part of the pattern: to try every way would take for ever."""
-    # Whether what follows in the pattern fits the words from each place on.
+    """Match from the end, visiting each word once per pattern part; backtracking would be exponential."""
+    # For each position: does the rest of the pattern match the words from there on?
     fits = [False] * len(words) + [True]
     for at, own in reversed(list(enumerate(pattern))):
         if own != "*":
@@ -142,14 +143,14 @@ def _fits_behind(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
         elif at == len(pattern) - 1:
             fits = [True] * (len(words) + 1)
         else:
-            # Something follows, which takes a word at least.
+            # Something follows, which needs at least one word.
             fits[-1] = False
             fits = list(accumulate(reversed(fits), or_))[::-1]
     return fits[0]
 
 
 def _as_glob(own: str) -> str:
-    """Only a star has a meaning of its own."""
+    """Escape everything but the star."""
     return re.sub(r"[\[?]", lambda found: f"[{found[0]}]", own).replace("\\*", "[*]")
 
 

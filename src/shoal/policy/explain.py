@@ -1,4 +1,4 @@
-"""What would be decided about one call and why, as a value that people and programs can read."""
+"""Explanation of the permission decision about one call, as a value for people and programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.policy.shell_calls import PartJudged
 
 
 class PartExplained(Struct, frozen=True, kw_only=True):
-    """One simple command of a shell command."""
+    """Decision about one simple command of a shell command."""
 
     text: str
     decision: Behavior

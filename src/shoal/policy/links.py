@@ -1,4 +1,4 @@
-"""Whether a path leads through a symbolic link, asked of the system in one call."""
+"""Detection of symbolic links in a path with one system call."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ Kind: TypeAlias = Literal["file", "directory", "unclear"]
 
 _OPENAT2 = 437
 _NO_LINKS = 0x02 | 0x04  # RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
-_CURRENT = -100  # AT_FDCWD, without meaning for absolute paths
+_CURRENT = -100  # AT_FDCWD, ignored for absolute paths
 _NO_DIRECTORY = (errno.ENOTDIR, errno.ENOENT)
 
 
 def link_free() -> Callable[[str], Kind]:
-    """A function that tells for an absolute path, normalised, what lies there if no link is on the way.
+    """Return a function that reports what lies at an absolute, normalized path if no link is on the way.
 
-    "file" is also said of what does not exist yet; "unclear" means that somebody has to look closer.
+    The result is "file" also for a path that does not exist yet; "unclear" means that a closer check is
+    needed.
     """
     if not sys.platform.startswith("linux"):
         return lambda path: "unclear"
@@ -31,13 +32,13 @@ def link_free() -> Callable[[str], Kind]:
     how = How(os.O_PATH | os.O_CLOEXEC, 0, _NO_LINKS)
     address = ctypes.byref(how)
     size = ctypes.sizeof(how)
-    # Small integers, bytes and a reference go over as they are; declared types cost half a microsecond.
+    # Small integers, bytes and a reference are passed as they are; declared types cost half a microsecond.
     call = ctypes.CDLL(None, use_errno=True).syscall
     get_errno, close = ctypes.get_errno, os.close
 
     def kind(path: str) -> Kind:
-        # With a slash behind it a file is refused as no directory, after the way to it was looked at:
-        # nothing is opened that would have to be closed again.
+        # With a trailing slash a file is refused as "not a directory" after its path was resolved,
+        # so no descriptor is opened that would have to be closed again.
         found: int = call(_OPENAT2, _CURRENT, f"{path}/".encode("utf-8", "surrogateescape"), address, size)
         if found >= 0:
             close(found)

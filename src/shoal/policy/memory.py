@@ -1,4 +1,4 @@
-"""A directory of an agent's own, which its file tools reach without asking."""
+"""An agent's memory directory, which its file tools access without asking."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from shoal.policy.protected import protected
 
 class Memory(Struct, frozen=True, kw_only=True):
     directory: str
-    """Its real path: where a link leads out of it, nothing is allowed for it."""
+    """Real path; a link that leads out of it gains no access."""
     only: tuple[str, ...] = ()
-    """Tools that the agent has for this directory alone."""
+    """Tools that the agent may use only in this directory."""
 
     def holds(self, real: str) -> bool:
         return f"{real}/".startswith(f"{self.directory}/")
 
     def is_writable(self, real: str) -> bool:
-        """Not for what programs obey or keep keys in, which a memory has no use for."""
+        """Return True if the path is inside and is not a protected file, which a memory never needs."""
         return self.holds(real) and not protected(real, len(self.directory))
 
     def refusal(self, tool: str, real: str) -> Deny | None:

@@ -1,4 +1,4 @@
-"""Where the paths in a tool call really lead, and whether that is inside the working directories."""
+"""Resolution of the paths in a tool call, and checks against the working directories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ODD_STARTS = ("", "~", " ", "\t", "\n")
 
 
 class Reach:
-    """The directories an agent works in. `home` holds what is Shoal's own."""
+    """Resolves paths relative to an agent's working directories. `home` is Shoal's own directory."""
 
     def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
         self._workspace = workspace
@@ -35,9 +35,9 @@ class Reach:
         self._is_below_home = self._is_own(self.root)
 
     def real(self, text: str) -> tuple[str, bool]:
-        """The absolute path with links followed, and whether a directory is there.
+        """Return the absolute path with links followed, and True if it is a directory.
 
-        Raises `WorkspaceError`, whose text is for the model.
+        Raises `WorkspaceError` with a text for the model.
         """
         path = self._located(text)
         try:
@@ -49,15 +49,15 @@ class Reach:
         return _followed(str(self._workspace.locate(text)))
 
     def matching(self, path: str) -> Iterator[str]:
-        """What the wildcards of a word stand for now, with links followed; nothing where it has none.
+        """Yield the real paths that the wildcards in a word match now; none without wildcards.
 
-        Raises `TooMany` where that takes too long to tell.
+        Raises `TooManyEntries` if expanding them takes too long.
         """
         if GLOB.search(path):
             yield from expanded(path if path.startswith("/") else self._before() + path)
 
     def holds(self, real: str) -> bool:
-        """Whether this is in the project or a granted directory."""
+        """Return True if the path is in the project or a granted directory."""
         if real.startswith(self._below_root):
             return True
         if self._workspace.granted is not self._granted:
@@ -71,7 +71,7 @@ class Reach:
         return (self.root, *map(str, self._workspace.granted))
 
     def is_key(self, real: str) -> bool:
-        """With a dot in front it is what a process left that died while it wrote the file."""
+        """Return True for Shoal's keys and credentials; a dot file is left by a writer that died."""
         own = f"{self._home}shoal/"
         secret = (f"{own}keys/", f"{own}credentials.json", f"{own}.credentials.json")
         return self._is_own(real) and f"{real}/".startswith(secret)
@@ -80,9 +80,9 @@ class Reach:
         return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")
 
     def is_guarded(self, real: str) -> bool:
-        """Whether this is never changed without asking: a protected file, or one of Shoal's own."""
+        """Return True if the path never changes without asking: a protected file, or one of Shoal's own."""
         if real.startswith(self._below_root):
-            # The project itself may lie below such a directory, as worktrees do.
+            # The project itself may lie below a protected directory, as worktrees do.
             if protected(real, len(self.root)):
                 return True
             return not self._is_below_home and self._is_own(real)
@@ -92,7 +92,7 @@ class Reach:
         return bool(self._home) and f"{real}/".startswith(self._home)
 
     def _located(self, text: str) -> str:
-        """As the tools find it: without looking at links."""
+        """Return the path as the tools find it, without following links."""
         if ".." in text:
             _refuse_way_back(self._workspace, text)
         elif (path := _joined(self._before(), text)) is not None:
@@ -101,7 +101,7 @@ class Reach:
         return path[1:] if path.startswith("//") else path
 
     def _before(self) -> str:
-        """The working directory as what stands before a relative path."""
+        """Return the working directory as a prefix for relative paths."""
         cwd = self._workspace.cwd
         if cwd is not self._cwd:
             self._cwd, self._cwd_text = cwd, f"{cwd}/"
@@ -112,9 +112,9 @@ class Reach:
         return self._kind
 
 
-@lru_cache(maxsize=2048)  # of the text alone: where it leads is asked anew each time
+@lru_cache(maxsize=2048)  # caches text only: where the path leads is checked each time
 def _joined(before: str, text: str) -> str | None:
-    """A path without `..` made absolute and normal; None where its text is not plain."""
+    """Return a path without `..` as absolute and normalized, or None if its text is not plain."""
     if text[:1] in _ODD_STARTS or "\0" in text or "\\" in text:
         return None
     path = text if text[0] == "/" else before + text
@@ -136,7 +136,7 @@ def _followed(path: str) -> tuple[str, bool]:
 
 
 def _refuse_loops(path: str, real: str) -> None:
-    # A loop is left as it is by `realpath`: looking at the result shows it.
+    # `realpath` leaves a loop unresolved; `stat` on the result detects it.
     try:
         Path(real).stat()
     except OSError as error:
@@ -151,7 +151,7 @@ def _complaint(path: str, error: OSError) -> str:
 
 
 def _refuse_way_back(workspace: Workspace, text: str) -> None:
-    """`link/..` is the link's own directory for some programs and the parent of its target for others."""
+    """Refuse `link/..`: to some programs it is the link's directory, to others the parent of its target."""
     parts = text.split("/")
     if ".." not in parts or "\0" in text:
         return

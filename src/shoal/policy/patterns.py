@@ -1,4 +1,4 @@
-"""Patterns of paths, in the manner of .gitignore, as regular expressions over absolute paths."""
+"""Path patterns in .gitignore style, converted to regular expressions over absolute paths."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _ANY_DEPTH = ("**/", "**")
 
 
 class BadPattern(ValueError):
-    """Its text says what is wrong, without the pattern."""
+    """The text says what is wrong, without the pattern."""
 
 
 def path_expression(pattern: str, base: str) -> str:
-    """`//x` is absolute, `~/x` in the user's home, all else below `base`; without a slash at any depth.
+    """Return the regular expression for a path pattern.
 
-    What a pattern names it names with everything below it.
+    `//x` is absolute, `~/x` is in the home directory, anything else is below `base`; without a slash it
+    matches at any depth. A pattern also matches everything below the path that it names.
     """
     base, pattern, anchored = _based(pattern, base)
     pieces = [found[0] for found in _PIECE.finditer(pattern)]
@@ -27,8 +28,11 @@ def path_expression(pattern: str, base: str) -> str:
 
 
 def _expression(pieces: list[str]) -> str:
-    """What stands between two `**` is looked for from the left and, once found, not elsewhere again: where it
-    ends first leaves most to what follows. Else a pattern of many stars would take for ever to say no."""
+    """Join the pieces into an expression without backtracking across `**`.
+
+    The part between two `**` is matched at its leftmost position only, which leaves the most text for what
+    follows. Otherwise a pattern with many stars would backtrack forever before it fails.
+    """
     groups: list[list[str]] = [[]]
     for piece in pieces:
         if piece in _ANY_DEPTH:
@@ -38,14 +42,14 @@ def _expression(pieces: list[str]) -> str:
     if sum(after[0] == "**/" and bool(group) and group[-1] != "/" for group, after in pairwise(groups)) > 1:
         raise BadPattern("`**/` stands in the middle of names more than once; write `/**/`")
     for group, following in zip(groups, [*groups[1:], [""]], strict=True):
-        # Before `**/` only the end of a name is as good as any other.
+        # Before `**/`, this holds only at the end of a name.
         settled = following[0] == "**" or (following[0] == "**/" and group[-1:] == ["/"])
         written.append(f"(?>{_names(group)})" if settled else _names(group))
     return "".join(written)
 
 
 def _names(pieces: list[str]) -> str:
-    """The same for what stands between two `*` of one name."""
+    """Do the same for the part between two `*` of one name."""
     chunks: list[list[str]] = [[]]
     for piece in pieces:
         if piece == "*":
@@ -59,7 +63,7 @@ def _names(pieces: list[str]) -> str:
 
 
 def path_anchor(pattern: str, base: str) -> tuple[str, bool]:
-    """The path that everything it fits lies at or below, and whether it fits all that does."""
+    """Return the path at or below which every match lies, and True if everything there matches."""
     base, pattern, anchored = _based(pattern, base)
     steps = pattern.split("/") if anchored and pattern else []
     fixed = next((at for at, step in enumerate(steps) if set(step) & set("*?[\\")), len(steps))
@@ -68,7 +72,7 @@ def path_anchor(pattern: str, base: str) -> tuple[str, bool]:
 
 
 def _based(pattern: str, base: str) -> tuple[str, str, bool]:
-    """The directory it starts from, the rest of it, and whether it holds there alone or at any depth."""
+    """Return the base directory, the rest of the pattern, and True if it applies to the base only."""
     if pattern.startswith("!"):
         raise BadPattern("a rule cannot be turned round with `!`; write it into another list")
     if pattern == "~" or pattern.startswith("~/"):
@@ -109,7 +113,7 @@ def _class(piece: str) -> str:
     turned = inside[:1] in ("!", "^")
     inside = inside[1:] if turned else inside
     escaped = re.sub(r"([\\\[\]^])", r"\\\1", inside)
-    # A range may hold the slash, which no set means.
+    # A range may contain the slash, which a set never means.
     expression = f"[^/{escaped}]" if turned else f"(?!/)[{escaped}]"
     try:
         re.compile(expression)

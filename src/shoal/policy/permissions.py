@@ -1,4 +1,4 @@
-"""The permission engine: what the rules and the mode say about one tool call."""
+"""Permission engine: the decision of the rules and the mode about one tool call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HARMLESS = frozenset(
     | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
     | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents", "CronCreate", "CronList", "CronDelete"}
 )
-"""They act inside Shoal alone; what the agents they reach do is judged call by call."""
+"""Tools that act only inside Shoal; the calls of the agents they reach are decided one by one."""
 _FETCHING = frozenset({"WebFetch", "WebSearch"})
 
 _HARMLESS = Allow("it changes nothing outside the conversation")
@@ -59,10 +59,11 @@ _ONLY_READS = "in plan mode nothing is changed: read, and present a plan with Ex
 
 
 class RulePermissions:
-    """Deny beats ask beats allow, wherever a rule comes from; then the mode decides.
+    """Decides tool calls: deny beats ask beats allow, regardless of the source; then the mode decides.
 
-    `standing` are the rules of settings and flags, `readable` directories kept for the agent outside the
-    project, `home` holds what is Shoal's own, `may_skip` says whether the person enabled skipping.
+    `rules` are the rules of settings and flags, `readable` are directories outside the project that belong to
+    the agent, `home` is Shoal's own directory, `can_bypass` is True if the user enabled bypassing
+    permissions.
     """
 
     def __init__(
@@ -100,10 +101,10 @@ class RulePermissions:
         self.plan_by_choice = False
         self._before_plan: Mode | None = None
         self.plan_file: str | None = None
-        """The file that may be written in plan mode."""
+        """File that may be written in plan mode."""
         self.memory: Memory | None = None
         self.sandboxed: Callable[[ToolUse], bool] | None = None
-        """Says whether a command runs where it can do no harm, so that nobody need be asked."""
+        """Returns True if a command runs in a sandbox, so that no question is needed."""
 
     def decide(self, call: ToolUse, tool: Tool | None, agent: Identity) -> Decision:
         if self._guard is not None and (refused := self._guard.refusal(call)) is not None:
@@ -112,7 +113,7 @@ class RulePermissions:
             return refused
         if call.name in FILE_TOOLS:
             decision = self._file(call, self._current())
-            # Such a call cannot have changed the rules where nobody is asked: settings are protected files.
+            # A call allowed without asking cannot have changed the rules: settings are protected files.
             self._settled = type(decision) is Allow
             if self._settled:
                 return decision
@@ -135,12 +136,12 @@ class RulePermissions:
         confined: Path | None = None,
         before: Narrowed | None = None,
     ) -> RulePermissions:
-        """For an agent this one starts: the same rules and answers, a workspace and mode of its own.
+        """Create permissions for a child agent: same rules and answers, its own workspace and mode.
 
-        `only` are the tools of its definition, whose patterns narrow them, `never` what it denies. `confined`
-        is the main checkout of an agent that works in a worktree of it, whose file tools then stay in its
-        working directories. What narrows this agent narrows the child too, and what narrowed it `before`,
-        for one that was started by another. Raises `SettingsError` for an entry that cannot be.
+        `allowed_tools` are the tools of its definition, whose patterns restrict them; `denied_tools` are
+        those it denies. `main_checkout` is set for an agent in a worktree, whose file tools then stay in its
+        working directories. The restrictions of this agent apply to the child too, as do the `stored`
+        restrictions of an agent that another one started. Raises `SettingsError` for an invalid entry.
         """
         if before is not None:
             never = (*before.never, *never)
@@ -165,7 +166,7 @@ class RulePermissions:
         return child
 
     def lend(self, rules: Iterable[Rule], *, lasting: bool = False) -> None:
-        """Allow this agent, and none it starts, what a skill needs: until its turn is over, or for good."""
+        """Allow this agent, but not its children, what a skill needs: until the turn ends, or permanently."""
         if lasting:
             self._kept_rules = (*self._kept_rules, *rules)
         else:
@@ -174,7 +175,7 @@ class RulePermissions:
 
     @contextmanager
     def lending(self, rules: Iterable[Rule]) -> Iterator[None]:
-        """As `lend`, for as long as the block lasts."""
+        """Grant the rules for the duration of the block."""
         before = self._lent
         self.lend(rules)
         try:
@@ -187,20 +188,20 @@ class RulePermissions:
             self._lent, self._tables = (), None
 
     def open_for_reading(self, directory: Path) -> None:
-        """Let this agent, and those it starts from now on, read what is below a directory."""
+        """Allow this agent, and agents it starts from now on, to read below a directory."""
         if directory not in self._places:
             self._places = (*self._places, directory)
             self._readable = tuple(f"{place}/" for place in self._places)
 
     @property
     def narrowed(self) -> Narrowed:
-        """What definitions, its own and of those above it, have narrowed it to."""
+        """Restrictions by the agent's own definition and by those of its ancestors."""
         return Narrowed(
             only=tuple(tuple(map(str, rules)) for rules in self._narrowing.only), never=self._never
         )
 
     def refusal_to_start(self, agent_type: str) -> Deny | None:
-        """Whether a rule, or what narrows this agent, keeps it from starting agents of this type."""
+        """Return the refusal if a rule or restriction forbids starting agents of this type."""
         call = ToolUse(id="", name="Agent", input={"subagent_type": agent_type})
         if self._guard is not None and (refused := self._guard.refusal(call)) is not None:
             return refused
@@ -209,9 +210,9 @@ class RulePermissions:
         return None if rule is None else forbidden(rule)
 
     def set_mode(self, mode: Mode, *, before: Mode | None = None) -> None:
-        """`before` is where an approved plan leads back to; the mode of now where it is None.
+        """Set the mode. `return_mode` is restored when a plan is approved; None means the current mode.
 
-        Raises `SettingsError` where permissions would be skipped and the person has not enabled it.
+        Raises `SettingsError` if the mode bypasses permissions and the user has not enabled that.
         """
         checked = checked_mode(mode, may_skip=self.may_skip)
         if checked == "plan" != self.mode:
@@ -220,7 +221,7 @@ class RulePermissions:
         self.plan_by_choice = False
 
     def enter_plan(self, plan_file: str) -> None:
-        """By the agent's own choice: it may leave as it came."""
+        """Enter plan mode by choice of the agent, which may then leave it without approval."""
         self._before_plan, self.mode, self.plan_by_choice = self.mode, "plan", True
         self.name_plan(plan_file)
 
@@ -228,7 +229,7 @@ class RulePermissions:
         self.plan_file = os.path.realpath(plan_file)
 
     def leave_plan(self, mode: Mode | None = None) -> Mode:
-        """Back to the mode from before, or the one given with the approval."""
+        """Return to the previous mode, or to the one given with the approval."""
         self.set_mode(mode or self._before_plan or "default")
         self.plan_file = self._before_plan = None
         return self.mode
@@ -237,22 +238,22 @@ class RulePermissions:
         return self._current().standing
 
     def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
-        """As the port says: what is denied, what must be asked first and was not, and Shoal's keys."""
+        """Return a check for denied files, files that need a question not yet asked, and Shoal's keys."""
         table, is_key = self._current().file(tool), self._reach.is_key
         deny, ask = table.deny.named, table.ask.named
         asked_for = ask(top) is not None
         return lambda path: bool(is_key(path) or deny(path) or (not asked_for and ask(path)))
 
     def denied_paths(self) -> tuple[Path, ...]:
-        """What there is now that deny rules keep from being read."""
+        """Return the existing paths that deny rules make unreadable."""
         return tuple(map(Path, self._current().denied.paths()))
 
     def judged_parts(self, command: str) -> tuple[PartJudged, ...]:
-        """A shell command part by part, for people."""
+        """Decide a shell command part by part, for display."""
         return self._shell.parts(command, self._current(), self.mode)
 
     def remember(self, call: ToolUse, answer: Answer) -> None:
-        """What cannot be taken over is told to the person; the call itself was allowed."""
+        """Apply the updates of an answer; a failed one is reported to the user, the call stays allowed."""
         if not isinstance(answer, Allowed):
             return
         updates = answer.updates
@@ -269,9 +270,9 @@ class RulePermissions:
                 self.answers.note(f"A part of an answer is left out: {error}")
 
     def apply(self, update: Suggestion) -> None:
-        """Make a change that a person asked for, for this session or in a settings file.
+        """Apply a change requested by the user, for this session or in a settings file.
 
-        Raises `SettingsError` for a rule that cannot be and for a mode that the person has not enabled.
+        Raises `SettingsError` for an invalid rule and for a mode that the user has not enabled.
         """
         self._settled = False
         if isinstance(update, AddRules):
@@ -411,7 +412,7 @@ class RulePermissions:
 
 
 def _other_session(call: ToolUse) -> str:
-    """The session that a message is for, where it leaves this one."""
+    """Return the other session that a message is addressed to, or an empty text."""
     to = call.input.get("to") if call.name == "SendMessage" else None
     return to.removeprefix(OTHER_SESSION) if isinstance(to, str) and to.startswith(OTHER_SESSION) else ""
 

@@ -1,4 +1,4 @@
-"""Files that decide what programs do or who may enter: never changed without asking a person."""
+"""Files that control programs or access: never changed without asking the user."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".
 _NAMES = ("rust-toolchain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
 
 
-@lru_cache(maxsize=2048)  # of the text alone: where a path leads is asked anew each time
+@lru_cache(maxsize=2048)  # caches text only: where a path leads is checked each time
 def protected(path: str, start: int = 0) -> bool:
-    """Whether an absolute path, with links followed, is one of them, judged by what comes after `start`."""
-    # Nearly every such name begins with a dot, and few paths hold one.
+    """Return True if a real, absolute path is protected, judging only the part after `start`."""
+    # Nearly every such name begins with a dot, and few paths contain one.
     if path.find("/.", start) >= 0 and _DOTTED.search(path, start) is not None:
         return True
     name = path[path.rfind("/") + 1 :].lower()

@@ -1,4 +1,4 @@
-"""What narrows one agent beyond the rules of its session: its definition's tools, a worktree of its own."""
+"""Restrictions of one agent beyond the session's rules: tools of its definition, its own worktree."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ SOURCE = "its definition"
 
 
 class Narrowed(Struct, frozen=True, kw_only=True):
-    """What definitions left of an agent's tools, as they wrote it; kept for when it is resumed."""
+    """Tool restrictions as the definitions state them; stored so that the agent can be resumed."""
 
     only: tuple[tuple[str, ...], ...] = ()
     never: tuple[str, ...] = ()
 
 
 class Narrowing(Struct, frozen=True, kw_only=True):
-    """What an agent is given less of than its session; whoever it starts is given no more."""
+    """Restrictions of an agent, which also apply to every agent that it starts."""
 
     only: tuple[tuple[Rule, ...], ...] = ()
-    """The tools of its definition, and of those above it."""
+    """Tools of its definition and of its ancestors."""
     main: Path | None = None
     """The main checkout, for an agent that works in a worktree of it."""
 
     def further(self, tools: Sequence[str], main: Path | None) -> Narrowing:
-        """Raises `SettingsError` for an entry of a definition's tools that cannot be."""
+        """Return these restrictions and more. Raises `SettingsError` for an invalid tool entry."""
         rules = tuple(parse_rule(tool, SOURCE) for tool in tools)
         return Narrowing(
             only=(*self.only, rules) if rules else self.only,
@@ -46,7 +46,7 @@ class Narrowing(Struct, frozen=True, kw_only=True):
 
 
 class Guard:
-    """A narrowing at work. `is_own` says of a real path that it was kept for this agent."""
+    """Checks calls against restrictions. `is_own_file` tells if a real path is stored for this agent."""
 
     def __init__(
         self, narrowing: Narrowing, reach: Reach, roots: Sequence[str], is_own: Callable[[str], bool]
@@ -62,7 +62,7 @@ class Guard:
             try:
                 path, _ = self._reach.real(path_of(call))
             except WorkspaceError:
-                return None  # which the rules refuse
+                return None  # the rules refuse it
             if self._is_own(path):
                 return None
             if self._confinement is not None and (refused := self._confinement.refusal(path)) is not None:
@@ -72,9 +72,9 @@ class Guard:
 
 
 class Restriction:
-    """`Bash(git:*)` among a definition's tools leaves of Bash what fits it, or another entry about Bash.
+    """Restricts tools to patterns: `Bash(git:*)` in a definition limits Bash to that and other Bash entries.
 
-    A tool that is named without a pattern, or not at all, is not restricted here.
+    A tool listed without a pattern, or not at all, is not restricted here.
     """
 
     def __init__(self, rules: Sequence[Rule], roots: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ class Restriction:
         self._fitting: dict[str, tuple[tuple[Rule, ...], Callable[[ToolUse, str], bool]]] = {}
 
     def refusal(self, call: ToolUse, path: str) -> Deny | None:
-        """`path` is the real path of a file tool's call."""
+        """Check a call; `path` is the real path in a file tool's call."""
         known = self._fitting.get(call.name)
         if known is None:
             about = self._about(call.name)
@@ -114,7 +114,7 @@ class Restriction:
 
 
 class Confinement:
-    """An agent in a worktree of its own leaves the files of the main checkout, and all others, alone."""
+    """Keeps an agent with its own worktree out of the main checkout and of all other files."""
 
     def __init__(self, main: Path, reach: Reach) -> None:
         self._main = str(main)
@@ -136,9 +136,9 @@ class Confinement:
 
 
 def _covered(command: object, rules: tuple[CommandRule, ...]) -> bool:
-    """Whether every simple command in it fits one of the rules, or it is one of them word for word."""
+    """Return True if every simple command in it matches a rule, or the whole command is one literally."""
     if not isinstance(command, str):
-        return True  # which is refused for that
+        return True  # refused for that elsewhere
     if any(rule.is_whole(command) for rule in rules):
         return True
     analysis = analysed(command)

@@ -19,16 +19,16 @@ READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
 FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
 ACCEPTING: tuple[Mode, ...] = ("acceptEdits", "delegate")
-"""Modes in which the files of the project are changed without asking."""
+"""Modes in which project files are changed without asking."""
 _PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
-"""What names the file, where it is not `file_path`."""
+"""Argument that holds the path, if it is not `file_path`."""
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 _RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
 _DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
 
 
 def path_of(call: ToolUse) -> str:
-    """The path that a call of a file tool names; where it names none, the working directory."""
+    """Return the path in a file tool's call; without one, the working directory."""
     given = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
     return given if isinstance(given, str) else "."
 
@@ -37,13 +37,13 @@ class Rule(Struct, frozen=True, kw_only=True):
     tool: str
     pattern: str | None = None
     source: str = ""
-    """Where it stands, for people: a file and its line, a flag, or this session."""
+    """Location for display: a file and its line, a flag, or this session."""
 
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
 
     def names(self, tool: str) -> bool:
-        """Whether it is about this tool: `Edit(…)` and `Read(…)` are about all tools of their kind."""
+        """Return True if it applies to the tool; `Edit(…)` and `Read(…)` apply to all tools of their kind."""
         if self.tool in (tool, "*"):
             return True
         if self.tool.startswith("mcp__"):
@@ -57,7 +57,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """Rules and directories from settings and flags: what holds before anybody answers a question."""
+    """Rules and directories from settings and flags, in force before any question is answered."""
 
     allow: tuple[Rule, ...] = ()
     ask: tuple[Rule, ...] = ()
@@ -69,12 +69,12 @@ class StandingRules(Protocol):
     """Rules that may change while a session runs."""
 
     def current(self, *, fresh: bool) -> Standing:
-        """The same object for as long as nothing has changed; `fresh` where something may just have."""
+        """Return the same object while nothing has changed; `fresh` means that something may just have."""
         ...
 
 
 class AlsoDenied:
-    """The rules of a session, and what one agent's definition denies it."""
+    """Rules of a session plus the tools that one agent's definition denies."""
 
     def __init__(self, rules: StandingRules, denied: tuple[Rule, ...]) -> None:
         self._rules = rules
@@ -89,7 +89,7 @@ class AlsoDenied:
 
 
 class Fixed(Struct, frozen=True):
-    """Rules that stay as they are."""
+    """Rules that never change."""
 
     standing: Standing
 
@@ -98,7 +98,7 @@ class Fixed(Struct, frozen=True):
 
 
 def parse_rule(text: str, source: str = "") -> Rule:
-    """Raises `SettingsError` that names the rule, its place and what is wrong with it."""
+    """Parse a rule. Raises `SettingsError` that names the rule, its location and the problem."""
     match = _RULE.fullmatch(text.strip())
     place = f" ({source})" if source else ""
     if match is None:
@@ -132,7 +132,7 @@ def _wrong(tool: str, pattern: str) -> str | None:
 
 
 def contradiction(standing: Standing) -> tuple[Rule, Rule] | None:
-    """Two rules of one place that say the opposite of each other in the same words."""
+    """Return two rules of one source with the same text and opposite decisions."""
     said: dict[tuple[str, str], tuple[int, Rule]] = {}
     for strength, rules in enumerate((standing.allow, standing.ask, standing.deny)):
         for rule in rules:
@@ -143,10 +143,10 @@ def contradiction(standing: Standing) -> tuple[Rule, Rule] | None:
 
 
 def split_rules(text: str) -> list[str]:
-    """The rules in a flag's value: separated by commas or blanks outside parentheses."""
+    """Split a flag's value into rules at commas or blanks outside parentheses."""
     try:
         return list(pieces(text, blanks=True))
     except Wrong:
-        # Half a pattern read as none would be a rule about every use of the tool.
+        # A rule without half of its pattern would apply to every use of the tool.
         told = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."
         raise SettingsError(told) from None

@@ -1,4 +1,4 @@
-"""Whether a shell command may run: every simple command in it, and every file it reads or writes."""
+"""Permission decisions about shell commands: each simple command and each file that it reads or writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS = "that file holds keys of Shoal itself, which no tool may reach."
 _OF_KEYS = ("keys", "credentials")
 LONGEST = 100_000
-"""Characters; the system takes no argument much longer, and nobody can judge one."""
+"""Maximum characters; the system accepts hardly more in one argument, and nobody can review one that long."""
 _ACCEPTED_WRITERS = frozenset({"mkdir", "touch"})
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
@@ -34,7 +34,7 @@ class PartJudged(Struct, frozen=True, kw_only=True):
     reason: str
     rule: Rule | None = None
     guarded: bool = False
-    """Whether it writes a protected file, which no rule could cover."""
+    """True if it writes a protected file, which no rule could cover."""
 
 
 class _Unwritable(Struct, frozen=True):
@@ -80,7 +80,7 @@ class ShellJudge:
         return tuple(found)
 
     def _real(self, path: str) -> tuple[str, bool]:
-        """Looked up once for each command: several rules ask about the same file."""
+        """Resolve each path once per command, because several rules check the same file."""
         found = self._found.get(path)
         if found is None:
             found = self._found[path] = self._reach.real(path)
@@ -93,7 +93,7 @@ class ShellJudge:
         return not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing)
 
     def _forbidding(self, command: str, analysis: Analysis, tables: Tables) -> PartJudged | None:
-        """What a deny rule, or else an ask rule, says of any part; what a rule may mean is asked."""
+        """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
         doubt = self._touching_keys(analysis.parts)
         if doubt is not None and doubt.verdict == "deny":
             return doubt
@@ -128,7 +128,7 @@ class ShellJudge:
         return doubt or self._swept_forbidden(part, tables)
 
     def _swept_forbidden(self, part: Part, tables: Tables) -> PartJudged | None:
-        """For files that it may read: in directories, by wildcards, through git, as a command not known."""
+        """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
         table = tables.shell_reads
         if table.forbids_nothing:
             return None
@@ -141,7 +141,7 @@ class ShellJudge:
             if (rule := self._matching(path, table)) is not None:
                 return _by_rule("ask", part, rule, may=True)
         for word in perhaps_named(part):
-            # A path behind a revision counts from the top of the repository.
+            # A path after a revision is relative to the top of the repository.
             for path in (word, f"{self._reach.root}/{word}"):
                 found = self._file_forbidden(part, path, table) if word else None
                 if found is not None and found.rule is not None:
@@ -149,7 +149,7 @@ class ShellJudge:
         return None
 
     def _matching(self, path: str, table: FileTable) -> Rule | None:
-        """The first rule that is, or may be, about something that the wildcards of the path stand for."""
+        """Return the first rule that matches, or may match, a path that the wildcards expand to."""
         try:
             found = (table.deny.named(real) or table.ask.named(real) for real in self._reach.matching(path))
             return next(filter(None, found), None)
@@ -177,7 +177,7 @@ class ShellJudge:
             start, _ = self._real(before_glob(path))
         except WorkspaceError:
             return False
-        # To expand every pattern would cost more than all the rest.
+        # Expanding every pattern would cost more than everything else.
         above = self._reach.is_above_keys(start)
         return above and any(map(self._reach.is_key, self._reach.matching(path)))
 
@@ -232,7 +232,7 @@ class ShellJudge:
         return Allow(f"the rule {rule} ({rule.source})", str(rule), rule.source)
 
     def _permitted(self, part: Part, tables: Tables, mode: Mode) -> PartJudged:
-        """Whether this part may run: it only reads, or a rule covers it; and so for its files."""
+        """Decide if a part may run: it only reads, or a rule covers it; the same applies to its files."""
         rule = None if mode == "plan" else _covering(tables.commands.allow.each, part)
         if rule is None and not part.read_only:
             writer = part.argv is not None and part.argv[0] in _ACCEPTED_WRITERS and not part.via
@@ -261,7 +261,7 @@ class ShellJudge:
             return None
         if not self._reach.holds(real):
             return _Unwritable(f"it writes {shown(path)}, outside the working directories")
-        # A rule about `rm` covers what `rm` is told to remove, not where its output is sent.
+        # A rule about `rm` covers the files that `rm` removes, not the target of a redirection.
         by_rule = rule is not None and path in part.changes and _is_argument(part, path)
         if by_rule or mode in ACCEPTING:
             return None

@@ -1,4 +1,4 @@
-"""What a person could change so that a call like this one is not asked about again."""
+"""Suggested permission changes, so that a similar call is not asked about again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VERBS = {
     "uv": {"sync", "lock"},
     "docker": {"build", "compose"},
 }
-"""Commands of which the first two words say what they do, whatever follows."""
+"""Commands whose first two words determine what they do, whatever follows."""
 _LONGEST_RULE = 500
 
 
@@ -41,8 +41,11 @@ def for_read(tool: str, real: str, *, is_directory: bool) -> tuple[Suggestion, .
 
 
 def for_edit(tool: str, real: str, root: str, *, inside: bool) -> tuple[Suggestion, ...]:
-    """For the session the files of the project with this tool, or all edits; always those of its directory
-    with the same tool; elsewhere this one file."""
+    """Suggest rules for an edit.
+
+    For the session: all project files with this tool, or accepting all edits. In settings: the directory of
+    the file with the same tool. Outside the project: this one file.
+    """
     if not inside or not real.startswith(f"{root}/"):
         exactly = RuleValue(tool_name=tool, rule_content=_exactly(real, is_directory=False))
         return (*_both(exactly), *(() if inside else _directory(real[: real.rfind("/")])))
@@ -55,7 +58,7 @@ def for_edit(tool: str, real: str, root: str, *, inside: bool) -> tuple[Suggesti
 
 
 def for_command(command: str, asked: Iterable[Part]) -> tuple[Suggestion, ...]:
-    """For this session the very command; in settings a rule for each of its parts that was asked about."""
+    """Suggest the exact command for this session; in settings, a rule for each part that was asked about."""
     if len(command) > _LONGEST_RULE:
         return ()
     whole = RuleValue(tool_name="Bash", rule_content=_literal(command))
@@ -88,7 +91,7 @@ def _both(rule: RuleValue) -> tuple[Suggestion, ...]:
 
 
 def _directory(path: str) -> tuple[Suggestion, ...]:
-    """To work there too, for the session; the whole disk is never suggested."""
+    """Suggest working in the directory too, for the session; never suggests the root directory."""
     return (AddDirectories(directories=(path,)),) if path.strip("/") else ()
 
 

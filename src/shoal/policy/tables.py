@@ -1,4 +1,4 @@
-"""Rules made ready for quick answers: for each tool the ones that are about it, in order of strength."""
+"""Rules indexed for fast lookup: per tool, in order of strength."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.policy.withheld import Withheld
 
 
 class PathRules:
-    """The rules of one strength for one file tool: one look tells that none fits, which is the usual case."""
+    """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
 
     def __init__(self, rules: Iterable[Rule], roots: Sequence[str]) -> None:
         self.bare: Rule | None = None
@@ -31,7 +31,7 @@ class PathRules:
         self._any = _compiled("|".join(f"(?:{each.pattern})" for each, _ in self._each))
         self.empty = not self._each and self.bare is None
         self.named = lru_cache(maxsize=1024)(self._named)
-        """The first rule whose pattern fits; of the path's text alone, and the same few are asked about."""
+        """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
 
     def _named(self, path: str) -> Rule | None:
         if not self._each or self._any.fullmatch(path) is None:
@@ -47,20 +47,20 @@ class PathRules:
 
 
 class FileTable:
-    """What the rules say about one tool that reads or changes a file."""
+    """Rules about one tool that reads or changes a file."""
 
     def __init__(self, standing: Standing, names: frozenset[str], roots: Sequence[str]) -> None:
         def table(rules: Sequence[Rule], roots: Sequence[str]) -> PathRules:
             return PathRules([rule for rule in rules if any(rule.names(name) for name in names)], roots)
 
-        # What is forbidden in the project stays forbidden there for an agent that works elsewhere.
+        # Project files stay forbidden to an agent that works elsewhere.
         self.deny, self.ask = table(standing.deny, roots), table(standing.ask, roots)
         self.allow = table(standing.allow, roots[:1])
         self.forbids_nothing = self.deny.empty and self.ask.empty
 
 
 class CommandTable:
-    """What the rules say about shell commands."""
+    """Rules about shell commands."""
 
     def __init__(self, standing: Standing) -> None:
         def bare(rules: Sequence[Rule]) -> Rule | None:
@@ -76,7 +76,7 @@ class CommandTable:
 
 
 class Tables:
-    """All rules in force. `roots` are what patterns are relative to: the agent's own, then its parents'."""
+    """All rules in force. Patterns are relative to `roots`: the agent's own, then those of its parents."""
 
     def __init__(self, standing: Standing, roots: Sequence[str]) -> None:
         self.standing = standing
@@ -91,7 +91,7 @@ class Tables:
 
     @cached_property
     def shell_reads(self) -> FileTable:
-        """The rules about any tool that reads, for files that a command reads."""
+        """Rules about any tool that reads, applied to files that a command reads."""
         return FileTable(self._patterned(), READ_TOOLS, self._roots)
 
     @cached_property
@@ -100,7 +100,7 @@ class Tables:
 
     @cached_property
     def withheld(self) -> Withheld:
-        """What rules keep any tool from reading unasked, for commands that go through directories."""
+        """Files that no tool may read without asking, for commands that search directories."""
         kept = self._patterned()
         return Withheld(_about_reading((*kept.deny, *kept.ask)), self._roots)
 
@@ -115,7 +115,7 @@ class Tables:
     def other(
         self, rules: Sequence[Rule], tool: str, arguments: dict[str, object], *, forbids: bool
     ) -> Rule | None:
-        """The first of the rules that speaks of a call of a tool without files or commands."""
+        """Return the first rule that matches a call of a tool without files or commands."""
         for rule in rules:
             if rule.names(tool) and (
                 rule.pattern is None or fits(rule.tool, rule.pattern, arguments, forbids=forbids)
@@ -146,16 +146,16 @@ def fits(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool
         return (arguments.get("subagent_type") or "general-purpose") == pattern
     if tool == "Skill":
         name = str(arguments.get("skill"))
-        # One that is forbidden is so under its short name too.
+        # A forbidden skill is forbidden under its short name too.
         return name == pattern or (forbids and named_alike(name, pattern))
     if tool == "SendMessage":
         return _is_for(_addressee(arguments), pattern, forbids=forbids)
-    # A pattern for a tool whose patterns are not known: forbidding counts in doubt, allowing does not.
+    # Unknown kind of pattern: in doubt a forbidding rule applies and an allowing rule does not.
     return forbids
 
 
 def _addressee(arguments: dict[str, object]) -> str:
-    """Whom a message is for; with `type` it has the older form."""
+    """Return the recipient of a message; `type` marks the older form."""
     to = str(arguments.get("to") or "")
     match arguments.get("type"):
         case None:
@@ -172,9 +172,9 @@ def _is_for(to: str, pattern: str, *, forbids: bool) -> bool:
     if fnmatchcase(to, pattern):
         return True
     if to == "*":
-        # Everyone in the team, and so the one whom a rule forbids to write to.
+        # Everyone in the team, which includes the forbidden recipient.
         return forbids and not pattern.startswith((OTHER_SESSION, OTHER_MACHINE))
-    # A session may be named by the beginning of its id; in doubt it is the one that is forbidden.
+    # A prefix of an id may name a session; in doubt it is the forbidden one.
     return forbids and to.startswith(OTHER_SESSION) and pattern.startswith(to)
 
 
@@ -186,5 +186,5 @@ def _of_domain(domain: str, url: object, *, forbids: bool) -> bool:
     below = host.endswith(f".{domain.removeprefix('*.')}")
     if domain.startswith("*."):
         return below
-    # What is allowed is this host; whoever forbids one means those below it too.
+    # An allow rule means this host only; a forbidding rule includes its subdomains.
     return host == domain.strip("[]") or (forbids and (below or not host))

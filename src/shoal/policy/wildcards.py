@@ -1,4 +1,4 @@
-"""What the wildcards of a path stand for now, as a shell expands them, looked up within bounds."""
+"""Bounded expansion of the wildcards in a path, as a shell expands them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from fnmatch import translate
 
 MOST_LOOKED_AT = 20_000
-"""Entries of directories; where there are more, it is not known what they stand for."""
+"""Maximum number of directory entries; with more, the expansion is unknown."""
 GLOB = re.compile(r"[*?\[]")
 _NAMED_CLASS = re.compile(r"\[[^/]*?\[[:=.][^/]*\]")
 
 
 class TooMany(Exception):
-    """There is more to look through than one does before a command."""
+    """There are more entries than can be checked before a command."""
 
 
 def expanded(pattern: str) -> Iterator[str]:
-    """The real paths that an absolute pattern fits; `**` is any number of directories, as zsh has it.
+    """Return the real paths that an absolute pattern matches; `**` is any number of directories, as in zsh.
 
-    Raises `TooMany`.
+    Raises `TooManyEntries`.
     """
-    # A set turned round is written `[^…]` too; one of a named class becomes any character.
+    # A negated set may also be written `[^…]`; a named class becomes any character.
     steps = [step for step in _NAMED_CLASS.sub("?", pattern).replace("[^", "[!").split("/") if step]
     looked = _Looked()
     places: list[str] = [""]
@@ -44,7 +44,7 @@ def expanded(pattern: str) -> Iterator[str]:
 
 
 class _Looked:
-    """Counts the entries that were looked at."""
+    """Lists directories and counts the entries."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -63,7 +63,7 @@ class _Looked:
         return found
 
     def all_below(self, directory: str) -> Iterator[str]:
-        """The directory, and those at any depth of it; links are not followed."""
+        """Yield the directory and all directories below it; links are not followed."""
         waiting = [directory]
         while waiting:
             place = waiting.pop()

@@ -1,4 +1,4 @@
-"""Files that rules keep from being read, found for what goes through whole directories."""
+"""Files that rules make unreadable, for tools and commands that search whole directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.policy.shell.parts import Part
 from shoal.policy.wildcards import GLOB, MOST_LOOKED_AT, TooMany
 
 WORKING_DIRECTORY = ""
-"""Wherever a command is when it runs, which a `cd` before it may have changed."""
+"""The directory that a command runs in, which a preceding `cd` may have changed."""
 _MOST_TO_HIDE = 5_000
 _RECURSIVE = re.compile(r"-[A-Za-z0-9]*[rR].*|--recursive|--dereference-recursive|--directories.*|-d.*")
 
@@ -27,7 +27,7 @@ class _Place(Struct, frozen=True):
 
 
 class Withheld:
-    """`rules` have patterns; `roots` are what these are relative to."""
+    """`rules` have patterns, which are relative to `roots`."""
 
     def __init__(self, rules: Iterable[Rule], roots: Sequence[str]) -> None:
         self._places: list[_Place] = []
@@ -38,7 +38,7 @@ class Withheld:
                 self._places.append(_Place(anchor, exact, expression, rule))
 
     def below(self, directory: str) -> Rule | None:
-        """The first rule that is, or may be, about something below the directory."""
+        """Return the first rule that matches, or may match, something below the directory."""
         for place in self._places:
             start = _deeper(directory, place.anchor)
             if start is None:
@@ -51,7 +51,7 @@ class Withheld:
         return None
 
     def paths(self) -> Iterator[str]:
-        """What there is now, the topmost of each; of a pattern that would take long, as far as one looked."""
+        """Yield the topmost existing matches; for an expensive pattern, only those found within the limit."""
         for place in self._places:
             if place.exact:
                 yield place.anchor
@@ -63,12 +63,12 @@ class Withheld:
 
 
 def swept(part: Part) -> tuple[str, ...]:
-    """The directories whose files a simple command goes through, whatever these are called."""
+    """Return the directories that a simple command searches, whatever the files are called."""
     known = part.words or part.argv
     if not known:
         return ()
     if "find" in part.via:
-        # What find found, at any depth.
+        # Files found by find, at any depth.
         return tuple(before_glob(path) for path in part.reads if GLOB.search(path))
     match _program(known):
         case "grep" | "egrep" | "fgrep" | "zgrep" if any(
@@ -85,7 +85,7 @@ def swept(part: Part) -> tuple[str, ...]:
 
 
 def perhaps_named(part: Part) -> Iterator[str]:
-    """Words that may be paths of files it reads: of a git command, or of one that is not known."""
+    """Yield words that may be paths it reads: of a git command or an unknown command."""
     known = part.words or part.argv or ()
     words = [word for word in known[1:] if word is not None]
     if known and _program(known) == "git":
@@ -106,21 +106,21 @@ def _program(known: tuple[str | None, ...]) -> str:
 
 
 def before_glob(path: str) -> str:
-    """The directory in which the first wildcard of a path is looked up."""
+    """Return the directory in which the first wildcard of a path is looked up."""
     steps = path.split("/")
     fixed = next(at for at, step in enumerate(steps) if GLOB.search(step))
     return "/".join(steps[:fixed]) or ("/" if path.startswith("/") else ".")
 
 
 def _deeper(directory: str, anchor: str) -> str | None:
-    """Whichever lies inside the other."""
+    """Return the path that lies inside the other, or None."""
     if f"{anchor}/".startswith(f"{directory.rstrip('/')}/"):
         return anchor
     return directory if f"{directory}/".startswith(f"{anchor.rstrip('/')}/") else None
 
 
 def _fitting(start: str, expression: re.Pattern[str], most: int) -> Iterator[str]:
-    """The topmost paths that fit, from here on; links are followed."""
+    """Yield the topmost matching paths from here on; links are followed."""
     if not os.path.lexists(start):
         return
     if expression.fullmatch(start):

@@ -1,1 +1,1 @@
-"""What outlives one loop: questions for people, doors into a live run."""
+"""State of a run beyond one loop: sub-agents, queues, questions for people, and the control socket."""

@@ -1,4 +1,4 @@
-"""A bounded channel from a running turn to whoever reads its events."""
+"""Bounded channel from a running turn to the reader of its events."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from shoal.core.events import Event
 
 
 class Channel:
-    """One reader, many writers; a writer waits while the reader is far behind.
+    """Channel with one reader and many writers; a writer waits while the reader is far behind.
 
-    Writers are woken one by one, each by the one before it: of a thousand that wait, a few fill the channel.
+    Writers are woken one by one, each by the previous one: of a thousand waiters, a few fill the channel.
     """
 
     def __init__(self, size: int = 1024) -> None:
@@ -31,10 +31,10 @@ class Channel:
         self.push(event)
 
     def offer(self, event: Event) -> bool:
-        """As `put`, where nobody has to wait; False where somebody has."""
+        """Put an event without waiting; return False if the channel is full."""
         if len(self._events) >= self._size and not self._closed:
             return False
-        # As `push` does: this is passed dozens of times in each round.
+        # Inlined `force_put`: this runs dozens of times in each round.
         if not self._closed:
             self._events.append(event)
             if self._reader is not None:
@@ -42,7 +42,7 @@ class Channel:
         return True
 
     def taken(self) -> Event | None:
-        """As `get`, where nobody has to wait; None where somebody has."""
+        """Return an event without waiting; None if there is none."""
         if not self._events:
             return None
         event = self._events.popleft()
@@ -51,7 +51,7 @@ class Channel:
         return event
 
     def push(self, event: Event) -> None:
-        """As `put`, for the rare event told by code that cannot wait: it may pass the bound."""
+        """Put an event beyond the bound, for the rare event of code that cannot wait."""
         if self._closed:
             return
         self._events.append(event)
@@ -59,18 +59,18 @@ class Channel:
             self._wake_reader()
 
     def widen(self) -> None:
-        """No writer waits any more: the turn is ending, and its reader may be gone."""
+        """Remove the bound, so that no writer waits: the turn is ending, and its reader may be gone."""
         self._size = float("inf")
         self._wake_writer()
 
     def close(self) -> None:
-        """Nothing more will come; what is there can still be read."""
+        """Close the channel; queued events can still be read."""
         self._closed = True
         self._wake_reader()
         self._wake_writer()
 
     async def get(self) -> Event | None:
-        """The next event; None when the channel is closed and empty."""
+        """Return the next event; None when the channel is closed and empty."""
         while (event := self.taken()) is None:
             if self._closed:
                 return None
@@ -79,7 +79,7 @@ class Channel:
         return event
 
     async def room(self) -> None:
-        """Until there is room for one more. Whoever was woken and found none keeps the first place."""
+        """Wait until there is room for one more. A woken writer that finds none stays first in line."""
         join = self._writers.append
         while self.full:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class Channel:
             try:
                 await woken
             except asyncio.CancelledError:
-                # Its turn had come, and it cannot take it any more.
+                # It was woken and can no longer use its turn.
                 if woken.done() and not woken.cancelled():
                     self._wake_writer()
                 raise

@@ -1,4 +1,4 @@
-"""The other end of a run's door: what another process asks of a live run, and hears from it."""
+"""Control client: sends commands to a live run of another process and reads its events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIES, _PAUSE = 50, 0.1
 
 
 class ControlClient:
-    """One conversation with a live run. One task at a time may use it; who needs two opens two."""
+    """Connection to a live run. Only one task at a time may use it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -32,7 +32,7 @@ class ControlClient:
 
     @classmethod
     async def open(cls, path: Path) -> ControlClient:
-        """Raises `StoreError` where nobody listens, and `RunHangs` where nobody is let in."""
+        """Connect. Raises `StoreError` if nobody listens, `RunUnresponsive` if no connection is accepted."""
         try:
             connection = await _let_in(path)
         except OSError as error:
@@ -49,7 +49,7 @@ class ControlClient:
         self._writer.transport.abort()
 
     async def request(self, command: Command) -> Any:
-        """The run's answer; raises `ShoalError` with its reason when it refuses."""
+        """Send a command and return the answer; raises `ShoalError` with the reason of a refusal."""
         request_id = self._next_id()
         return await self._ask(request_id, request_line(request_id, command))
 
@@ -58,7 +58,7 @@ class ControlClient:
         await self._ask(request_id, steering_line(message, request_id))
 
     async def events(self) -> AsyncIterator[Event | Gap | Unknown]:
-        """What the run tells, after `Subscribe`, until it ends; a `Gap` is the last."""
+        """Yield the run's events after `Subscribe` until it ends; a `Gap` is the last."""
         while True:
             while self._heard:
                 yield self._heard.popleft()
@@ -97,7 +97,7 @@ class ControlClient:
                 return read_told(line)
 
     async def _line(self) -> bytes:
-        """Of any length: an event may carry a whole message, pictures included."""
+        """Read a line of any length: an event may carry a whole message with images."""
         parts: list[bytes] = []
         while True:
             try:
@@ -109,7 +109,7 @@ class ControlClient:
 
 
 async def _let_in(path: Path) -> socket.socket:
-    """A run that stands still lets nobody in, and those who have asked it already fill its queue."""
+    """Connect with retries: a stopped run accepts nobody, and its connection queue may be full."""
     for _ in range(_TRIES):
         try:
             return connect(path)

@@ -1,4 +1,4 @@
-"""The door into a live run: commands, steering and the stream of events, over a private Unix socket."""
+"""Control server of a live run: commands, steering and the event stream over a private Unix socket."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from shoal.wire.control import (
 LONGEST_LINE = 1 << 20
 CONNECTIONS = 32
 CROWDED = 1 << 20
-"""Bytes waiting for a subscriber beyond which it hears no more deltas."""
+"""Backlog in bytes above which a subscriber gets no more deltas."""
 TOO_SLOW = 4 << 20
-"""Bytes waiting for a subscriber beyond which it is cut."""
+"""Backlog in bytes above which a subscriber is disconnected."""
 
 LAST_WORDS = 0.5
-"""Seconds the subscribers have to take the last events of a run."""
+"""Seconds that subscribers have to read the last events of a run."""
 
 Handle: TypeAlias = Callable[[Command], Awaitable[Any]]
 Steer: TypeAlias = Callable[[Message], None]
 
 
 class ControlServer:
-    """Entered for as long as the run lives. Nothing a client does, or fails to do, holds the run up.
+    """Context manager for the length of a run. No client can block the run.
 
-    `handle` answers every command but subscribe; what it raises is the client's error. `position` tells the
-    journal's present offset.
+    `handle` answers every command except subscribe; its exceptions go to the client. `position` returns the
+    current offset of the journal.
     """
 
     def __init__(self, path: Path, *, handle: Handle, steer: Steer, position: Callable[[], int]) -> None:
@@ -75,14 +75,14 @@ class ControlServer:
         for task in self._serving:
             task.cancel()
         try:
-            # The group is not told what the run raised: it would wrap it, and callers look for it as it is.
+            # The group does not see the run's error: it would wrap it, and callers expect it unwrapped.
             await self._tasks.__aexit__(None, None, None)
         finally:
             if self._listener is not None:
                 self._listener.close()
 
     def publish(self, event: Event) -> None:
-        """Tell every subscriber; a journaled event is in the journal already. Never waits."""
+        """Publish an event without waiting; a journaled event is already in the journal."""
         subscribers = [client for client in self._clients if client.subscribed]
         if not subscribers:
             return
@@ -98,7 +98,7 @@ class ControlServer:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError:
-                # Out of file descriptors, for one: the run goes on, and so does the door, a little later.
+                # For example out of file descriptors: the run continues, and accepting is retried.
                 await asyncio.sleep(0.1)
                 continue
             if len(self._serving) >= CONNECTIONS:
@@ -112,7 +112,7 @@ class ControlServer:
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection, limit=LONGEST_LINE)
             await self._converse(reader, _Client(writer))
-        except Exception:  # noqa: BLE001 - a client that goes away, however it does, must not end the run
+        except Exception:  # noqa: BLE001 - a disconnecting client must not end the run
             return
         finally:
             connection.close()
@@ -162,13 +162,13 @@ class ControlServer:
 
 
 class _Client:
-    """What waits to be sent to one connection: bounded, in order."""
+    """Bounded send queue of one connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.subscribed = False
         self._writer = writer
         self._waiting: deque[tuple[bytes, int | None]] = deque()
-        """Lines, each with the journal's offset before its event; None for an answer."""
+        """Lines, each with the journal offset before its event; None for an answer."""
         self._size = 0
         self._ending = False
         self._news = asyncio.Event()
@@ -177,7 +177,7 @@ class _Client:
         if self._ending or (is_delta and self._size + len(line) > CROWDED):
             return
         if self._waiting and self._size + len(line) > TOO_SLOW:
-            # The oldest event it has not got tells where it must go on reading.
+            # The oldest event it has not received tells where it must continue reading.
             first = next((at for _, at in self._waiting if at is not None), before)
             self._waiting.clear()
             self._size = 0
@@ -189,12 +189,12 @@ class _Client:
 
     def answer(self, line: bytes) -> None:
         if self._waiting and self._size + len(line) > TOO_SLOW:
-            self.finish()  # it asks without reading
+            self.finish()  # it sends requests without reading answers
         elif line and not self._ending:
             self._put(line, None)
 
     def finish(self) -> None:
-        """Send what waits, then end."""
+        """Send the queued lines, then end."""
         self._ending = True
         self._news.set()
 
@@ -220,7 +220,7 @@ class _Client:
 
 
 async def _next_line(reader: asyncio.StreamReader) -> bytes:
-    """The next line; of one that is too long only its beginning, the rest is dropped. Empty at the end."""
+    """Return the next line; only the beginning of one that is too long. Empty at the end."""
     try:
         return await reader.readuntil(b"\n")
     except asyncio.IncompleteReadError as end:

@@ -1,4 +1,4 @@
-"""The crew: every agent that the agents of a session started, from the call for it to word of its end."""
+"""Agent supervisor: runs all sub-agents of a session, from the request to the notification of the end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NOT_BESIDE_TEAMMATES = (
 
 
 class AgentCrew:
-    """Entered for as long as the session lives; leaving it ends every agent, the lead excepted."""
+    """Context manager for the length of a session; leaving it stops every agent except the lead."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class AgentCrew:
         self._reaching = Reaching(roll=self._roll, queue=queue, ids=ids, emit=emit, resume=self._resume)
         self._lead: Agent | None = None
         self.teammate: Callable[[AgentId], Agent | None] = lambda _: None
-        """The agents of a team, which are no part of the crew but may start agents."""
+        """Finds an agent of the team; teammates are not supervised here but may start agents."""
         self._quiet: asyncio.Event | None = None
 
     async def __aenter__(self) -> AgentCrew:
@@ -150,7 +150,7 @@ class AgentCrew:
         return await self.end(agent, f"it was stopped by {site.agent.name}")
 
     async def end(self, agent: str, why: str) -> Glimpse:
-        """Raises `AgentRefused` where it is not there, or not at work."""
+        """Stop an agent. Raises `AgentRequestRefused` if it does not exist or is not running."""
         run = self._roll.find(agent)
         if run.completion is not None:
             raise AgentRefused(f"Agent {agent} is not running: it {_how_ended(run)}.")
@@ -158,7 +158,7 @@ class AgentCrew:
         return run.glimpse(self._clock.monotonic())
 
     async def say(self, to: str, text: str) -> Reached:
-        """A person's words for an agent; one that has ended is resumed with them, and reports to the lead."""
+        """Send a person's message; an ended agent is resumed with it and reports to the lead."""
         assert self._lead is not None
         return await self._reaching.say(to, text, self._lead)
 
@@ -167,7 +167,7 @@ class AgentCrew:
             await self._stop(run, why)
 
     async def stop_all(self, why: str) -> tuple[Glimpse, ...]:
-        """Those that were at work, now ended."""
+        """Stop all running agents and return them."""
         running = self._roll.at_work()
         async with asyncio.TaskGroup() as stopping:
             for run in running:
@@ -178,7 +178,7 @@ class AgentCrew:
         return self._roll.glimpses(self._clock.monotonic())
 
     async def summary_of(self, agent: str) -> str:
-        """What one at work says it is doing; its conversation never holds the question."""
+        """Ask a running agent for its progress; the question does not enter its conversation."""
         run = self._roll.find(agent)
         if run.agent is None:
             raise AgentRefused(f"Agent {agent} is not running: it {_how_ended(run)}.")
@@ -191,17 +191,17 @@ class AgentCrew:
 
     @property
     def working(self) -> bool:
-        """Whether any agent is at work, or its end is not told yet."""
+        """True if any agent is running or its end is not reported yet."""
         return self._roll.any_at_work
 
     async def quiet(self) -> None:
-        """Until none is at work."""
+        """Wait until no agent is running."""
         while self.working:
             self._quiet = self._quiet or asyncio.Event()
             await self._quiet.wait()
 
     def move_to_background(self, agent: AgentId | None = None) -> tuple[AgentId, ...]:
-        """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
+        """Stop waiting for an agent (or for all); the run continues. Return those that moved."""
         if not self.habits.background:
             return ()
         waited_for = [run for run in self._roll.at_work() if not run.background and agent in (None, run.id)]
@@ -210,12 +210,12 @@ class AgentCrew:
         return tuple(run.id for run in waited_for)
 
     def recover(self, pending: dict[AgentId, list[Item]], ended: tuple[Completion, ...]) -> None:
-        """Take over what an earlier process of this session left: what waits for whom, and who ended."""
+        """Restore the state of an earlier process of this session: pending items and ended agents."""
         self._reaching.recover(pending)
         self._roll.remember(ended)
 
     async def _placed(self, outfit: Outfit, order: Order, parent: Identity) -> Outfit:
-        """In the background, or waited for."""
+        """Decide if the agent runs in the background or is waited for."""
         background = self._wants(order, outfit, parent)
         if background and parent.is_in_process:
             await outfit.finish()
@@ -223,7 +223,7 @@ class AgentCrew:
         return replace(outfit, started=replace(outfit.started, background=background))
 
     def _wants(self, order: Order, outfit: Outfit, parent: Identity) -> bool:
-        """Whether it is to run in the background. A teammate waits for its agents, whatever others do."""
+        """Return True if it runs in the background; agents of an in-process teammate do not by default."""
         always = self.habits.always_background and not parent.is_in_process
         return (order.background or outfit.started.background or always) and self.habits.background
 
@@ -250,7 +250,7 @@ class AgentCrew:
         assert witness is not None
         try:
             end = await shift.work(run, outfit)
-            # From here on it cannot be stopped any more: it has ended, and only has to say so.
+            # It can no longer be stopped from here on: it has ended and only has to report.
             run.task = None
             self._purse.ended(counted)
             witness.doing = ""
@@ -265,14 +265,14 @@ class AgentCrew:
             self._over(run)
 
     def _is_to_hear(self, agent: AgentId) -> bool:
-        """Whether it will be told of an end. Of one that a look of its own saw nothing more comes."""
+        """Return True if it still waits for the end of a child that it has not seen itself."""
         return any(not run.taken_by for run in self._roll.started_by(agent))
 
     def _ended(self, run: Run, outfit: Outfit, end: Ending, shift: Shift) -> Completion:
-        """Whoever waits hears of an end that cannot be written down too, and their own record fails."""
+        """Build and journal the result; an end that cannot be stored is still reported to the waiters."""
         try:
             completion = self._completion(run, outfit, end, shift)
-        except Exception as error:  # noqa: BLE001 - the wall around ends: no other agent may fall with one
+        except Exception as error:  # noqa: BLE001 - boundary around ends: a failure must not affect other agents
             lost = Ending(status="failed", text="", detail=joined(end.detail, str(error)))
             completion = self._completion(run, outfit, lost, shift)
         try:
@@ -282,7 +282,7 @@ class AgentCrew:
         return completion
 
     async def _release(self, run: Run, outfit: Outfit, completion: Completion) -> None:
-        """What may be slow comes after the end is known; word of it comes last."""
+        """Run the slow clean-up after the end is known; send the notification last."""
         for child in self._roll.started_by(run.id):
             await self._stop(child, "the agent that started it ended")
         try:
@@ -290,7 +290,7 @@ class AgentCrew:
             if work is not None:
                 completion = replace(completion, worktree=work)
                 self._emit(WorkKept(agent=run.id, work=work))
-        except Exception as error:  # noqa: BLE001 - the wall around clean-up: no other agent may fall with it
+        except Exception as error:  # noqa: BLE001 - boundary around clean-up: a failure must not affect other agents
             unclean = f"what it was given could not all be given back: {error}"
             completion = replace(completion, detail=joined(completion.detail, unclean))
         run.completion = completion
@@ -359,7 +359,7 @@ class AgentCrew:
                     await run.left()
             except TimeoutError:
                 self._move(run)
-        # One that ended at that moment is not moved any more: what it leaves belongs to its result.
+        # A run that ended just now is not moved: its retained work belongs to its result.
         await run.left()
 
     def _move(self, run: Run) -> None:
@@ -382,11 +382,11 @@ class AgentCrew:
         )
 
     async def _stop(self, run: Run, why: str) -> None:
-        """Gone, with everything it was given returned, when this returns."""
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        """Stop a run; all its resources are released when this returns."""
+        # A task that is cancelled before its first step never runs, and so would never report its end.
         await asyncio.sleep(0)
         if run.task is not None and not run.stopping:
-            # Once: a second cancellation would strike the clean-up that the first one began.
+            # Only once: a second cancellation would interrupt the clean-up of the first.
             run.stopping = why
             run.task.cancel()
         await run.over()
@@ -412,9 +412,9 @@ class AgentCrew:
             raise
 
     def _taken(self, run: Run, completion: Completion, site: Site) -> None:
-        """A blocking look saw the end: no notification comes, and one that waits is taken back.
+        """Withdraw or skip the notification, because a blocking poll saw the end.
 
-        What an agent leaves in a worktree is known only when it is over: until then it is still announced.
+        An agent with a worktree is still announced until it is closed: only then its retained work is known.
         """
         waits = self._queue.withdraw(run.report_to, completion.id)
         if run.background and (waits or (run.live and not run.taken_by and run.facts.isolation is None)):
@@ -422,7 +422,7 @@ class AgentCrew:
             self._emit(Notified(agent=site.agent.agent, completion=completion.id, call=site.call_id))
 
     def unanswered(self, agent: AgentId, cut: Message | None) -> None:
-        """Its calls were cut short, and these are their results: ends that they would tell are announced."""
+        """Announce the ends that its calls would have reported; the argument holds their results."""
         calls = set() if cut is None else {b.tool_use_id for b in cut.content if isinstance(b, ToolResult)}
         for run in self._roll.ended_for(agent) if calls else ():
             done = run.completion
@@ -435,7 +435,7 @@ class AgentCrew:
         return self._roll.get(agent) is not None
 
     def heir(self, agent: AgentId) -> AgentId:
-        """Who hears what is for this agent: itself, or the next above it that has not ended."""
+        """Return who receives items for this agent: itself, or the nearest ancestor that has not ended."""
         while (run := self._roll.get(agent)) is not None:
             if run.task is not None and not run.stopping:
                 return agent
@@ -443,7 +443,7 @@ class AgentCrew:
         return agent if agent == LEAD or self.teammate(agent) is not None else LEAD
 
     def agent(self, agent: AgentId) -> Agent:
-        """One at work. Raises `AgentRefused`."""
+        """Return a running agent. Raises `AgentRequestRefused`."""
         run = self._roll.get(agent)
         found = self._lead if agent == LEAD else run.agent if run else self.teammate(agent)
         if found is None:

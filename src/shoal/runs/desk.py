@@ -1,4 +1,4 @@
-"""The desk: every question for a person, from any agent, in one place that all surfaces share."""
+"""Question broker: every question of any agent for a person, shared by all surfaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Emit: TypeAlias = Callable[[Journaled], None]
 
 
 class _Waiting:
-    """A question whose asker waits. Others may wait for the answer too, so it is never cancelled."""
+    """Question that is waiting for an answer. Others may await it too, so its future is never cancelled."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -28,11 +28,11 @@ class _Waiting:
 
 
 class FileDesk:
-    """Answers come from surfaces of this process by `answer`, and from other processes as files.
+    """Broker that gets answers from surfaces of this process by `submit_answer`, and from others as files.
 
-    `attended` says whether a person may come; `patience` is how many seconds to wait for one. Attended and
-    without patience it waits for ever, neither attended nor patient it answers by policy at once: yes to
-    what is `listed`, else no.
+    `attended` is True if a person may answer; `answer_timeout` is how many seconds to wait for one. With
+    `attended` and no timeout it waits forever; with neither it answers by policy at once: it allows what
+    `is_preapproved` and denies the rest.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class FileDesk:
 
     @property
     def waits(self) -> bool:
-        """Whether a question waits for a person, here or at another terminal."""
+        """True if a question waits for a person, here or at another terminal."""
         return self.attended or self.patience is not None
 
     async def ask(self, question: Question) -> Answer:
@@ -64,7 +64,7 @@ class FileDesk:
             answer = await self._awaited(waiting)
         except asyncio.CancelledError:
             withdrawn = Denied(reason="The question was withdrawn: its call was interrupted.", by="policy")
-            # A disk that is full at this moment must not turn the interruption into another error.
+            # A full disk must not turn the interruption into another error.
             with suppress(StoreError):
                 self._tell(self._standing(waiting, withdrawn), question)
             raise
@@ -74,7 +74,7 @@ class FileDesk:
         return answer
 
     def answer(self, question_id: str, answer: Answer) -> bool:
-        """Whether this answer stands; False where another one came first. Raises `StoreError`."""
+        """Submit an answer; return False if another one came first. Raises `StoreError`."""
         stands = self._questions.answer(question_id, answer)
         self._look()
         return stands
@@ -83,7 +83,7 @@ class FileDesk:
         return tuple(waiting.question for waiting in self._waiting.values())
 
     async def incoming(self) -> AsyncIterator[Question]:
-        """Every question as it comes, those open now first; for a surface that shows them."""
+        """Yield every question, the currently open ones first, for a surface that shows them."""
         shown: set[str] = set()
         while True:
             news = self._news = self._news or asyncio.Event()
@@ -95,12 +95,12 @@ class FileDesk:
             await news.wait()
 
     async def settled(self, question_id: str) -> Answer | None:
-        """The answer, whoever gives it, once it stands; None where no such question is open."""
+        """Wait for the answer, whoever gives it; return None if no such question is open."""
         waiting = self._waiting.get(question_id)
         return None if waiting is None else await asyncio.shield(waiting.answer)
 
     def withdraw_left_over(self) -> tuple[Question, ...]:
-        """Close what an earlier process of this run left open: the calls that asked are gone."""
+        """Close the questions that an earlier process of this run left open: their calls are gone."""
         left_over = tuple(question for question in self._questions.open() if question.id not in self._waiting)
         for question in left_over:
             withdrawn = Denied(reason=ENDED, by="policy")
@@ -123,7 +123,7 @@ class FileDesk:
         return Allowed() if isinstance(question, MayRun) and self.listed(question) else otherwise
 
     def _standing(self, waiting: _Waiting, answer: Answer) -> Answer:
-        """Give an answer; the one that stands, which may be another that came first."""
+        """Settle with an answer; return the valid one, which may be another that came first."""
         if not waiting.answer.done():
             with suppress(StoreError):
                 answer = self._questions.settle(waiting.question, answer)
@@ -131,7 +131,7 @@ class FileDesk:
         return waiting.answer.result()
 
     def _look(self) -> None:
-        """Hand answers that stand in files to those who wait for them."""
+        """Pass answers found in files to the pending questions."""
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 answer = self._questions.answer_to(waiting.question)

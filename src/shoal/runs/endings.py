@@ -1,4 +1,4 @@
-"""How an agent's work came to its end, as a value: what it says, and why it stopped."""
+"""Outcome of an agent's run as a value: its text, and why it stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ending(ended: Ended, said: Sequence[Message]) -> Ending:
 
 
 def last_words(said: Sequence[Message]) -> str:
-    """The last text of an agent that did not come to its end; what came after it were calls alone."""
+    """Return the last text of an agent that did not finish; only calls came after it."""
     return next((each.text for each in reversed(said) if each.role == "assistant" and each.text), "")
 
 

@@ -1,4 +1,4 @@
-"""What hooks give an agent on its way, before its loop begins."""
+"""Start hooks: context that hooks add to an agent before its loop begins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.runs.outfit import Outfit
 
 
 async def greeted(outfit: Outfit) -> Outfit:
-    """A hook may add to what the agent starts with; it cannot keep it from starting."""
+    """Add the context of `SubagentStart` hooks; they cannot prevent the start."""
     hooks = outfit.agent.hooks
     if outfit.prompt is None or not hooks.wants("SubagentStart"):
         return outfit

@@ -1,4 +1,4 @@
-"""How the agents of a session are run."""
+"""Spawn policy: defaults for running the agents of a session."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from msgspec import Struct
 
 
 class Habits(Struct, frozen=True, kw_only=True):
-    """How agents are run where nothing else is said."""
+    """Defaults for running agents."""
 
     background: bool = True
-    """Whether agents may run in the background at all."""
+    """True if agents may run in the background at all."""
     always_background: bool = False
     forks: bool = False
-    """Whether an agent that is not named is a fork of who asks for it."""
+    """True if a request without a type starts a fork of the caller."""
     model_by_call: bool = True
-    """Whether a call may name the model of the agent it starts."""
+    """True if a call may name the model of the agent it starts."""
     auto_background: float = 120.0
-    """Seconds after which one that is waited for is waited for no longer; 0 is never."""
+    """Seconds after which a foreground agent moves to the background; 0 is never."""
     report_tokens: int = 1_000
     preview: int | None = None
-    """Agents of one message beyond which a person is asked first; None is never."""
+    """Number of agents in one message above which a person is asked first; None is never."""
     usual: str = "general-purpose"
-    """The agent that is started where none is named."""
+    """Agent type for requests without one."""

@@ -1,4 +1,4 @@
-"""Word of hooks that nobody waited for: through the queue to the agent whose event it was."""
+"""Hook notifier: queues the notices of background hooks for the agent whose event they ran on."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from shoal.wire.notices import hook_notification
 
 
 class QueuedHookNews:
-    """A hook that woke an agent is told of what that agent does next, so how often it may is bounded."""
+    """Queues hook notices. A hook that wakes an agent runs again on its next event, so wakes are limited."""
 
     def __init__(self, queue: Queue, ids: Ids, emit: Callable[[Journaled], None]) -> None:
         self._queue = queue
         self._ids = ids
         self._emit = emit
         self._mine: set[str] = set()
-        """Words that wait in the queue."""
+        """Ids of the notices that wait in the queue."""
         self._in_a_row: dict[AgentId, int] = {}
-        """How often hooks woke an agent since it last heard of something else."""
+        """Times that hooks woke an agent since its last other item."""
         self.listener: Callable[[HookWord], AgentId | None] = lambda word: word.agent
-        """Who hears it: the agent, or another in place of one that has ended; None where nobody does."""
+        """Finds the recipient: the agent, or another if it has ended; None if there is none."""
         self.rests: Callable[[AgentId], bool] = lambda _: True
 
     def told(self, word: HookWord) -> None:
@@ -45,7 +45,7 @@ class QueuedHookNews:
             priority="later",
             wakes=word.wakes and self._may_wake(to, word),
         )
-        # Where it cannot be written down its agent still hears of it, and that fails for all to see.
+        # If it cannot be journaled its agent still gets it, and that failure is visible.
         with suppress(StoreError):
             quiet = not item.wakes
             self._emit(Queued(agent=to, item=item.id, by=item.by, text=text, mode=item.mode, quiet=quiet))
@@ -53,14 +53,14 @@ class QueuedHookNews:
         self._queue.put(item)
 
     def entered(self, item: Item) -> None:
-        """Something has reached an agent."""
+        """Handle the delivery of an item to an agent."""
         if item.id in self._mine:
             self._mine.discard(item.id)
         else:
             self.heard_else(item.to)
 
     def heard_else(self, agent: AgentId) -> None:
-        """It has something to do that no hook told it."""
+        """Reset the count, because the agent got input that is not from a hook."""
         self._in_a_row.pop(agent, None)
 
     def _may_wake(self, to: AgentId, word: HookWord) -> bool:

@@ -1,4 +1,4 @@
-"""Answers to permission questions that nobody waits for any more: the process that asked died meanwhile."""
+"""Late answers to permission questions whose asking process died in the meantime."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _PREFIX = "late-"
 
 
 def late_item(question_id: str) -> str:
-    """The identity under which an agent hears of a late yes: the same each time, so it hears it once."""
+    """Return the item id of a late approval: always the same, so that it is delivered once."""
     return f"{_PREFIX}{question_id}"
 
 
 def question_of(item_id: str) -> str:
-    """The question whose late yes is told under that identity; empty where it tells something else."""
+    """Return the question id of a late approval's item id; empty for other items."""
     return item_id.removeprefix(_PREFIX) if item_id.startswith(_PREFIX) else ""
 
 
 def kept_updates(question: MayRun, answer: Allowed) -> tuple[Suggestion, ...]:
-    """What the yes was to hold for beside this call. The mode of another agent is not the lead's."""
+    """Return the permission changes beyond this call. Mode changes apply only if the lead asked."""
     updates = answer.updates
     if not updates and answer.remember != "once":
         wanted = lasting(question.suggestions, "session" if answer.remember == "session" else "localSettings")
@@ -34,9 +34,9 @@ def kept_updates(question: MayRun, answer: Allowed) -> tuple[Suggestion, ...]:
 
 
 class LateAnswers:
-    """A late yes runs nothing: `heard` tells the agent, and the same call made again is not asked about.
+    """Late approvals. They run nothing: `on_answer` notifies the agent, and the same call is not asked again.
 
-    That holds for one call, and as long as this process lives.
+    This holds for one call and for the lifetime of this process.
     """
 
     def __init__(self, questions: Questions) -> None:
@@ -47,7 +47,7 @@ class LateAnswers:
         self._watch: DirectoryWatch | None = None
 
     def adopt(self, cut_off: Iterable[MayRun]) -> None:
-        """Questions of an earlier process whose calls have no result, and of which no agent heard more."""
+        """Watch the questions of an earlier process whose calls have no result and were not reported."""
         self._cut_off |= {question.id: question for question in cut_off}
         if self._cut_off and self._watch is None:
             self._watch = DirectoryWatch(self._questions.directory, self._look)
@@ -59,22 +59,22 @@ class LateAnswers:
             self._watch = None
 
     def question(self, question_id: str) -> MayRun | None:
-        """As it was asked; None where no call was asked about under that id."""
+        """Return the permission question with that id; None if there is none."""
         question = self._questions.get(question_id)
         return question if isinstance(question, MayRun) else None
 
     def unheard(self, question: MayRun) -> Answer | None:
-        """The answer that came while the process that asked still lived, or might have."""
+        """Return an answer given while the asking process lived, or may have lived."""
         answer = self._questions.answer_to(question)
         return None if is_cut_off(answer) else answer
 
     def give(self, question_id: str, answer: Answer) -> None:
-        """Raises `StoreError` for a question that was not cut off, a second answer, and a no."""
+        """Submit a late answer. Raises `StoreError` if not interrupted, already answered, or denied."""
         self._questions.answer_late(question_id, answer)
         self._look()
 
     def granted(self, question: MayRun) -> Allowed | None:
-        """The yes that was given to this very call before, which counts once."""
+        """Return the late approval of this exact call; it is used only once."""
         for each in self._granted:
             asked, answer = each
             wanted = asked.input if answer.input is None else answer.input
@@ -91,7 +91,7 @@ class LateAnswers:
             try:
                 self.heard(question, answer)
             except StoreError:
-                return  # it could not be written down: the next look tells it
+                return  # it could not be stored: the next check reports it
             del self._cut_off[question.id]
             self._granted.append((question, answer))
         if not self._cut_off:

@@ -1,4 +1,4 @@
-"""An agent made ready for a job, and who makes it so."""
+"""Prepared agents, and the port that prepares them."""
 
 from __future__ import annotations
 
@@ -35,66 +35,66 @@ class Outfit(Struct, frozen=True, kw_only=True):
     started: AgentStarted
     resolved: Resolved
     prompt: Message | None
-    """What it is to do; None where that waits in its queue."""
+    """Its first prompt; None if that waits in its queue."""
     delivered: frozenset[str] = frozenset()
-    """What its transcript shows it has got already."""
+    """Ids of the items that its transcript already contains."""
     answered: frozenset[str] = frozenset()
-    """Its calls that have their results there."""
+    """Ids of the calls that have results in its transcript."""
     one_shot: bool = False
     witness: Witness | None = None
-    """Who has seen it work, for a teammate."""
+    """Monitor of a teammate."""
     check: Check | None = None
-    """Runs the command that decides whether the work is done: how it ended, and the end of what it wrote."""
+    """Runs the acceptance command; returns its result and the end of its output."""
     commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
     finish: Callable[[], Awaitable[KeptWork | None]] = _nothing_left
-    """Gives back what it was given; the work it leaves in a worktree, if any."""
+    """Releases its resources; returns the work it leaves in a worktree, if any."""
 
     def knows(self, item: Item) -> bool:
-        """Whether what waits for the agent is in its transcript already."""
+        """Return True if the item is already in the agent's transcript."""
         return item.id in self.delivered or item.instead_of in self.answered
 
 
 class Seat(Struct, frozen=True, kw_only=True):
-    """The place in a team of an agent that is to be a member of it."""
+    """Team membership of an agent that will be a teammate."""
 
     team: str
     name: str
     color: str | None
     mode: Mode | None
-    """What the call for it asks for; never wider than what the lead has."""
+    """Requested mode; never wider than the lead's."""
     section: str
-    """What its system prompt says about the team."""
+    """Section of its system prompt about the team."""
     desk: Desk
-    """Takes its questions to the lead."""
+    """Forwards its questions to the lead."""
     leads: bool = False
-    """Whether it may lead a team of its own."""
+    """True if it may lead another team."""
     form: Form = "in-process"
 
 
 class Newcomer(Struct, frozen=True, kw_only=True):
-    """Who is to be made ready, for whom, and who watches it."""
+    """Agent to prepare, with its parent and its monitor."""
 
     agent: AgentId
     parent: Agent
     call: str
     witness: Witness
     seat: Seat | None = None
-    """Of a teammate; None for an agent for one job."""
+    """Assignment of a teammate; None for an agent for one job."""
 
 
 class Outfitter(Protocol):
-    """All raise `AgentRefused`, naming what cannot be had; then nothing is left behind."""
+    """Prepares agents. On `AgentRequestRefused`, which names what is unavailable, nothing is left behind."""
 
     def witness(self, agent: AgentId) -> Witness: ...
 
     async def fresh(self, order: Order, newcomer: Newcomer) -> Outfit: ...
 
     async def fork(self, order: Order, newcomer: Newcomer) -> Outfit:
-        """A copy of the parent: it goes on from the reply that asks for it, with all the parent has."""
+        """Prepare a copy of the parent that continues from the requesting reply with all the parent has."""
         ...
 
     async def again(self, newcomer: Newcomer) -> Outfit:
-        """As it was when it ended, or when its process died: from its transcript."""
+        """Prepare an ended agent from its transcript, also after its process died."""
         ...
 
     def output(self, agent: AgentId) -> Path: ...

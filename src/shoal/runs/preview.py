@@ -1,4 +1,4 @@
-"""Many agents at once are asked about first, once for all of a message, with what they would cost."""
+"""Approval of many agents at once: one question per message, with the estimated cost."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from shoal.core.tools import ALIASES, Site
 
 _NAMED = 20
 _START = 4_000
-"""Tokens that an agent's first request is taken to have: its prompt and its tools."""
+"""Assumed tokens of an agent's first request: its prompt and its tools."""
 
 
 class Preview:
-    """`most` agents of one message need no asking; None is any number."""
+    """Asks a person before more than `threshold` agents start from one message; None never asks."""
 
     def __init__(self, most: int | None, purse: Purse) -> None:
         self._most = most
         self._purse = purse
         self._asked: dict[AgentId, tuple[str, asyncio.Future[Answer]]] = {}
-        """For each agent its last message of that kind: its calls need not all start at once."""
+        """Last such message of each agent: its calls need not all start at once."""
 
     async def allow(self, parent: Agent, site: Site) -> None:
-        """Raises `AgentRefused` where the person does not want them."""
+        """Raise `AgentRequestRefused` if the person denies."""
         if self._most is None or len(site.calls) <= self._most:
             return
         calls = [call for call in site.calls if ALIASES.get(call.name, call.name) == "Agent"]
@@ -44,7 +44,7 @@ class Preview:
                 raise AgentRefused("No agent was started: the answer was not about starting them.")
 
     async def _answer(self, calls: list[ToolUse], parent: Agent, site: Site) -> Answer:
-        """The first of the calls asks; the others, beside it or later, get the same answer."""
+        """Ask for the first of the calls; the others, concurrent or later, get the same answer."""
         me, first = site.agent.agent, calls[0].id
         asked = self._asked.get(me)
         if asked is not None and asked[0] == first:
@@ -54,7 +54,7 @@ class Preview:
         try:
             given = await site.desk.ask(self._question(calls, parent, site))
         except Exception as error:
-            # Those beside it fail as it does.
+            # The concurrent calls fail with the same error.
             answer.set_exception(error)
             answer.exception()
             raise

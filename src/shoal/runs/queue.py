@@ -1,4 +1,4 @@
-"""The one queue of a session: everything that waits for one of its agents, by priority and in order."""
+"""Inbox queue of a session: all items that wait for its agents, by priority and in order."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from shoal.core.ids import AgentId
 
 _ORDER: tuple[Priority, ...] = ("now", "next", "later")
 _QUIET = len(_ORDER)
-"""The place of what wakes nobody: behind all that does."""
+"""Index of items that wake nobody: after all that do."""
 
 
 def _unheard(_: Item) -> None: ...
 
 
 class _Waiting:
-    """What waits for one agent."""
+    """Items that wait for one agent."""
 
     __slots__ = ("by_priority", "news")
 
@@ -27,13 +27,13 @@ class _Waiting:
         self.news: asyncio.Event | None = None
 
     def __len__(self) -> int:
-        """What wakes its agent; the rest waits with it."""
-        # Asked for each member of a large team whenever that may have gone quiet.
+        """Return the number of items that wake the agent."""
+        # Called for each member of a large team whenever the team may be idle.
         return sum(map(len, self.by_priority[:_QUIET]))
 
 
 class Queue:
-    """`entered` is told of each item that has reached its agent's transcript."""
+    """Queue of all agents. `on_delivered` is called with each item that is on its agent's transcript."""
 
     def __init__(self, entered: Callable[[Item], None] = _unheard) -> None:
         self._entered = entered
@@ -46,7 +46,7 @@ class Queue:
             waiting.news.set()
 
     def take(self, to: AgentId, *, resting: bool = False) -> Item | None:
-        """The next for this agent; for one at rest, None where nothing wakes it."""
+        """Take the next item of this agent; with `only_waking`, None if nothing wakes it."""
         waiting = self._waiting.get(to)
         if waiting is None or (resting and not len(waiting)):
             return None
@@ -58,12 +58,12 @@ class Queue:
         return None
 
     def put_back(self, item: Item) -> None:
-        """Before all others of its priority."""
+        """Put an item before all others of its priority."""
         waiting = self._waiting.setdefault(item.to, _Waiting())
         waiting.by_priority[_place(item)].appendleft(item)
 
     def take_prompts(self, to: AgentId) -> tuple[Item, ...]:
-        """What a person said that the agent has not heard; the rest stays."""
+        """Take the person's undelivered prompts; the rest stays."""
         waiting = self._waiting.get(to)
         if waiting is None:
             return ()
@@ -78,11 +78,11 @@ class Queue:
         self._entered(item)
 
     def forget(self, to: AgentId) -> None:
-        """This agent has ended: what waits for it is not for another one of its name."""
+        """Discard the items of an ended agent: they are not for another agent of its name."""
         self._waiting.pop(to, None)
 
     def withdraw(self, to: AgentId, item_id: str) -> bool:
-        """Whether the item still waited; it waits no longer."""
+        """Withdraw an item; return True if it was still waiting."""
         waiting = self._waiting.get(to)
         for items in () if waiting is None else waiting.by_priority:
             for item in items:
@@ -98,12 +98,12 @@ class Queue:
         )
 
     def size(self, to: AgentId) -> int:
-        """How much waits that wakes it."""
+        """Return the number of waiting items that wake the agent."""
         waiting = self._waiting.get(to)
         return 0 if waiting is None else len(waiting)
 
     async def arrival(self, to: AgentId) -> None:
-        """Until something waits for this agent."""
+        """Wait until an item that wakes this agent is queued."""
         waiting = self._waiting.setdefault(to, _Waiting())
         while not len(waiting):
             waiting.news = waiting.news or asyncio.Event()
@@ -119,7 +119,7 @@ def _place(item: Item) -> int:
 
 
 def _enter(items: deque[Item], item: Item) -> None:
-    """Behind all that has its rank or a lower one."""
+    """Insert an item after all with the same or a lower rank."""
     place = len(items)
     while place and items[place - 1].rank > item.rank:
         place -= 1
@@ -127,7 +127,7 @@ def _enter(items: deque[Item], item: Item) -> None:
 
 
 class QueueInlet:
-    """One agent's end of the queue."""
+    """Inbox of one agent on the queue."""
 
     __slots__ = ("_queue", "_to")
 

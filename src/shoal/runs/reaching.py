@@ -1,4 +1,4 @@
-"""How words reach an agent: at work it hears them at its next step; one that ended is resumed with them."""
+"""Agent messenger: a running agent gets messages at its next step, an ended one is resumed with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Resume(Protocol):
     async def __call__(
         self, agent: AgentId, parent: Agent, call: str, ready: Callable[[Outfit], None]
     ) -> Run:
-        """`ready` is called when the agent is made, right before it begins."""
+        """Resume an agent. `on_ready` is called when it is prepared, right before it begins."""
         ...
 
 
@@ -40,7 +40,7 @@ class Reaching:
         self._pending: dict[AgentId, list[Item]] = {}
 
     def recover(self, pending: dict[AgentId, list[Item]]) -> None:
-        """Take over what waited for whom when an earlier process of this session ended."""
+        """Restore the items that were pending when an earlier process of this session ended."""
         self._pending = pending
         for item in pending.pop(LEAD, []):
             self._queue.put(item)
@@ -48,7 +48,7 @@ class Reaching:
     async def send(
         self, to: str, text: str, *, summary: str, sender: Agent, call: str
     ) -> tuple[Reached, ...]:
-        """One agent's words for another, or for everyone at work."""
+        """Send an agent's message to another, or to all running agents."""
         who = sender.identity
         said = message_from(who.name, text, summary=summary, color=who.color)
         targets = [self._roll.meant(to)]
@@ -62,7 +62,7 @@ class Reaching:
         return tuple([await self._deliver(item, said, sender, call) for item in items])
 
     async def say(self, to: str, text: str, lead: Agent) -> Reached:
-        """A person's words."""
+        """Send a person's message."""
         item = Item(id=self._ids.short(), to=self._roll.meant(to), content=(Text(text=text),), by="person")
         return await self._deliver(item, text, lead, "")
 
@@ -95,7 +95,7 @@ class Reaching:
                 await earlier.over()
             run = await self._resume_run(agent, parent, call, ready)
         except BaseException:
-            # What others said to it meanwhile waits until it can be resumed.
+            # Messages that arrived meanwhile wait until it can be resumed.
             while (waiting := self._queue.take(agent)) is not None:
                 self._pending.setdefault(agent, []).append(waiting)
             raise

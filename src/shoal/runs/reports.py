@@ -1,4 +1,4 @@
-"""An agent's report as it enters another's conversation: small enough, with the whole of it kept."""
+"""Stored reports: an agent's report is shortened for another's conversation and stored in full."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from shoal.core.ports import Results
 
 CHARACTERS_PER_TOKEN = 4
 _AROUND = 1_600
-"""Characters left for what stands around a report in a notification: paths, what it did, what it took."""
+"""Characters reserved for the rest of a notification: paths, evidence, usage."""
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """A report that was stored whole, and what of it is shown."""
+    """Report that was stored in full, and its excerpt."""
 
     shown: str
     size: int
     digest: str
     whole: Path | None
-    """None where nothing was cut, so that what is shown is the whole."""
+    """File with the full report; None if the excerpt is complete."""
 
 
 def kept(text: str, agent: AgentId, completion: str, results: Results, *, tokens: int) -> Kept:
-    """Store a report that is too long to be shown whole."""
+    """Store a report that is too long to be shown in full."""
     limit = max(200, tokens * CHARACTERS_PER_TOKEN - _AROUND)
     content = text.encode("utf-8", "surrogateescape")
     digest = sha256(content).hexdigest()

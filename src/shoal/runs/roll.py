@@ -1,4 +1,4 @@
-"""The roll of a session's agents: who there is, under which name, and who started whom."""
+"""Registry of a session's agents: their runs, their names, and their parents."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from shoal.runs.run import Run
 LEAD_NAMES = ("lead", "team-lead", "main")
 EVERYONE = "*"
 _NAMED = 20
-"""How many are named to whom looks for one that is not there."""
+"""Maximum number of names listed when an agent is not found."""
 
 
 class Roll:
-    """Names live as long as the session does; ids as long as the transcripts."""
+    """Runs by id and name. Names live as long as the session, ids as long as the transcripts."""
 
     def __init__(self) -> None:
         self._runs: dict[AgentId, Run] = {}
         self._at_work: dict[AgentId, dict[AgentId, Run]] = {}
-        """By whom they report to."""
+        """Running agents by the agent they report to."""
         self._names: dict[str, AgentId] = {}
         self._names.update(dict.fromkeys(LEAD_NAMES, LEAD))
         self._promised: set[str] = set()
@@ -34,23 +34,23 @@ class Roll:
         self._at_work.setdefault(run.report_to, {})[run.id] = run
 
     def leave(self, run: Run) -> None:
-        """It is at work no longer."""
+        """Remove a run from the running ones."""
         theirs = self._at_work[run.report_to]
         theirs.pop(run.id, None)
         if not theirs:
             del self._at_work[run.report_to]
 
     def remember(self, earlier: Iterable[Completion]) -> None:
-        """Those that ended in earlier processes of the session."""
+        """Add the agents that ended in earlier processes of the session."""
         for completion in earlier:
             self._runs[completion.agent] = Run.earlier(completion)
             if completion.name:
                 self._names[completion.name] = completion.agent
 
     def take_name(self, wished: str) -> str:
-        """The name, with a number where one at work, or the lead, has it, or where it means another.
+        """Reserve a name, with a number if a running agent or the lead has it, or if it is ambiguous.
 
-        It is kept free for one that starts, and its own when that one is entered.
+        The name belongs to the starting agent once its run is added.
         """
         name, number = wished, 1
         while self._is_taken(name):
@@ -60,7 +60,7 @@ class Roll:
         return name
 
     def free_name(self, name: str) -> None:
-        """Who was to have it does not start."""
+        """Release a reserved name whose agent does not start."""
         self._promised.discard(name)
 
     def _is_taken(self, name: str) -> bool:
@@ -73,14 +73,14 @@ class Roll:
         return run is None or run.live
 
     def meant(self, text: str) -> AgentId:
-        """The id behind a name; what is no name is an id."""
+        """Return the id of a name; text that is no name is taken as an id."""
         return self._names.get(text, AgentId(text))
 
     def get(self, agent: AgentId) -> Run | None:
         return self._runs.get(agent)
 
     def find(self, text: str) -> Run:
-        """By name or id. Raises `AgentRefused`, naming those there are."""
+        """Find a run by name or id. Raises `AgentRequestRefused`, listing the existing ones."""
         run = self._runs.get(self.meant(text))
         if run is None:
             known = [each.facts.name or each.id for each in self._runs.values()][-_NAMED:]
@@ -96,15 +96,15 @@ class Roll:
         return bool(self._at_work)
 
     def started_by(self, parent: AgentId) -> tuple[Run, ...]:
-        """Those still at work that report to it."""
+        """Return the running agents that report to it."""
         return tuple(self._at_work.get(parent, {}).values())
 
     def ended_for(self, agent: AgentId) -> tuple[Run, ...]:
-        """Those that ended and report to it."""
+        """Return the ended agents that report to it."""
         return tuple(run for run in self._runs.values() if run.report_to == agent and not run.live)
 
     def above(self, agent: AgentId) -> tuple[AgentId, ...]:
-        """To whom it reports, to whom that one does, and so on to the lead."""
+        """Return the chain of agents that it reports to, up to the lead."""
         found: list[AgentId] = []
         while agent != LEAD and agent in self._runs and self._runs[agent].report_to not in found:
             agent = self._runs[agent].report_to

@@ -1,4 +1,4 @@
-"""One agent's run: how it stands, who waits for it, and what it left."""
+"""Agent run: the status, waiters and result of one agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Kept after its end, without the agent itself: that one is read back when it is wanted again."""
+    """Run of one agent. It stays after its end without the agent, which is reloaded when it is resumed."""
 
     __slots__ = (
         "_changed",
@@ -43,17 +43,17 @@ class Run:
         self.since = since
         self.completion: Completion | None = None
         self.live = True
-        """Until everything it was given is returned, and whoever is to hear of its end was told."""
+        """True until its resources are released and its end is reported."""
         self.taken_by = ""
-        """The call that looked, saw the end and took the notification, if one did."""
+        """Tool call that saw the end and replaced the notification, if any."""
         self.stopping = ""
-        """Why it is being stopped, if it is."""
+        """Reason why it is being stopped; empty if it is not."""
         self.task: asyncio.Task[None] | None = None
         self._changed: asyncio.Event | None = None
 
     @classmethod
     def earlier(cls, completion: Completion) -> Run:
-        """One that ended in another process of the session."""
+        """Create the run of an agent that ended in another process of the session."""
         facts = AgentStarted(
             agent=completion.agent,
             kind=completion.kind,
@@ -80,18 +80,18 @@ class Run:
         return "running" if self.completion is None else self.completion.status
 
     def change(self) -> None:
-        """Let those who wait look again."""
+        """Wake all waiters to check again."""
         if self._changed is not None:
             self._changed.set()
             self._changed = None
 
     async def ended(self) -> None:
-        """Until it has a completion."""
+        """Wait until it has a result."""
         while self.completion is None:
             await self._change()
 
     async def left(self) -> None:
-        """Until it is over, clean-up included, or nobody is to wait for it any more."""
+        """Wait until it is closed, including clean-up, or moved to the background."""
         while self.live and not self.background:
             await self._change()
 

@@ -1,4 +1,4 @@
-"""Word of commands in the background: on the record, and through the queue to the agent that started them."""
+"""Shell notifier: journals background commands and queues notifications for the agent that started them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shoal.wire.notices import shell_notification, shell_stuck
 
 
 class QueuedShellNews:
-    """Each end is told once, unless its agent brought it about or saw it."""
+    """Observer that reports each end once, unless its agent caused or saw it."""
 
     def __init__(self, queue: Queue, ids: Ids, emit: Callable[[Journaled], None]) -> None:
         self._queue = queue
         self._ids = ids
         self._emit = emit
         self._unseen: dict[str, str] = {}
-        """Shells whose end was put into the queue, and as what."""
+        """Item id of the queued end of each shell."""
         self._stuck: dict[str, str] = {}
 
     def started(self, facts: ShellFacts) -> None:
@@ -33,7 +33,7 @@ class QueuedShellNews:
         facts, identity = end.facts, self._ids.short()
         if (asked := self._stuck.pop(facts.shell, None)) is not None:
             self._queue.withdraw(facts.agent, asked)
-        # Where it cannot be written down its agent still hears of it, and that fails for all to see.
+        # If it cannot be journaled its agent still gets it, and that failure is visible.
         with suppress(StoreError):
             self._emit(ShellEnded(agent=facts.agent, id=identity, end=end))
         if not end.quiet:

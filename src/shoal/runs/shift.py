@@ -1,4 +1,4 @@
-"""An agent's shift: it works until it is done, its own agents are, and what must hold of its work holds."""
+"""Agent worker: runs an agent until it and its children are done and its work is accepted."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from shoal.runs.run import Run
 _PARENT: Speaker = "agent"
 _RUNTIME: Speaker = "runtime"
 ATTEMPTS = 3
-"""Times in a row that the acceptance command may fail."""
+"""Consecutive failures allowed for the acceptance command."""
 _JUDGED = ("done", "max_turns")
 
 
 class Shift:
-    """`waits` says whether the end of an agent that this one started is still to be told."""
+    """Runs one agent's job. `has_pending_children` is True while the end of a child is unreported."""
 
     def __init__(self, queue: Queue, waits: Callable[[], bool]) -> None:
         self._queue = queue
         self._waits = waits
         self.acceptance: Ran | None = None
         self.cut: Message | None = None
-        """Results for calls that its end cut short."""
+        """Results for calls that its end interrupted."""
         self._failures = 0
 
     async def work(self, this: Run, outfit: Outfit) -> Ending:
-        """Expected ends are values, and so is a crash: whoever started the agent reads of it."""
+        """Run the job. Expected ends and crashes are both returned as values for the parent to read."""
         agent = outfit.agent
         assume(agent.identity, agent.surroundings.workspace)
         try:
@@ -53,7 +53,7 @@ class Shift:
         except ShoalError as error:
             self._close(outfit)
             return Ending(status="failed", text=last_words(agent.conversation.messages), detail=str(error))
-        except Exception as error:  # noqa: BLE001 - the wall around agents: a crash is a failure others can read
+        except Exception as error:  # noqa: BLE001 - boundary around agents: a crash becomes a readable failure
             self._close(outfit)
             detail = f"{type(error).__name__}: {error}"
             return Ending(status="failed", text=last_words(agent.conversation.messages), detail=detail)
@@ -64,7 +64,7 @@ class Shift:
         most, used = agent.bounds.max_turns, 0
         while True:
             if most is not None:
-                # For the whole shift: what arrives does not begin the count anew.
+                # Limits the whole job: new input does not reset the count.
                 agent.bounds = replace(agent.bounds, max_turns=most - used)
             ended = await run(agent, prompt, by=by)
             used += ended.requests
@@ -76,13 +76,13 @@ class Shift:
                 prompt = await self._checked(outfit.check)
             if this.witness is not None and this.witness.used_shell:
                 this.witness.committed(await outfit.commits())
-            # What came meanwhile is heard before the end.
+            # Items that arrived meanwhile are processed before the end.
             heard = prompt is None and not self._queue.size(agent.identity.agent)
             if ended.reason != "done" or heard or used == most:
                 return self._judged(ending(ended, agent.conversation.messages))
 
     async def _checked(self, check: Check) -> Message | None:
-        """What the agent is told where its work is not accepted and may be mended."""
+        """Run the acceptance command; return a message for the agent if it fails and may be retried."""
         self.acceptance, wrote = await check()
         if self.acceptance.exit_code == 0:
             self._failures = 0
@@ -98,7 +98,7 @@ class Shift:
         return Ending(status="failed", text=end.text, detail="; ".join(filter(None, (end.detail, failed))))
 
     async def _more(self, outfit: Outfit) -> bool:
-        """Whether something arrived for the agent, waiting for the ends of those it started."""
+        """Wait for items while children run; return True if something arrived for the agent."""
         me = outfit.agent.identity.agent
         while not self._queue.size(me):
             if not self._waits():
@@ -107,7 +107,7 @@ class Shift:
         return True
 
     def _close(self, outfit: Outfit) -> None:
-        """Leave the conversation so that it can go on; resuming does the same where this cannot."""
+        """Leave the conversation in a resumable state; resuming repairs it if this fails."""
         try:
             self.cut = outfit.agent.conversation.interrupt()
         except StoreError:

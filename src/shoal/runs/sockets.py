@@ -1,4 +1,4 @@
-"""Unix sockets at paths of any length, private, and free of what a dead run left."""
+"""Private Unix sockets at paths of any length; stale sockets of dead runs are removed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from shoal.core.errors import StoreError
 
 _LONGEST = 103
-"""Bytes of a socket's path that every system takes."""
+"""Bytes of a socket path that every system accepts."""
 
 
 @contextmanager
 def _reachable(path: Path) -> Iterator[str]:
-    """A name for the path that is short enough, as long as the block lasts."""
+    """Provide a short enough name for the path while the block runs."""
     if len(os.fsencode(path)) <= _LONGEST:
         yield str(path)
         return
@@ -33,11 +33,11 @@ def _reachable(path: Path) -> Iterator[str]:
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket that only this user may connect to; raises `StoreError` when another run has it."""
+    """Open a listening socket for this user only; raises `StoreError` if another run has it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.settimeout(0)
     try:
-        # Linux gives the file the mode of the open socket: at no instant may others connect.
+        # Linux gives the file the mode of the open socket: others can never connect, not even briefly.
         os.fchmod(listener.fileno(), 0o600)
         with _reachable(path) as name:
             _clear(path, name)
@@ -56,7 +56,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def connect(path: Path) -> socket.socket:
-    """Never waits. Raises OSError when nobody listens, `BlockingIOError` when too many wait to be let in."""
+    """Connect without waiting. Raises OSError if nobody listens, `BlockingIOError` if the backlog is full."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(0)
     try:
@@ -76,7 +76,7 @@ def _clear(path: Path, name: str) -> None:
         except FileNotFoundError:
             return
         except BlockingIOError:
-            pass  # its queue of connections is full, so somebody listens
+            pass  # its backlog is full, so somebody listens
         except OSError:
             with suppress(FileNotFoundError):
                 path.unlink()

@@ -1,4 +1,4 @@
-"""Keeps time for the schedules of a session: what is due goes into the queue, at its minute and once."""
+"""Scheduler of a session: queues each due prompt once, at its minute."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from shoal.wire.notices import scheduled_prompt
 
 
 class LeftSchedule(Struct, frozen=True, kw_only=True):
-    """One that an earlier process of the session kept."""
+    """Schedule of an earlier process of the session."""
 
     schedule: Schedule
     last_item: str = ""
-    """What it last put into the queue."""
+    """Id of the item it last queued."""
 
 
 class _Standing:
@@ -40,7 +40,7 @@ class _Standing:
 
 
 class ClockedTimetable:
-    """Entered for the length of a session; without schedules nothing runs."""
+    """Context manager for the length of a session; without schedules nothing runs."""
 
     def __init__(self, *, queue: Queue, clock: Clock, ids: Ids, emit: Callable[[Journaled], None]) -> None:
         self._queue = queue
@@ -61,7 +61,7 @@ class ClockedTimetable:
     ) -> None:
         if self._keeping is not None:
             self._keeping.cancel()
-        # The group must know of a cancellation; any other error passes through as it is, not in a group.
+        # The group sees a cancellation; any other error passes unwrapped, not in an exception group.
         if isinstance(error, asyncio.CancelledError):
             await self._tasks.__aexit__(kind, error, trace)
         else:
@@ -96,7 +96,7 @@ class ClockedTimetable:
         return found.schedule
 
     def recover(self, left: Iterable[LeftSchedule]) -> None:
-        """Keep those of an earlier process. What came due meanwhile comes once if it was to come but once."""
+        """Restore schedules of an earlier process. A one-time schedule that came due meanwhile fires."""
         now = self._clock.now()
         for each in left:
             schedule = each.schedule
@@ -135,7 +135,7 @@ class ClockedTimetable:
         schedule, due = standing.schedule, standing.due
         following = standing.cron.next_after(now) if schedule.recurring else None
         over = following is None or following > schedule.until
-        # One that still waits says all that a second one would.
+        # A prompt that still waits makes a second one redundant.
         if not self._queue.holds(schedule.agent, standing.last_item):
             self._put(standing, due, last=over)
         if over or following is None:
@@ -145,10 +145,10 @@ class ClockedTimetable:
 
     def _put(self, standing: _Standing, due: int, *, last: bool) -> None:
         schedule = standing.schedule
-        # A schedule that is to come but once is over for whoever reads this identity on the record.
+        # For a reader of the journal, this id means that a one-time schedule is over.
         standing.last_item = identity = f"{schedule.id}@{due}"
         text = scheduled_prompt(schedule, due, last=last and schedule.recurring)
-        # Where it cannot be written down the agent still hears of it, and that fails for all to see.
+        # If it cannot be journaled the agent still gets it, and that failure is visible.
         with suppress(StoreError):
             self._emit(Queued(agent=schedule.agent, item=identity, by="runtime", text=text))
         self._queue.put(Item(id=identity, to=schedule.agent, content=(Text(text=text),), by="runtime"))

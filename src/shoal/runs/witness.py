@@ -1,4 +1,4 @@
-"""What the runtime sees of an agent at work: evidence for its report, and lines for its output file."""
+"""Progress monitor of a running agent: evidence for its report, and lines for its output file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from shoal.core.usage import Usage
 Tell: TypeAlias = Callable[[Event], Awaitable[None]]
 Progress: TypeAlias = Callable[[str], Awaitable[None]]
 _HELD = 0.25
-"""Seconds for which the first lines of an agent that somebody waits for are held back."""
+"""Seconds by which the first lines of an agent that somebody waits for are delayed."""
 _COMMANDS = 20
 _FILES = 200
 
 
 class Witness:
-    """Stands between an agent and those who hear of it. Its output file can be read while it grows.
+    """Observes an agent's events and forwards them. Its output file can be read while it grows.
 
-    The file of one that somebody waits for comes a moment later: many are done before anybody could look.
+    The file of an agent that somebody waits for is written with a delay: many end before anybody could look.
     """
 
     __slots__ = (
@@ -50,14 +50,14 @@ class Witness:
     )
 
     def __init__(self, output: Path, tell: Tell, *, kept: bool = True) -> None:
-        """`kept`: the file outlives the session, so that there is one however short the run was."""
+        """With `is_kept` the file outlives the session, so it is written however short the run is."""
         self.output = output
         self.usage = Usage()
         self.requests = 0
         self.doing = ""
         self.used_shell = False
         self.before_shell: Callable[[], None] | None = None
-        """Called before the agent's first shell command."""
+        """Callback before the agent's first shell command."""
         self._tell = tell
         self._kept = kept
         self._progress: Progress | None = None
@@ -75,7 +75,7 @@ class Witness:
         return self._calls
 
     def tell(self, event: Event) -> Awaitable[None]:
-        # Most events mean nothing here, and there are many: they get no coroutine of their own.
+        # Most of the many events are irrelevant here: they get no extra coroutine.
         see = _SEEN.get(type(event))
         if see is not None:
             see(self, event)
@@ -84,16 +84,16 @@ class Witness:
         return self._tell(event)
 
     def wait_for(self, progress: Progress) -> None:
-        """Somebody waits for the agent from now on, and is told what it is doing."""
+        """Report the agent's activity to a caller that waits for it from now on."""
         self._progress = progress
 
     def let_go(self) -> None:
-        """Nobody waits for it any more: what it does is for those who look at the file."""
+        """Stop reporting, because nobody waits for the agent any longer; write the file instead."""
         self._progress = None
         self.flush()
 
     def count(self, event: Event) -> None:
-        """Of one that works in another process, which keeps the output file and hears the rest."""
+        """Count an event of an agent in another process, which writes the output file itself."""
         if isinstance(event, (ToolFinished, RequestSettled)):
             _SEEN[type(event)](self, event)
 
@@ -141,7 +141,7 @@ class Witness:
         )
 
     def write(self, text: str) -> None:
-        """Add to the output file, together with what else is added before it is written."""
+        """Add text to the output file; writes are batched."""
         if not self._unwritten:
             loop = asyncio.get_running_loop()
             held = self._progress is not None and not self._written
@@ -149,7 +149,7 @@ class Witness:
         self._unwritten.append(text)
 
     def flush(self) -> None:
-        """The file is a view: one that cannot be written must not stop the work."""
+        """Write the pending text. The file is only a view: a failed write must not stop the work."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -162,7 +162,7 @@ class Witness:
             self._written = True
 
     def conclude(self, text: str, *, looked_for: bool) -> str:
-        """Write the last of it. The file, or nothing where there is none: nobody could have seen it grow."""
+        """Write the final text; return the path, or an empty string if no file was needed."""
         self.write(text)
         if looked_for or self._kept or self._written:
             self.flush()
@@ -194,7 +194,7 @@ _SEEN: dict[type[Event], Callable[[Witness, Any], None]] = {
 
 
 def _append(path: Path, data: bytes) -> None:
-    # Not held open between: a thousand agents at work would need as many files at once.
+    # Not kept open: a thousand running agents would need as many open files.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, 0o600)

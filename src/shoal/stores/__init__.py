@@ -1,1 +1,1 @@
-"""Where the record is kept."""
+"""Stores for transcripts, journals, team files and other data of runs."""

@@ -1,4 +1,4 @@
-"""The conversation that a transcript's lines tell, in the shape a model takes it."""
+"""Conversation restored from transcript lines, in the form that models accept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.wire.transcript import Passed, Read, Title
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """Where a turn began: to go back before it, go on after `parent`."""
+    """Start of a turn; to undo it, continue after `parent`."""
 
     turn: int
     entry: EntryId
@@ -27,25 +27,25 @@ class Prompt(Struct, frozen=True, kw_only=True):
 class Conversation(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     last: EntryId | None
-    """What the next entry goes on after."""
+    """Parent of the next entry."""
     interrupted: Message | None
-    """Results for the calls that nobody answered: to be appended, and said, before anything else."""
+    """Results for unanswered calls, to be appended before anything else."""
     usage: Usage
     turns: int
-    """Prompts ever given, undone ones included, so that a turn's number is never used again."""
+    """Number of all prompts, including undone ones, so that a turn number is never reused."""
     prompts: tuple[Prompt, ...]
-    """The turns that are part of the conversation as it stands."""
+    """Turns that are part of the current conversation."""
     model: str
-    """The one that spoke last."""
+    """Model of the last reply."""
     delivered: frozenset[str]
-    """The identities of all that was ever delivered."""
+    """Ids of everything that was ever delivered."""
     answered: frozenset[str]
-    """The calls that ever got a result of their own."""
+    """Calls that ever got a real result."""
     notes: tuple[str, ...]
 
 
 def conversation(lines: Sequence[Read], agent: str = "", *, inherited: Sequence[Read] = ()) -> Conversation:
-    """Of the session's own agent, or of one that it started; a fork's goes on after what it `inherited`."""
+    """Restore the conversation of the lead or of a sub-agent; a fork continues after `inherited`."""
     known = [line for line in lines if line.agent == agent]
     linked = {line.entry.id: line.entry for line in (*inherited, *known) if not isinstance(line.entry, Title)}
     links = [line.entry for line in known if not isinstance(line.entry, Title) and line.entry.id is not None]
@@ -90,7 +90,7 @@ def conversation(lines: Sequence[Read], agent: str = "", *, inherited: Sequence[
 def _chain(
     linked: dict[EntryId | None, Said | Compacted | Rewound | Passed], last: EntryId | None
 ) -> tuple[list[Said], bool]:
-    """What was said, from the start or the latest compaction to `last`; and whether a link was missing."""
+    """Return the entries from the start or latest compaction to `last`, and True if a link was missing."""
     chain: list[Said] = []
     seen: set[EntryId] = set()
     at = last
@@ -108,7 +108,7 @@ def _chain(
 
 
 def _with_siblings(chain: list[Said], everything: list[Said]) -> list[Said]:
-    """Other programs write one reply as several lines and let each result hang on its own one."""
+    """Add the other lines of a reply: other programs split one reply and attach each result to its line."""
     inside = {entry.id for entry in chain}
     replies = {_reply(entry) for entry in chain} - {None}
     parts = {entry.id for entry in everything if _reply(entry) in replies}
@@ -124,14 +124,14 @@ def _with_siblings(chain: list[Said], everything: list[Said]) -> list[Said]:
 
 
 def _reply(entry: Said) -> tuple[str, str | None] | None:
-    """What lines of one reply have in common. Our own lines are whole, and their requests differ."""
+    """Return the key that lines of one reply share. Our replies are single lines with different requests."""
     if entry.billing is None or not entry.billing.message_id:
         return None
     return entry.billing.message_id, entry.billing.request
 
 
 def _merged(said: Iterable[Said]) -> list[Message]:
-    """One message per reply, and all results of its calls in the one message that follows it."""
+    """Merge lines to one message per reply, and all results of its calls into the next message."""
     messages: list[Message] = []
     reply: tuple[str, str | None] | None = None
     place = -1
@@ -157,7 +157,7 @@ def _joined(first: Message, second: Message) -> Message:
 
 
 def _patched(messages: list[Message]) -> tuple[list[Message], list[str]]:
-    """A history every provider takes: no result without its call, no earlier call without its result."""
+    """Return a history that all providers accept: no result without its call, no call without its result."""
     mended: list[Message] = []
     notes: Counter[str] = Counter()
     calls: tuple[ToolUse, ...] = ()
@@ -185,7 +185,7 @@ def _patched(messages: list[Message]) -> tuple[list[Message], list[str]]:
 
 
 def _unanswered(messages: list[Message]) -> list[ToolUse]:
-    """Calls of the newest reply that have no result yet."""
+    """Return the calls of the newest reply that have no result yet."""
     given: set[str] = set()
     for message in reversed(messages):
         if message.role == "assistant":
@@ -217,7 +217,7 @@ def _is_prompt(entry: Said) -> bool:
 
 
 def _billed(said: Iterable[Said]) -> list[Billing]:
-    """One per reply: each of a reply's lines repeats its usage, and the last one is complete."""
+    """Return one billing per reply: each line of a reply repeats its usage, and the last one is complete."""
     by_reply: dict[object, Billing] = {}
     for entry in said:
         if entry.billing is not None:

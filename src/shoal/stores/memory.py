@@ -1,4 +1,4 @@
-"""The record of runs that leave nothing behind."""
+"""In-memory stores for runs that write no files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.core.events import Journaled
 
 
 class NoTranscript:
-    """For a conversation that is read again where it is: in memory."""
+    """Transcript that stores nothing, for a conversation that lives only in memory."""
 
     def append(self, entry: Entry) -> None: ...
 
@@ -18,7 +18,7 @@ class NoTranscript:
 
 
 class MemoryJournal:
-    """Its newest events: a run that leaves nothing behind must not grow for as long as it lives."""
+    """Newest events of a run; bounded, so that a long run does not grow without limit."""
 
     def __init__(self, clock: Clock, most: int = 1_000) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Who of a team is at work, as its roster shows it: changes are gathered, and soon in the file."""
+"""Writes to the roster which members are working, in batches."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from shoal.core.names import AgentName, TeamName
 from shoal.core.record import Rosters
 
 GATHERED = 0.5
-"""Seconds from a change to the write that shows it, with all that came meanwhile."""
+"""Seconds from a change to the write that contains it and all changes in between."""
 
 
 class Activity:
-    """The journal has each change at once; what a process that dies did not write here is not lost."""
+    """Batches activity changes. The journal has each change at once, so a crash loses nothing."""
 
     def __init__(self, rosters: Rosters, team: TeamName, clock: Clock, report: Callable[[str], None]) -> None:
         self._rosters = rosters
@@ -35,19 +35,19 @@ class Activity:
             self.at_work.discard(name)
 
     def forget(self, name: AgentName) -> None:
-        """It is no member any more."""
+        """Drop a member that left the team."""
         self._due.pop(name, None)
         self.at_work.discard(name)
 
     async def keep(self) -> None:
-        """Until cancelled."""
+        """Flush after each change until cancelled."""
         while True:
             await self._news.wait()
             await self._clock.sleep(GATHERED)
             await self.flush()
 
     async def flush(self) -> None:
-        """Write all that is due. What could not be written stays due."""
+        """Write all pending changes; those that cannot be written stay pending."""
         self._news.clear()
         due = dict(self._due)
         if not due:

@@ -1,4 +1,4 @@
-"""A teammate in a process of its own, as its lead has it: what its line tells, and how it is ended."""
+"""The lead's side of a teammate that runs in its own process."""
 
 from __future__ import annotations
 
@@ -27,21 +27,25 @@ from shoal.wire import outpost as words
 from shoal.wire.journal import read_event
 
 STARTING = 60.0
-"""Seconds until a process says that it is ready."""
+"""Seconds a process has to report that it is ready."""
 LEAVING = 2.0
-"""Seconds to end as it was told, before TERM."""
+"""Seconds a process has to end on request, before TERM."""
 GRACE = 1.0
 """Seconds between TERM and KILL."""
 _COUNTED = re.compile(rb'"type":"(tool_finished|request_settled)"')
 _BEGINNING = 200
 PATIENCE = 10.0
-"""Seconds in which a process that lives answers."""
+"""Seconds in which a live process answers a ping."""
 ASKED = 2
-"""How often it is asked in that time: where the lead itself stood still, one answer may come too late."""
+"""Pings in that time: if the lead itself was suspended, one answer may arrive too late."""
 
 
 class Afar:
-    """`withdrawn` and `agreed` are told what comes by the line; `changed` that it stands otherwise."""
+    """A teammate behind a channel, or a foreign program without one.
+
+    `on_request_withdrawn` and `on_shutdown_agreed` are called for messages from the channel, `on_changed` for
+    a new state.
+    """
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class Afar:
         early: Sequence[words.Up] = (),
         before: Collection[str] = (),
     ) -> None:
-        """`before` is the mail that the lead had of it when its process was started."""
+        """`earlier_mail` are the ids of its mail that the lead had when the process was started."""
         self._on = on
         self._entered = entered
         self._berth = berth
@@ -70,26 +74,26 @@ class Afar:
         self.agreed: Callable[[str], None] = lambda _: None
         self.changed: Callable[[], None] = lambda: None
         self.lost: Callable[[], Awaitable[None]] = _nothing
-        """Called at once when its line ends without a last word, before its process is cleared away."""
+        """Called when the channel ends without an end message, before the process is cleaned up."""
         self._before = before
         self.died = ""
-        """How its process ended without being told to, if so."""
+        """Cause of an unexpected end of its process, if it had one."""
         self._purse = PurseWindow(on.purse, self._send)
         self._questions = QuestionWindow(on, self._send)
         self._pongs: dict[int, asyncio.Future[bool]] = {}
         self._number = 0
         self._heard = on.clock.monotonic()
-        """When something last came by its line."""
+        """Time of the last message from its channel."""
         self._stuck = False
         self._left: words.Left | None = None
         self.witness = None if self._line is None else on.outfitter.witness(self.id)
-        """Only counts: its process keeps the output file."""
+        """Counts usage only: the member's process writes the output file."""
         self._over = False
-        """Its process is gone: another one of it, or its end, is still to come."""
+        """True if its process is gone and a restart, or its end, is still pending."""
 
     @classmethod
     async def arrived(cls, on: Footing, entered: Entered, order: Order | None, berth: Berth) -> Afar:
-        """Once its process is ready to work. Raises `AgentRefused` where it says or shows that it cannot."""
+        """Return the member once its process is ready. Raises `AgentRefused` if the process cannot start."""
         early: list[words.Up] = []
         try:
             before = await _unread(on, entered)
@@ -111,7 +115,7 @@ class Afar:
         raise AgentRefused(f"The process of {entered.name} could not be started: {how}.")
 
     def counted_as(self, counted: Started) -> None:
-        """Its place among those that may work at once, for which its process asks."""
+        """Set the concurrency slot that its process asks for."""
         self._purse.place = counted
 
     @property
@@ -140,21 +144,21 @@ class Afar:
         return self.claims and self.request is None and not self.stopping
 
     async def at_rest(self) -> bool:
-        """By its own word, given after all that it said before; one that does not answer is stuck."""
+        """Return True if its process answers a ping as idle; a process that does not answer is ended."""
         if self._line is None:
             try:
                 return not await self._on.record.mailboxes(self._entered.team).take(self.name, limit=1)
             except (RecordError, StoreError):
-                return True  # nobody can tell, and it is its own program that reads there
+                return True  # unknown; only the foreign program reads this inbox
         busy = await self._asked()
         if busy is None:
             await self._end_stuck()
         return busy is False
 
     async def _asked(self) -> bool | None:
-        """Whether it has something to do; None where it does not answer."""
+        """Return True if the process has work, None if it does not answer."""
         for _ in range(ASKED):
-            # Its own: several may ask at once.
+            # A new number per ping: several callers may ask at once.
             number = self._number = self._number + 1
             pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._pongs[number] = pong
@@ -169,7 +173,7 @@ class Afar:
         return None
 
     async def _see_that_it_lives(self) -> None:
-        """A process that stands still cannot notice so itself: after a silence it is asked."""
+        """Ping the process after each silence: a suspended process cannot notice this itself."""
         clock = self._on.clock
         while True:
             await clock.sleep(max(0.0, self._heard + self._on.stall_after - clock.monotonic()))
@@ -181,8 +185,8 @@ class Afar:
             self._heard = clock.monotonic()
 
     def waits_for(self, request: str, mail: str) -> bool:
-        # What another process of it asked before this one was there, nobody waits for. That mail was there
-        # already tells so; its time does not, where somebody sets the clock.
+        # Nobody waits for requests of an earlier process. They are recognized by being in the inbox already;
+        # timestamps would fail when the clock is changed.
         return mail not in self._before
 
     def teammate(self) -> Teammate:
@@ -200,7 +204,7 @@ class Afar:
     async def live(self) -> Ending:
         try:
             await self._listen()
-            # One that TERM brought back says farewell, and is wanted all the same.
+            # A stuck process that TERM revived still sends an end message, but its end is unexpected.
             unbidden = self._left is None or self._stuck
             if unbidden and not self.is_foreign:
                 await self.lost()
@@ -226,15 +230,15 @@ class Afar:
             self._purse.close()
             for pong in self._pongs.values():
                 if not pong.done():
-                    pong.set_result(True)  # it does not rest, it ends; who asked is not to be interrupted
+                    pong.set_result(True)  # it ends rather than rests; do not interrupt the waiter
             await self.abandon()
 
     async def finish(self) -> KeptWork | None:
-        """Its process gave back what it had; where that was killed, the next sweep does."""
+        """Return the retained work. Its process released the rest; if it was killed, the next sweep does."""
         return None if self._left is None else self._left.work
 
     async def abandon(self) -> None:
-        """See that nothing of it is left running."""
+        """Close the channel and stop the process."""
         if self._line is not None:
             self._line.close()
         try:
@@ -243,18 +247,18 @@ class Afar:
             self._on.note(f"The process of {self.name} is left behind: {error}")
 
     def permit(self, update: Suggestion) -> None:
-        """Let it know what a person answered for the whole session."""
+        """Send a permission answer that a person gave for the whole session."""
         self._send(words.Permits(update=update))
 
     def interrupt(self) -> bool:
-        """End its working period, not itself."""
+        """End its working period but not the member."""
         if self.state != "running" or self._line is None:
             return False
         self._send(words.Cut())
         return True
 
     def heard(self, *, idle: bool) -> None:
-        """Of a foreign program, whose mail alone tells how it stands."""
+        """Set the state of a foreign program, which is known only from its mail."""
         self.state = "idle" if idle else "running"
         self.changed()
 
@@ -268,7 +272,7 @@ class Afar:
             await self._stop()
 
     async def _stop(self) -> None:
-        with suppress(ProcessError):  # `abandon` comes after this, and tells what is left behind
+        with suppress(ProcessError):  # `stop_process` runs after this and reports what is left
             await self._berth.stop(grace=GRACE)
 
     async def _end_stuck(self) -> None:
@@ -277,7 +281,7 @@ class Afar:
         await self._stop()
 
     async def _listen(self) -> None:
-        """Until its end of the line is closed."""
+        """Handle messages until the process closes its end of the channel."""
         if self._line is None:
             await self._berth.over()
             return
@@ -319,7 +323,7 @@ class Afar:
                 self._purse.serve(said, tasks)
 
     def _count(self, line: bytes) -> None:
-        """What it used, for those who are told of it; a line begins with when, and what kind it is."""
+        """Count usage from a journal line; each line starts with its time and event type."""
         if self.witness is not None and _COUNTED.search(line, 0, _BEGINNING):
             _, event = read_event(line)
             if isinstance(event, Journaled) and event.agent == self.id:
@@ -339,7 +343,10 @@ class Afar:
 
 
 async def _ready(line: Line, early: list[words.Up]) -> words.Ready | words.Refused | None:
-    """None where its end of the line is closed. What it says before that, its accounts, goes to `early`."""
+    """Wait for the ready message; None if the channel is closed.
+
+    Messages that arrive before it, such as its budgets, are added to `early_messages`.
+    """
     while (message := await line.receive()) is not None:
         said = words.up(message)
         if isinstance(said, (words.Ready, words.Refused)):
@@ -364,7 +371,7 @@ async def _give_up(berth: Berth) -> None:
 
 
 def _foreign(entered: Entered, order: Order | None) -> words.Ready:
-    """What can be said of a program that says nothing itself."""
+    """Build the ready message of a foreign program, which sends none."""
     return words.Ready(
         started=AgentStarted(
             agent=AgentId(entered.agent_id),
@@ -395,7 +402,7 @@ def _foreign(entered: Entered, order: Order | None) -> words.Ready:
 
 
 async def _unread(on: Footing, entered: Entered) -> frozenset[str]:
-    """What the lead has of it and has not read yet."""
+    """Return the ids of the member's mail that the lead has not read."""
     try:
         mails = await on.record.mailboxes(entered.team).take(LEAD_NAME)
     except (RecordError, StoreError):

@@ -1,4 +1,4 @@
-"""Whether mail is from who it says it is from, and so whether it is obeyed."""
+"""Checks whether mail is from its claimed sender, and so whether it is obeyed."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from shoal.core.signing import Seal, Verdict
 from shoal.wire.bodies import body_of
 
 TrustUnsigned: TypeAlias = Literal["never", "ask", "always"]
-"""Each lets more be obeyed than the one before."""
+"""Each value trusts more mail than the one before."""
 _OURS_ALONE = RESERVED - {LEAD_NAME}
-"""No other program speaks as these, whatever is trusted."""
+"""Senders that no other program may use, whatever is trusted."""
 
 
 class Received(Struct, frozen=True, kw_only=True):
-    """Mail as its owner gets it."""
+    """Mail with its parsed body and whether it is trusted."""
 
     mail: Mail
     body: Body | None = None
-    """What is to be obeyed; None for words, and for a body that is not."""
+    """Body to act on; None for text and for an untrusted body."""
     believed: bool = True
-    """Whether it is from who it says it is from."""
+    """True if it is from its claimed sender."""
 
 
 class Verifier:
-    """Of one team's mail. A process of ours has the team's `key`; one that a foreign lead started has none,
-    and `trusted` names that lead. Unsigned mail of those in `trusted` counts as theirs.
+    """Authenticates the senders of one team's mail.
+
+    A Shoal process has the team's `key`. A process that a foreign lead started has none, and `trusted`
+    names that lead. Unsigned mail from a name in `trusted` is accepted.
     """
 
     def __init__(
@@ -62,12 +64,12 @@ class Verifier:
                 return False
 
     def obeyed(self, mail: Mail, to: AgentName) -> Body | None:
-        """The body that counts without anybody being asked."""
+        """Return the body if the mail is trusted without asking anybody."""
         return body_of(mail) if self.believes(mail, to) else None
 
 
 class ForeignPrograms:
-    """The members of a team that other programs run. Who started one entered it so, in a place of ours."""
+    """Container of the member names that foreign programs run, as our own files mark them."""
 
     def __init__(self, boxes: Mailboxes) -> None:
         self._boxes = boxes
@@ -77,7 +79,7 @@ class ForeignPrograms:
 
 
 def is_name(text: object) -> bool:
-    """Whether a sender, which may be any text of a file, could be an agent's name."""
+    """Return True if a sender, which may be any text, is a valid agent name."""
     try:
         return isinstance(text, str) and agent_name(text) == text
     except BadName:

@@ -1,4 +1,4 @@
-"""What a lead or a member is told of its team when its conversation no longer holds it, in bounded size."""
+"""Summary of a team for a lead or member whose conversation lost it, in bounded size."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from shoal.tools.task_texts import line
 MOST_MEMBERS = 30
 MOST_TASKS = 30
 _LONGEST = 160
-"""Characters of a description, and of one line of the board."""
+"""Maximum characters of a description and of one board line."""
 _FIRST = ("in_progress", "pending")
 
 
 def briefing(
     team: Team, me: AgentName, members: Sequence[Teammate], tasks: Sequence[Task], every: int
 ) -> str:
-    """The roster and the board as they are now; what is too much for either is counted.
+    """Build a summary of the current roster and board; entries over the limit are only counted.
 
-    `tasks` are those that are not completed, of `every` that there is.
+    `tasks` are the uncompleted tasks, `total` is the number of all tasks.
     """
     about = f": {_cut(team.description)}" if team.description else ""
     you = f"You lead the team {team.name}" if me == LEAD_NAME else f"You are {me} in the team {team.name}"
@@ -34,7 +34,7 @@ def briefing(
 
 
 def as_entered(team: Team) -> tuple[Teammate, ...]:
-    """The members as the roster has them, for one that sees no more of them."""
+    """Build statuses from the roster, for a process that knows nothing else about its teammates."""
     return tuple(
         Teammate(
             agent=AgentId(each.agent_id),
@@ -67,7 +67,7 @@ def _board(me: AgentName, tasks: Sequence[Task], every: int) -> list[str]:
     counts.update(task.status for task in tasks)
     lines = [f"Tasks on its board: {counts.total()} ({_counted(+counts)})"]
     board = {task.id: task for task in tasks}
-    # Its own come first: nobody else reminds it of them.
+    # Its own tasks come first: nobody else reminds it of them.
     order = sorted(tasks, key=lambda task: (task.owner != me, _FIRST.index(task.status)))
     lines += [f"- {_cut(line(task, open_blockers(task, board)))}" for task in order[:MOST_TASKS]]
     if len(order) > MOST_TASKS:

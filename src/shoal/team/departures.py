@@ -1,4 +1,4 @@
-"""How the members of a led team end: asked, by themselves, or by force; and what is told of it."""
+"""Shutdown of team members: on request, by themselves or by force, and the notices about it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from shoal.team.office import Office
 from shoal.team.post import Post
 
 KILL = 5.0
-"""Seconds in which one that is ended must be gone."""
+"""Seconds in which a member that is ended must be gone."""
 
 
 class Departures:
-    """The part of a led team that ends its members."""
+    """Part of the team supervisor that ends members."""
 
     name: TeamName
     office: Office
@@ -37,7 +37,7 @@ class Departures:
     _board: TaskBoard
     _posts: dict[AgentName, Post]
     _leaving: set[Post]
-    """Those that ended, and of whose end the lead is yet to hear."""
+    """Members that ended and whose end is not announced yet."""
     _lead_mail: LeadMail
     _activity: Activity
 
@@ -49,14 +49,14 @@ class Departures:
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
         post = self._posts.get(name)
-        if post is None:  # it ended while it was being asked
+        if post is None:  # it ended while the request was on its way
             return
         post.end_grace()
         post.member.request = request
         post.grace = self._tasks.create_task(self._enforce(post))
 
     def asked_elsewhere(self, name: AgentName, request: ShutdownRequest) -> None:
-        """One in another process takes its mail there: its time runs from now on."""
+        """Start the grace of a remote member, which takes its mail in its own process."""
         post = self._posts.get(name)
         if post is not None and isinstance(post.member, Afar):
             self.asked_to_end(name, request)
@@ -71,7 +71,7 @@ class Departures:
         if approve:
             post.approved = asked
             self._tasks.create_task(self.end(post, "it shut down as it was asked to"))
-            # This is its own call, which ends with it: nothing may be asked of its model after this.
+            # This is the member's own tool call and ends with it: its model must not be called after this.
             await post.gone.wait()
             return
         post.rejected = True
@@ -87,16 +87,16 @@ class Departures:
         )
 
     def agreed_to_end(self, name: AgentName, request: str) -> None:
-        """One in another process says so, and ends by itself."""
+        """Record that a remote member agreed and ends by itself."""
         post = self._posts.get(name)
         if post is not None and (asked := post.member.request) is not None and asked.request_id == request:
             post.approved = asked
             if not is_foreign(post.member):
-                # Another program has the rest of its time for ending, and is not idle before it is gone.
+                # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
                 post.end_grace()
 
     def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None:
-        """By mail. Of one of ours that agrees, this comes when it is gone."""
+        """Handle an answer by mail; from an own member that agrees, it arrives after the member is gone."""
         if isinstance(answer, ShutdownApproved):
             self.agreed_to_end(name, answer.request_id)
             return
@@ -107,14 +107,14 @@ class Departures:
             post.rejected = True
 
     async def end(self, post: Post, why: str, *, silent: bool = False, stays: bool = False) -> None:
-        """Gone when this returns, whatever it was doing."""
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        """End a member whatever it is doing; it is gone when this returns."""
+        # A task that is cancelled before its first step never runs, and would never report its end.
         await asyncio.sleep(0)
         if post.life is not None:
             ends_already, post.member.stopping = bool(post.member.stopping), post.member.stopping or why
             post.silent, post.member.stays = post.silent or silent, post.member.stays or stays
             if not ends_already:
-                # Once: a second time would cut it off while it says its last word.
+                # Only once: a second cancel would interrupt its end report.
                 post.life.cancel()
         try:
             async with self._on.clock.deadline(KILL):
@@ -126,7 +126,7 @@ class Departures:
             await self._leave(post, Ending(status="killed", text="", detail=why))
 
     async def _left(self, post: Post) -> None:
-        """Until the lead is told of one that ends already."""
+        """Wait until the end of a member that is already ending is announced."""
         with suppress(TimeoutError):
             async with self._on.clock.deadline(KILL):
                 await post.gone.wait()
@@ -173,7 +173,7 @@ class Departures:
             await rosters.leave(self.name, name)
             left = True
         if left and post.approved is not None and not is_foreign(post.member):
-            # After it is gone: who reads that it agreed finds it gone.
+            # Posted after it is gone, so that a reader of the approval finds it gone.
             pane = post.member.pane
             body = approved(post.approved, name, pane, backend_of(pane), self.office.now)
             with self._put_away(name):
@@ -181,14 +181,14 @@ class Departures:
 
     @contextmanager
     def _put_away(self, name: AgentName) -> Iterator[None]:
-        """One step of it: what cannot be done keeps nothing else from being done."""
+        """Report errors of one clean-up step, so that the other steps still run."""
         try:
             yield
         except ShoalError as error:
             self._on.note(f"Not everything of {name} could be put away: {error}")
 
     def _tell_ended(self, post: Post, end: Ending, work: KeptWork | None) -> None:
-        """To the lead as a turn of its own, not by mail; one event, so that no crash comes in between."""
+        """Notify the lead through its queue, not by mail; one event, so that a crash cannot split it."""
         member, done = post.member, completion(self._on, post, end)
         notice = "" if post.silent else terminated(post, end, work)
         self._on.tell(AgentEnded(agent=member.id, completion=done, notice=notice))
@@ -200,5 +200,5 @@ class Departures:
 
 
 def is_foreign(member: Mate) -> TypeGuard[Afar]:
-    """Whether it is another program, which speaks for itself."""
+    """Return True if the member is a foreign program."""
     return isinstance(member, Afar) and member.is_foreign

@@ -1,4 +1,4 @@
-"""Stands between the mailroom and those who get mail: refuses what is forged, asks about what may be."""
+"""Verifies mail between the mail pump and its receiver: rejects forged mail, asks about unverified mail."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from shoal.team.mailroom import Mailroom
 from shoal.wire.bodies import body_of
 
 Receive: TypeAlias = Callable[[Received], Awaitable[bool]]
-"""Whether it is settled with that; else the mailroom is told when it is."""
+"""Returns True if the mail is settled; else the mail pump is notified later."""
 MOST_ASKED = 8
-"""Questions about one inbox that are open at once; a flood of mail must not become one of questions."""
+"""Maximum of open questions per inbox, so that a flood of mail does not become a flood of questions."""
 OBEY, IGNORE = "Obey", "Do not obey"
 
 
 class Doorkeeper:
-    """`changed` is called when a question that was open is not any more."""
+    """`on_changed` is called when an open question is closed."""
 
     def __init__(
         self, on: Footing, room: Mailroom, verifier: Verifier, changed: Callable[[], None] = lambda: None
@@ -36,12 +36,12 @@ class Doorkeeper:
         self._verifier = verifier
         self._changed = changed
         self.asking = 0
-        """Questions that are open: what comes of them is still to come."""
+        """Number of open questions, whose mail is not delivered yet."""
 
     async def pump(
         self, owner: AgentName, agent: AgentId, receive: Receive, delivered: Container[str] = ()
     ) -> None:
-        """Bring what comes, until cancelled or the inbox is gone."""
+        """Deliver incoming mail until cancelled or the inbox is gone."""
         asking: set[asyncio.Task[None]] = set()
 
         async def bring(mail: Mail) -> bool:

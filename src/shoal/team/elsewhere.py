@@ -1,4 +1,4 @@
-"""Where teammates run that do not run in their lead's process."""
+"""Launches teammates outside their lead's process."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from shoal.core.roster import Member as Entered
 
 class Elsewhere(Protocol):
     async def prepare(self) -> None:
-        """A team is made: start what its first teammate would have to wait for."""
+        """Start what the first teammate of a new team would have to wait for."""
         ...
 
     async def place(self, kind: str) -> BackendType:
-        """Where a teammate of that type is to run, as things are now."""
+        """Return the backend for a teammate of that type under current conditions."""
         ...
 
     def foreign(self, kind: str) -> bool:
-        """Whether agents of that type are another program."""
+        """Return True if agents of that type are a foreign program."""
         ...
 
     async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
-        """Without an order it goes on from its transcript. Raises `AgentRefused`."""
+        """Start its process; without a request it resumes from its transcript. Raises `AgentRefused`."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class NowhereElse:
-    """All teammates run in the lead's process."""
+    """Launcher of a session whose teammates all run in the lead's process."""
 
     async def prepare(self) -> None:
         return

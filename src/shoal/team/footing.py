@@ -1,4 +1,4 @@
-"""What of a session its team stands on."""
+"""Session services that a team uses."""
 
 from __future__ import annotations
 
@@ -39,48 +39,48 @@ class Footing(Struct, frozen=True, kw_only=True):
     mode: Callable[[], Mode]
     """The lead's permission mode."""
     approver: Callable[[], Approver]
-    """Who approves the plans of teammates."""
+    """Approver of teammates' plans."""
     usual: str
-    """The agent that is started where none is named."""
+    """Agent type that is started if none is given."""
     implicit: Callable[[], bool]
-    """Whether an agent with a name makes a team where there is none."""
+    """Returns True if spawning a named agent creates a team where there is none."""
     grace: float
     """Seconds a member has to answer a request to shut down."""
     stall_after: float
-    """Seconds of silence after which a member at work counts as stalled."""
+    """Seconds of silence after which a working member counts as stalled."""
     report_tokens: int
     trust_unsigned: TrustUnsigned
-    """What becomes of orders that none of our own processes signed."""
+    """Policy for requests in mail that no Shoal process signed."""
     stop_agents_of: Callable[[AgentId, str], Awaitable[None]]
-    """Ends the agents that a member started."""
+    """Stops the agents that a member started."""
     unanswered: Callable[[AgentId, Message | None], None]
-    """Told the results of a member's calls that were cut short: what they would tell is announced."""
+    """Called with the results of a member's cut-off calls, so that what they would report is announced."""
 
     leads_at_work: Callable[[AgentId], bool] = lambda _: False
-    """Whether a member leads a team of its own that is at work."""
+    """Returns True if a member leads a nested team that is working."""
     changed: Callable[[], None] = lambda: None
-    """Told when a member of the team stands otherwise than before."""
+    """Called when the state of a member changes."""
     nests: bool = False
-    """Whether members may lead teams of their own."""
+    """True if members may lead nested teams."""
     form: Form = "in-process"
-    """How the members run that are made here."""
+    """Form in which members created here run."""
     elsewhere: Elsewhere = NowhereElse()
     hear: Callable[[bytes], None] = lambda _: None
-    """Told the lines that teammates in other processes have written to the journal."""
+    """Called with each line that a teammate in another process wrote to the journal."""
     permit: Callable[[Suggestion], None] = lambda _: None
-    """Told what a person answered for the whole session to a teammate in another process."""
+    """Applies a session-wide permission that a person granted to a remote teammate."""
     revivals: int = 0
-    """How often a teammate whose process died is started again with its history."""
+    """Maximum restarts of a teammate whose process died."""
 
     def tell(self, event: Journaled) -> None:
-        """As `emit`, where what happened has happened: a full disk keeps it from the record, and no more."""
+        """Emit an event; if the journal cannot store it, add a note instead of failing."""
         try:
             self.emit(event)
         except StoreError as error:
             self.note(f"Not in the journal: {type(event).__name__} of {event.agent}. {error}")
 
     async def ask(self, question: Question) -> Answer:
-        """A person. Where the question cannot be put to anybody, who asked is told so and need not wait."""
+        """Ask a person; return a denial if nobody can be asked."""
         try:
             return await self.desk.ask(question)
         except ShoalError as error:
@@ -93,5 +93,5 @@ class Footing(Struct, frozen=True, kw_only=True):
 
     @property
     def desk(self) -> Desk:
-        """Where a person answers."""
+        """Broker of the lead, which reaches a person."""
         return self.lead().surroundings.desk

@@ -1,4 +1,4 @@
-"""How members come into a led team: called for, or left by an earlier process."""
+"""Admits members to a team: newly spawned, or resumed from an earlier process."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from shoal.team.taking_up import go_on
 
 
 class Joined(Struct, frozen=True, kw_only=True):
-    """One that is in the roster, and has not begun."""
+    """A member that is in the roster and has not started."""
 
     member: Member | Afar
     entered: Entered
     counted: Started
     prompt: str = ""
-    """What it begins with."""
+    """First prompt."""
     delivered: Container[str] = ()
-    """What its transcript has already."""
+    """Ids of the items that its transcript already contains."""
 
     @property
     def spawned(self) -> Spawned:
@@ -49,7 +49,7 @@ class Joined(Struct, frozen=True, kw_only=True):
 
 
 class Host(Protocol):
-    """What newcomers need of their team."""
+    """Parts of the team that admission needs."""
 
     def desk(self, name: AgentName) -> MailDesk: ...
 
@@ -68,7 +68,7 @@ class Intake:
         self._host = host
 
     async def join(self, orders: Sequence[Order], call: str) -> list[Joined]:
-        """All have their prompts once all have joined. Where one cannot, nothing is left of any."""
+        """Admit all and post their prompts once all have joined. If one fails, all are undone."""
         joined: list[Joined] = []
         try:
             for order in orders:
@@ -114,7 +114,10 @@ class Intake:
     async def take_up(
         self, entered: Entered, held: tuple[TaskId, ...], told: Container[str]
     ) -> Joined | Lost:
-        """As an earlier process left it, with the tasks it has claimed; `told` is all mail of its lead."""
+        """Resume a member of an earlier process with its claimed tasks.
+
+        `lead_mail_ids` are the ids of all mail of the lead.
+        """
         counted: Started | None = None
         try:
             counted = self._joiner.count(entered.agent_type, again=True)
@@ -122,7 +125,7 @@ class Intake:
         except AgentRefused as refusal:
             why, out = f"it could not be taken up, and is out of the team: {refusal}", True
         except ShoalError as error:
-            # The record cannot be read or written: that may be mended, and nothing of it is thrown away.
+            # The store cannot be read or written. That may be repaired, so nothing is discarded.
             why, out = f"it cannot be taken up now, but the next time: {error}", False
         if counted is not None:
             self._on.purse.ended(counted)
@@ -145,7 +148,7 @@ class Intake:
             why = str(refusal)
         outfit = await self._joiner.again(entered, self._host.desk)
         if why:
-            # Nobody is lost for want of a place: what makes one a member is its transcript.
+            # A missing backend loses no member: its transcript is enough to resume it here.
             self._on.note(f"{entered.name} goes on in the lead's process: {why}")
         member = self._host.member(outfit, counted)
         await go_on(self._on, member, self._board, held, told)

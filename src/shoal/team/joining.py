@@ -1,4 +1,4 @@
-"""How an agent becomes a member of a team, and how it is taken up again by a later process."""
+"""Registers agents as team members, and restores them in a later process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MODES: dict[str, Mode] = {
     "default": "default",
     "dontAsk": "dontAsk",
 }
-"""What the `mode` of a call for a teammate means."""
+"""Permission mode for each `mode` value of a spawn call."""
 
 
 def mode_of(wish: str | None) -> Mode | None:
@@ -60,7 +60,7 @@ def wished_name(text: str) -> AgentName:
 
 
 class Joiner:
-    """Enters members of one team: in the roster, with an inbox, and their prompt in it as first message."""
+    """Registers the members of one team in its roster, with an inbox and their prompt as first message."""
 
     def __init__(self, on: Footing, team: Team, office: Office, verifier: Verifier) -> None:
         self._on = on
@@ -69,7 +69,7 @@ class Joiner:
         self._verifier = verifier
 
     def count(self, kind: str, *, again: bool = False) -> Started:
-        """A member; it counts among those that run at once while it works, another program always."""
+        """Reserve a slot; a member uses it only while it works, a foreign program always."""
         idle = not self._on.elsewhere.foreign(kind)
         match self._on.purse.start(kind, 1, again=again, idle=idle):
             case Refusal(sentence=sentence):
@@ -78,7 +78,7 @@ class Joiner:
                 return counted
 
     async def join(self, order: Order, desk_of: DeskOf, call: str) -> tuple[Outfit, Entered]:
-        """It begins with its prompt, which is still to be posted. Where this raises, nothing is left."""
+        """Register an in-process member; its prompt is not posted yet. If this raises, nothing is left."""
         entered = await self._entered(order, "in-process")
         outfit: Outfit | None = None
         try:
@@ -96,7 +96,7 @@ class Joiner:
         return outfit, entered
 
     async def join_elsewhere(self, order: Order, place: BackendType, call: str) -> tuple[Afar, Entered]:
-        """As `join`."""
+        """Register a member in its own process, like `register_member`."""
         entered = await self._entered(order, place)
         member: Afar | None = None
         try:
@@ -113,11 +113,11 @@ class Joiner:
         return member, entered
 
     async def prompt(self, entered: Entered, text: str) -> None:
-        """The first message of its inbox: it has something to do from now on."""
+        """Post the prompt as the first message of its inbox, which gives it work."""
         await self._office.post_prompt(entered.name, text, _prompt_id(entered))
 
     async def again(self, entered: Entered, desk_of: DeskOf) -> Outfit:
-        """As it was when its process ended: from its transcript."""
+        """Restore an in-process member from its transcript."""
         newcomer = await self.newcomer(entered, first_mode(entered), desk_of(entered.name), "")
         outfit = closing(await self._on.outfitter.again(newcomer), newcomer.witness)
         try:
@@ -145,7 +145,7 @@ class Joiner:
         await rosters.change(self._team.name, entered.name, backend_type=place, tmux_pane_id=pane)
 
     async def _entered(self, order: Order, place: BackendType) -> Entered:
-        """In the roster, with an inbox."""
+        """Add a member to the roster and open its inbox."""
         mode = mode_of(order.mode)
         lead = self._on.lead()
         joining = Joining(
@@ -168,14 +168,14 @@ class Joiner:
         return entered
 
     async def _without_orders_to_another(self, entered: Entered) -> None:
-        """One that had its name before may have ended without reading its prompt, or that it is to end."""
+        """Mark prompts and shutdown requests as read that a former member of that name left unread."""
         boxes = self._on.record.mailboxes(self._team.name)
         unread = [mail.id for mail in await boxes.history(entered.name) if not mail.read]
         if orders := [ident for ident in unread if ident.startswith((_PROMPT, _END))]:
             await boxes.mark(entered.name, orders)
 
     async def _with_inbox(self, entered: Entered) -> None:
-        """Marked where another program reads and writes in it, which says whose unsigned mail is believed."""
+        """Open its inbox; mark it if a foreign program uses it, so that its unsigned mail is trusted."""
         foreign = self._on.elsewhere.foreign(entered.agent_type)
         await self._on.record.mailboxes(self._team.name).open(entered.name, foreign=foreign)
 
@@ -202,7 +202,7 @@ class Joiner:
             await self.prompt(entered, entered.prompt or "")
 
     async def asked_to_end(self, entered: Entered) -> ShutdownRequest | None:
-        """The request to shut down that it has not answered; not one to another who had its name before."""
+        """Return its unanswered shutdown request, ignoring those to a former member of that name."""
         boxes = self._on.record.mailboxes(self._team.name)
         obeyed, mark = self._verifier.obeyed, end_mark(entered)
         mails = [mail for mail in await boxes.history(entered.name) if mail.id.startswith(mark)]
@@ -237,20 +237,20 @@ class Joiner:
 
 
 def _prompt_id(entered: Entered) -> str:
-    """Of its first message; one that had its name before had another."""
+    """Return the id of its first mail, which differs from that of a former member of that name."""
     return f"{_PROMPT}{entered.joined_at}"
 
 
 def end_mark(entered: Entered) -> str:
-    """How the identities of requests to shut down begin that are for this one.
+    """Return the id prefix of shutdown requests for this member.
 
-    When they were made tells it from those to one that had its name before only while nobody sets the clock.
+    Timestamps would not tell them from requests to a former member of that name if the clock is changed.
     """
     return f"{_END}{entered.joined_at}-"
 
 
 def closing(outfit: Outfit, witness: Witness) -> Outfit:
-    """So that its end closes its output file too."""
+    """Attach the monitor, so that clean-up also closes its output file."""
 
     async def finish() -> KeptWork | None:
         witness.flush()

@@ -1,4 +1,4 @@
-"""The teammate's end of the line to its lead."""
+"""The teammate's end of the channel to its lead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LeadLink:
         self._line.send(words.word(said))
 
     async def listen(self, obey: Callable[[words.Down], None]) -> None:
-        """Until the lead is gone. `obey` is told what is not an answer."""
+        """Receive until the lead is gone; `handle_message` gets everything that is not an answer."""
         while (message := await self._line.receive()) is not None:
             match words.down(message):
                 case words.Granted() as granted:

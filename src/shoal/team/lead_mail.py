@@ -1,4 +1,4 @@
-"""What comes to the lead by mail: what wakes it, what waits for company, and what the runtime answers."""
+"""Inbox of the lead: mail that wakes it, mail that is held, and requests that the runtime answers."""
 
 from __future__ import annotations
 
@@ -31,37 +31,37 @@ from shoal.team.office import Office
 from shoal.tools.plan import digest_of
 
 _PAUSE = 1.0
-"""Seconds until an answer that could not be written is tried again."""
+"""Seconds before a failed write of an answer is retried."""
 
 
 class Company(Protocol):
-    """What the lead's mail needs to know of the team."""
+    """Parts of the team that the lead's inbox needs."""
 
     def waits_for(self, name: AgentName, request: str, mail: str) -> bool:
-        """Whether the member still waits for the answer to what it asked by this mail."""
+        """Return True if the member still waits for the answer to this mail."""
         ...
 
     def agent_of(self, name: AgentName) -> AgentId: ...
 
     def is_ours(self, name: AgentName) -> bool:
-        """Whether it is a member, and no other program."""
+        """Return True if it is a member and not a foreign program."""
         ...
 
     def answered_to_end(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None: ...
 
     def is_idle(self, name: AgentName) -> None:
-        """By its notice, which is all that a foreign program says of how it stands."""
+        """Handle an idle notice, the only status that a foreign program reports."""
         ...
 
     def settled(self, mail: str) -> None:
-        """Mail to the lead."""
+        """Mark mail to the lead as settled."""
         ...
 
     def changed(self) -> None: ...
 
 
 class LeadMail:
-    """Status alone wakes nobody: it is held until something else does, or the team has gone quiet."""
+    """Holds idle notices until other mail wakes the lead or the team is quiet."""
 
     def __init__(self, on: Footing, office: Office, company: Company, tasks: asyncio.TaskGroup) -> None:
         self._on = on
@@ -70,18 +70,18 @@ class LeadMail:
         self._tasks = tasks
         self._held: list[Item] = []
         self._reported: set[AgentName] = set()
-        """Who wrote to the lead since it was last idle."""
+        """Members that wrote to the lead since they were last idle."""
         self._asking: dict[str, asyncio.Task[None]] = {}
-        """By request."""
+        """Tasks by request id."""
         self._askers: dict[str, AgentName] = {}
-        """Whose each of these is."""
+        """Senders by request id."""
 
     @property
     def holds(self) -> bool:
         return bool(self._held)
 
     async def bring(self, received: Received) -> bool:
-        """Whether it is settled with that."""
+        """Handle received mail; return True if it is settled."""
         mail, body = received.mail, received.body
         match body:
             case IdleNotification():
@@ -113,26 +113,26 @@ class LeadMail:
         return self._company.waits_for(mail.sender, body.request_id, mail.id)
 
     def release(self) -> bool:
-        """Give the lead what was held; whether there was anything."""
+        """Queue the held items for the lead; return True if there were any."""
         held, self._held = self._held, []
         for item in held:
             self._on.queue.put(item)
         return bool(held)
 
     def withdraw(self, request: str) -> None:
-        """Nobody waits for the answer any more."""
+        """Cancel a request whose sender no longer waits."""
         asking = self._asking.get(request)
         if asking is not None:
             asking.cancel()
 
     def withdraw_all_of(self, name: AgentName) -> None:
-        """Its process is gone: whatever it asked, nobody waits for."""
+        """Cancel all requests of a member whose process is gone."""
         for request, sender in tuple(self._askers.items()):
             if sender == name:
                 self.withdraw(request)
 
     def close(self) -> None:
-        """Nobody hears an answer any more; the requests stay unread."""
+        """Cancel all open requests; they stay unread."""
         for request in tuple(self._asking):
             self._asking.pop(request).cancel()
 
@@ -166,7 +166,7 @@ class LeadMail:
         except ShoalError as error:
             self._on.note(f"A request of {mail.sender} could not be answered: {error}")
         except asyncio.CancelledError:
-            # Withdrawn: who asked does not wait any more. The task itself is at its end.
+            # Withdrawn: the sender no longer waits, and this task ends.
             if body.request_id in self._asking:
                 self._company.settled(mail.id)
             raise
@@ -176,7 +176,7 @@ class LeadMail:
         self._company.settled(mail.id)
 
     async def _answer(self, to: AgentName, answer: PermissionResponse | PlanApprovalResponse) -> None:
-        """Tried until it can be written: a person has given it, and who asked waits for it."""
+        """Retry until the answer is written: a person gave it, and the sender waits for it."""
         told = False
         while True:
             try:
@@ -203,7 +203,7 @@ class LeadMail:
         )
         answer = permission_answer(body, await self._on.ask(question))
         if answer.response is not None and self._company.is_ours(body.agent_id):
-            # Before it hears of it: whom it writes to then need not ask again.
+            # Before the member gets the answer, so that members it then writes to need not ask again.
             for update in suggestions_of(answer.response.permission_updates):
                 if update.destination == "session":
                     self._on.permit(update)

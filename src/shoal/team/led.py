@@ -1,4 +1,4 @@
-"""The team that a session leads, while it runs: its members, its mail, and whether it is at rest."""
+"""Supervises the team that a session leads: its members, its mail, and whether it is idle."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from shoal.team.prompts import nobody_called
 
 
 class LedTeam(Departures):
-    """`tasks` outlives it."""
+    """Supervisor of one team; `tasks` outlives it."""
 
     def __init__(self, on: Footing, team: Team, tasks: asyncio.TaskGroup) -> None:
         self.name = team.name
@@ -63,25 +63,25 @@ class LedTeam(Departures):
         self._activity = Activity(on.record.rosters, team.name, on.clock, on.note)
         self._posts: dict[AgentName, Post] = {}
         self._leaving: set[Post] = set()
-        """Those that ended, and of whose end the lead is yet to hear."""
+        """Members that ended and whose end is not announced yet."""
         self._version = 0
         self._news = asyncio.Event()
         self._chores: list[asyncio.Task[None]] = []
 
     def start(self, delivered: Container[str] = ()) -> None:
-        """Bring the lead its mail from now on; `delivered` is what its transcript has already."""
+        """Start delivering mail to the lead; its transcript already contains `delivered`."""
         pump = self._door.pump(LEAD_NAME, self._on.leader, self._lead_mail.bring, delivered)
         for chore in (pump, self._room.mark_what_is_settled(), self._activity.keep(), self._watch()):
             self._chores.append(self._tasks.create_task(chore))
 
-    # Its members
+    # Members
 
     async def spawn(self, order: Order, call: str) -> Spawned:
         (spawned,) = await self.enlist((order,), call)
         return spawned
 
     async def enlist(self, orders: Sequence[Order], call: str = "") -> tuple[Spawned, ...]:
-        """All have joined before the first of them begins. Where one cannot, nothing is left of any."""
+        """Admit all before the first of them starts. If one fails, all are undone."""
         joined = await self._intake.join(orders, call)
         for each in joined:
             self._colors[each.entered.name] = each.entered.color
@@ -89,12 +89,12 @@ class LedTeam(Departures):
         return tuple(each.spawned for each in joined)
 
     async def take_up(self, team: Team, tell: Callable[[Lost], None]) -> None:
-        """Its members as an earlier process left them; one that was cut off at work goes on.
+        """Resume the members of an earlier process; a member that was cut off at work continues.
 
-        Of those that cannot be taken up it is told before they are out of the team: where that cannot be
-        written down, they stay for the next time.
+        `on_lost` is called for members that cannot be resumed before they leave the team. If that cannot be
+        journaled, they stay for the next resume.
         """
-        # Before anybody looks for a free task: what was claimed stays with who claimed it.
+        # Before anybody looks for a free task: claimed tasks stay with their owner.
         ours = [entered for entered in team.members if entered.agent_type != GUEST]
         held = {entered.name: await self._board.reclaim(entered.name) for entered in ours}
         told = await self.office.told(LEAD_NAME)
@@ -123,12 +123,12 @@ class LedTeam(Departures):
         return None
 
     def find(self, name: str) -> AgentName | None:
-        """A member, by name or id."""
+        """Return the name of a member, given its name or id."""
         post = self._posts.get(AgentName(name.removesuffix(f"@{self.name}")))
         return None if post is None else post.member.name
 
     async def guests(self) -> tuple[AgentName, ...]:
-        """Other programs that joined by themselves, of which only the roster knows."""
+        """Return the names of external members, which joined by themselves and are only in the roster."""
         team = await self._on.record.rosters.read(self.name)
         members = () if team is None else team.members
         return tuple(each.name for each in members if each.agent_type == GUEST)
@@ -150,7 +150,7 @@ class LedTeam(Departures):
         return tuple(post.member.teammate() for post in self._posts.values())
 
     async def briefing(self, name: AgentName) -> str:
-        """What the lead or a member is told where its conversation no longer holds it."""
+        """Build the summary for a lead or member whose conversation no longer contains it."""
         try:
             team = await self._on.record.rosters.read(self.name)
             tasks = await self._board.unfinished(), len(await self._board.look())
@@ -159,19 +159,19 @@ class LedTeam(Departures):
         return briefing(team or self._team, name, self.members(), *tasks)
 
     def entered(self, item: Item) -> None:
-        """Something is in an agent's transcript."""
+        """Settle mail that is now in an agent's transcript."""
         owner = LEAD_NAME if item.to == self._on.leader else AgentName(item.to.removesuffix(f"@{self.name}"))
         self._room.settled(item.id, owner)
         self.changed()
 
     def permit(self, update: Suggestion) -> None:
-        """What a person answered for the whole session holds for members in other processes, too."""
+        """Send a session-wide permission to the members in other processes."""
         for post in self._posts.values():
             if isinstance(post.member, Afar):
                 post.member.permit(update)
 
     async def close(self, *, stays: bool) -> tuple[Glimpse, ...]:
-        """End all members and chores; those that were at work. With `stays` they can be taken up again."""
+        """End all members and chores; return the members that were working. `resumable` keeps them."""
         posts = tuple(self._posts.values())
         busy = tuple(glimpse(self._on, post) for post in posts if post.member.state == "running")
         async with asyncio.TaskGroup() as ending:
@@ -186,11 +186,11 @@ class LedTeam(Departures):
         await self._activity.flush()
         return busy
 
-    # Rest
+    # Idle state
 
     @property
     def working(self) -> bool:
-        # Those at work are asked first: the rest of a large team need not be looked at while there are any.
+        # Active members first: then the rest of a large team need not be checked.
         if self._leaving or self._door.asking or self._activity.at_work:
             return True
         return any(
@@ -198,7 +198,7 @@ class LedTeam(Departures):
         )
 
     async def quiet(self) -> None:
-        """Until no member works and nothing is left for one; what was held for the lead is its then."""
+        """Wait until no member works or has work left, then release what was held for the lead."""
         while True:
             version, news = self._version, self._news
             if await self._is_quiet():
@@ -214,7 +214,7 @@ class LedTeam(Departures):
         news.set()
         self._on.changed()
 
-    # What its mail needs to know
+    # For the mail
 
     def waits_for(self, name: AgentName, request: str, mail: str = "") -> bool:
         post = self._posts.get(name)
@@ -226,7 +226,7 @@ class LedTeam(Departures):
             post.member.heard(idle=True)
 
     def has_mail(self, name: AgentName) -> None:
-        """Another program says nothing when it wakes: it is at work until its next notice."""
+        """Mark a foreign program as working until its next idle notice: it reports no start."""
         post = self._posts.get(name)
         if post is not None and is_foreign(post.member):
             post.member.heard(idle=False)
@@ -244,7 +244,7 @@ class LedTeam(Departures):
     def show_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity.show(name, active=active)
 
-    # What newcomers need of it
+    # For admission
 
     def desk(self, name: AgentName) -> MailDesk:
         return MailDesk(name, self.name, self.office, self._on.desk, self._lead_mail.withdraw)
@@ -256,7 +256,7 @@ class LedTeam(Departures):
         return Member(self._on, outfit, counted, desk=desk, office=self.office, board=self._board, stage=self)
 
     def listened_to(self, member: Afar, counted: Started) -> Afar:
-        """One whose line is heard by this team."""
+        """Connect a remote member's callbacks to this team."""
         name = member.name
         member.counted_as(counted)
         member.changed = self.changed
@@ -266,8 +266,8 @@ class LedTeam(Departures):
         return member
 
     async def _hold_tasks(self, name: AgentName) -> None:
-        """Before others find them left: what it had claimed stays its own until it goes on or is given up."""
-        # Tried again before it goes on.
+        """Keep the tasks of a lost process claimed until the member restarts or ends."""
+        # Retried before the restart.
         with suppress(ShoalError):
             await self._board.reclaim(name)
 
@@ -289,7 +289,7 @@ class LedTeam(Departures):
                 end = await post.member.live()
                 self._lead_mail.withdraw_all_of(post.member.name)
         except asyncio.CancelledError:
-            # It is ended while its next process is being started.
+            # It is ended while its next process starts.
             if not post.member.stopping:
                 raise
             outlive_cancel()
@@ -298,7 +298,7 @@ class LedTeam(Departures):
         await self._leave(post, end)
 
     async def _revived(self, post: Post) -> bool:
-        """Whether one whose process died goes on in another one, with its history."""
+        """Restart a member whose process died from its transcript; return True if it was restarted."""
         dead = post.member
         if not isinstance(dead, Afar) or not dead.died or dead.is_foreign or dead.stopping:
             return False
@@ -323,7 +323,7 @@ class LedTeam(Departures):
         return True
 
     async def _watch(self) -> None:
-        """Give the lead what was held for it when the team has gone quiet."""
+        """Release what was held for the lead whenever the team becomes quiet."""
         while True:
             news = self._news
             if self._lead_mail.holds and await self._is_quiet():
@@ -331,7 +331,7 @@ class LedTeam(Departures):
             await news.wait()
 
     async def _is_quiet(self) -> bool:
-        """Looked at until nothing changed meanwhile."""
+        """Return True if the team is quiet; repeats while the team changes during the check."""
         while True:
             version = self._version
             posts = tuple(self._posts.values())
@@ -351,7 +351,7 @@ class LedTeam(Departures):
         try:
             return any_claimable({task.id: task for task in await self._board.unfinished()})
         except ShoalError as error:
-            # Nobody can take a task from it then either.
+            # Nobody can claim a task from it either.
             self._on.note(f"The board of {self.name} cannot be read: {error}")
             return False
 

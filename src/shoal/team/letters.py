@@ -1,4 +1,4 @@
-"""What mail says to the model that gets it."""
+"""Renders mail as text for the model that receives it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shoal.wire.notices import message_from
 NO_REPORT = "(it sent no report; these are its last words)"
 SILENT = "(it sent no report, and said nothing at its end)"
 RANK_PERSON, RANK_SHUTDOWN, RANK_LEAD, RANK_PEER, RANK_TASK = range(5)
-"""The order in which an agent at rest takes what waits for it."""
+"""Order in which an idle agent takes its waiting items."""
 
 
 class Letter(Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Letter(Struct, frozen=True, kw_only=True):
 
 
 def plain(mail: Mail, *, believed: bool = True) -> Letter:
-    """Words, whatever they look like; where they may be from anybody, nobody's in particular."""
+    """Render mail as text only; untrusted mail is marked as unverified."""
     if not believed:
         said = message_from(mail.sender, mail.text, summary=mail.summary or "", verified=False)
         return Letter(rank=RANK_PEER, by="agent", text=said)
@@ -55,7 +55,7 @@ def plain(mail: Mail, *, believed: bool = True) -> Letter:
 
 
 def shown(mail: Mail, body: Body | None) -> Letter:
-    """A body in words, with what the model needs to answer it; anything else as it is."""
+    """Render a body with what the model needs to answer it; other mail as text."""
     match body:
         case ShutdownRequest(request_id=request, reason=reason):
             return _said(
@@ -93,7 +93,7 @@ def task_letter(task: Task) -> Letter:
 
 
 def idle_letter(mail: Mail, body: IdleNotification, *, reported: bool) -> Letter:
-    """To the lead. Who did not report has its last words brought, so that they are not lost."""
+    """Render an idle notice for the lead; without a report it includes the member's last text."""
     return _said(mail, _idle(body, reported=reported))
 
 

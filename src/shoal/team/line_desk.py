@@ -1,4 +1,4 @@
-"""Questions for a person that a teammate's process asks over its line: both ends of that."""
+"""Questions for a person that a teammate's process sends over its channel: both ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.wire import outpost as words
 
 
 class QuestionWindow:
-    """The lead's end: what is asked there stands on the lead's desk."""
+    """The lead's end: passes questions of the process to the lead's question broker."""
 
     def __init__(self, on: Footing, send: Callable[[words.Down], None]) -> None:
         self._on = on
@@ -39,7 +39,7 @@ class QuestionWindow:
 
 
 class LineDesk:
-    """The teammate's end."""
+    """The teammate's end: sends questions to the lead and waits for the answers."""
 
     def __init__(self, send: Callable[[words.Up], None]) -> None:
         self._send = send

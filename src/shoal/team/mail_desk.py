@@ -1,4 +1,4 @@
-"""A teammate's desk: its questions go to the lead by mail, and the answers come back the same way."""
+"""Question broker of a teammate: sends questions to the lead by mail and receives the answers by mail."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ class _Waiting(Struct, eq=False):
 
 
 class MailDesk:
-    """`person` is asked what the protocol has no body for. `withdrawn` hears of requests nobody waits for."""
+    """Asks the lead by mail.
+
+    `person` gets questions for which the mail protocol has no body. `on_withdrawn` is called for requests
+    that nobody waits for any more.
+    """
 
     def __init__(
         self, name: AgentName, team: TeamName, office: Office, person: Desk, withdrawn: Callable[[str], None]
@@ -48,11 +52,11 @@ class MailDesk:
         self._late: set[str] = set()
         self._granted: list[tuple[str, dict[str, Any]]] = []
         self.changed: Callable[[], None] = lambda: None
-        """Called when somebody was asked, or has answered."""
+        """Called when a question was asked or answered."""
 
     @property
     def waits(self) -> bool:
-        """Whether an answer is waited for, whoever was asked."""
+        """True if any question is unanswered."""
         return self._asking > 0
 
     async def ask(self, question: Question) -> Answer:
@@ -82,14 +86,14 @@ class MailDesk:
             return await waiting.answer
         finally:
             del self._open[request.request_id]
-            # Also where it was answered: the answer may have come past the lead, which still asks.
+            # Also after an answer: it may have bypassed the lead, which still asks.
             self._withdrawn(request.request_id)
 
     def waits_for(self, request: str) -> bool:
         return request in self._open
 
     def answer(self, body: PermissionResponse | PlanApprovalResponse) -> bool:
-        """Whether somebody waited for it; the first answer stands."""
+        """Resolve a waiting question; False if none waits. The first answer counts."""
         waiting = self._open.get(body.request_id)
         if waiting is None or waiting.answer.done():
             return False
@@ -103,7 +107,7 @@ class MailDesk:
         return True
 
     def late(self, body: PermissionResponse, call: ToolUse) -> Allowed | None:
-        """The yes to a call that an earlier process of this member was cut off in; it counts once."""
+        """Accept a late permission for a call that was cut off in an earlier process; it counts once."""
         answer = _permitted(body)
         if not isinstance(answer, Allowed) or body.request_id in self._late:
             return None
@@ -133,7 +137,7 @@ class MailDesk:
 
 
 def permission_answer(request: PermissionRequest, answer: Answer) -> PermissionResponse:
-    """A person's answer as the member reads it."""
+    """Build the response to a member from a person's answer."""
     match answer:
         case Allowed(input=changed, updates=updates, remember=remember):
             if not updates and remember != "once":
@@ -160,7 +164,7 @@ def bodies_of(suggestions: tuple[Suggestion, ...]) -> tuple[PermissionUpdate, ..
 
 
 def suggestions_of(updates: tuple[PermissionUpdate, ...]) -> tuple[Suggestion, ...]:
-    """Those whose destination we know: to leave one out grants less, never more."""
+    """Convert updates with a known destination; skipping one grants less, never more."""
     known: list[Suggestion] = []
     for update in updates:
         try:

@@ -1,8 +1,8 @@
-"""The mailroom of a team: brings each inbox's mail to its owner, and marks what its owner has.
+"""Delivers each inbox's mail to its owner and marks it as read.
 
 Mail is marked only once it is in its owner's transcript or was acted on. A process that dies before that
-finds it unread again, and what the transcript already has is marked without being brought a second time.
-So is mail that comes again after it was marked, by whomever: somebody copied it.
+finds it unread again; mail that the transcript already contains is marked without a second delivery.
+So is mail that arrives again after it was marked, because somebody copied it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from shoal.core.record import Mailboxes
 from shoal.core.seen import Seen
 
 Bring: TypeAlias = Callable[[Mail], Awaitable[bool]]
-"""Whether it is settled with that; else `settled` is called when it is."""
+"""Returns True if the mail is settled; else `mark_settled` is called later."""
 _BATCH = 64
 _PAUSE = 1.0
-"""Seconds until what could not be read or written is tried again."""
+"""Seconds before a failed read or write is retried."""
 
 
 class Mailroom:
-    """`passed_over` is told of mail that nobody is brought: who saw that it waits need not wait for more."""
+    """`on_skipped` is called for mail that is not delivered, so that nobody keeps waiting for it."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class Mailroom:
         self._report = report
         self._passed_over = passed_over
         self._open: dict[AgentName, set[str]] = {}
-        """What was brought and is not marked yet."""
+        """Ids of mail that was delivered and is not marked yet."""
         self._marked: dict[AgentName, Seen] = {}
-        """What was ever consumed of an inbox, also by an earlier owner of the name."""
+        """Ids of all mail ever read from an inbox, also by a former owner of the name."""
         self._due: dict[AgentName, set[str]] = {}
         self._news = asyncio.Event()
 
     async def pump(self, owner: AgentName, bring: Bring, delivered: Container[str] = ()) -> None:
-        """Bring what comes, until cancelled or the inbox is gone."""
+        """Deliver incoming mail until cancelled or the inbox is gone."""
         brought = self._open[owner] = set()
         try:
             while True:
@@ -64,7 +64,7 @@ class Mailroom:
     async def _bring_next(
         self, owner: AgentName, bring: Bring, brought: set[str], delivered: Container[str]
     ) -> None:
-        """What there is beyond what was brought; waits where that is nothing."""
+        """Deliver new mail; wait if there is none."""
         if owner not in self._marked:
             history = await self._boxes.history(owner)
             self._marked[owner] = Seen(mail.id for mail in history if mail.read)
@@ -86,7 +86,7 @@ class Mailroom:
                 self.settled(mail.id, owner)
 
     async def holds_more(self) -> bool:
-        """Whether somebody has mail that was not brought yet."""
+        """Return True if an inbox has undelivered mail."""
         for owner in self._boxes.stirred(tuple(self._open)):
             brought = self._open.get(owner, set())
             try:
@@ -98,13 +98,13 @@ class Mailroom:
         return False
 
     def settled(self, mail: str, owner: AgentName) -> None:
-        """It is in its owner's transcript, or was acted on. What is no mail is passed over."""
+        """Mark mail that is in its owner's transcript or was acted on. Other ids are ignored."""
         if mail in self._open.get(owner, ()):
             self._due.setdefault(owner, set()).add(mail)
             self._news.set()
 
     async def mark_what_is_settled(self) -> None:
-        """Until cancelled."""
+        """Mark settled mail until cancelled."""
         while True:
             await self._news.wait()
             self._news.clear()
@@ -113,7 +113,7 @@ class Mailroom:
                 self._news.set()
 
     async def flush(self) -> bool:
-        """Mark all that is due; False where some of it could not be marked now."""
+        """Mark all settled mail; return False if some could not be marked now."""
         done = True
         for owner in list(self._due):
             ids = self._due.pop(owner)

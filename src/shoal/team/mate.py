@@ -1,4 +1,4 @@
-"""A member as its team has it, wherever it runs."""
+"""Protocols between a team and its members, wherever they run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Mate(Protocol):
     name: AgentName
     state: MemberState
     request: ShutdownRequest | None
-    """To shut down, not answered yet."""
+    """Shutdown request that is not answered yet."""
     stopping: str
-    """Why it is being ended, if it is."""
+    """Reason why it is being ended; empty if it is not."""
     stays: bool
-    """It ends with the session, and is taken up again with it."""
+    """True if it ends with the session and can be resumed with it."""
 
     @property
     def id(self) -> AgentId: ...
@@ -31,41 +31,41 @@ class Mate(Protocol):
 
     @property
     def pane(self) -> str:
-        """As the roster names it."""
+        """Pane id as in the roster."""
         ...
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is still to come of it: work, or its end."""
+        """True if work or its end is still pending."""
         ...
 
     @property
     def may_claim(self) -> bool: ...
 
     async def at_rest(self) -> bool:
-        """Asked of one that is not busy: whether it is so where it runs, and has no mail to take."""
+        """Return True if a member that is not busy here is also idle where it runs and has no mail."""
         ...
 
     def teammate(self) -> Teammate: ...
 
     def waits_for(self, request: str, mail: str) -> bool:
-        """Whether it may still wait for the answer to what it asked by this mail, if it is known by which."""
+        """Return True if it may still wait for the answer to a request; `mail` is its mail id if known."""
         ...
 
     async def live(self) -> Ending:
-        """Until it is ended; expected ends are values, and so is a crash."""
+        """Run until it is ended; expected ends and crashes are returned as values."""
         ...
 
     async def finish(self) -> KeptWork | None:
-        """After its life: gives back what it was given; the work it leaves in a worktree, if any."""
+        """Release its resources after `run`; return the work it leaves in a worktree, if any."""
         ...
 
 
 class Stage(Protocol):
-    """What a member needs of its team."""
+    """Parts of the team that a member calls."""
 
     def show_activity(self, name: AgentName, *, active: bool) -> None:
-        """In the roster, before long."""
+        """Show its activity in the roster soon."""
         ...
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None: ...

@@ -1,4 +1,4 @@
-"""A teammate's life: it waits, works on what came, says that it is idle, and waits again."""
+"""Teammate in this process: waits for work, works on it, reports that it is idle, and repeats."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from shoal.team.stalls import Pulse, Stalled
 from shoal.wire.notices import late_permission
 
 _PAUSE = 1.0
-"""Seconds until a board that could not be read or written is tried again."""
+"""Seconds before a board that could not be read or written is retried."""
 
 
 class Member:
@@ -63,7 +63,7 @@ class Member:
     ) -> None:
         self._on = on
         self._counted = counted
-        """None for the one member of a process that no purse of ours stands behind."""
+        """None for the member of a process whose lead has no budget of ours."""
         self._office = office
         self._board = board
         self._stage = stage
@@ -75,21 +75,21 @@ class Member:
         self.state: MemberState = "created"
         self.claiming = False
         self.claims = True
-        """Whether it takes tasks by itself; not after a failure, until somebody writes to it."""
+        """True if it claims tasks by itself; False after a failure until somebody writes to it."""
         self.told = ""
-        """Whom it last wrote to beside the lead, and about what."""
+        """Recipient and summary of its last message to anybody but the lead."""
         self.stopping = ""
-        """Why it is being ended, if it is."""
+        """Reason why it is being ended; empty if it is not."""
         self.stays = False
         self.request: ShutdownRequest | None = None
-        """To shut down, not answered yet."""
+        """Shutdown request that is not answered yet."""
         self._pulse = Pulse(on.clock, on.stall_after, self.agent.tools, lambda: desk.waits)
         self.agent.tell = self._pulse.between(self.agent.tell)
         desk.changed = self._pulse.still_waits
         self._in_turn = self._interrupting = False
         self._task: TaskId | None = None
         self._trouble = ""
-        """What last kept it from taking tasks."""
+        """Last error that kept it from claiming tasks."""
 
     @property
     def started(self) -> AgentStarted:
@@ -101,7 +101,7 @@ class Member:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is still to come of it: work, or its end."""
+        """True if work or its end is still pending."""
         if self.state in ("running", "created") or self.claiming or self.request is not None:
             return True
         return bool(self._on.queue.size(self.id))
@@ -111,7 +111,7 @@ class Member:
         return self.claims and self.request is None and not self.stopping
 
     async def at_rest(self) -> bool:
-        # The mailroom knows whether there is mail that was not brought to it.
+        # The mail pump knows whether it has undelivered mail.
         return True
 
     def waits_for(self, request: str, mail: str) -> bool:
@@ -132,7 +132,7 @@ class Member:
         )
 
     async def bring(self, received: Received) -> bool:
-        """Whether the mail is settled with that."""
+        """Handle received mail; return True if it is settled."""
         mail, body = received.mail, received.body
         match body:
             case PermissionResponse() | PlanApprovalResponse():
@@ -153,7 +153,7 @@ class Member:
         return False
 
     async def _heard_late(self, ident: str, body: PermissionResponse) -> bool:
-        """Whether it is a yes to a call that was cut off with an earlier process, which it is told of now."""
+        """Queue a late permission for a call of an earlier process; return False if it is none."""
         asked = await self._office.asked(self.name, body.request_id)
         call = None if asked is None else cut_off_call(self.agent.conversation.messages, asked.tool_use_id)
         answer = None if call is None else self.desk.late(body, call)
@@ -176,7 +176,7 @@ class Member:
         return True
 
     async def live(self) -> Ending:
-        """Until it is ended; expected ends are values, and so is a crash."""
+        """Run until it is ended; expected ends and crashes are returned as values."""
         assume(self.agent.identity, self.agent.surroundings.workspace)
         try:
             while True:
@@ -196,7 +196,7 @@ class Member:
             return Ending(status="failed", text=self.words, detail=detail)
 
     def interrupt(self, task: asyncio.Task[Any]) -> bool:
-        """End its working period, not itself."""
+        """End its working period but not the member."""
         if not self._in_turn:
             return False
         self._interrupting = True
@@ -204,7 +204,7 @@ class Member:
         return True
 
     async def _wake(self) -> None:
-        """Until something waits for it, or it has taken a task."""
+        """Wait until an item is queued for it or it has claimed a task."""
         queue = self._on.queue
         while not queue.size(self.id):
             if self.state == "created" or not self.may_claim:
@@ -220,18 +220,18 @@ class Member:
                 await self._kept_from_tasks(error)
 
     async def _kept_from_tasks(self, error: ShoalError) -> None:
-        """It goes on with what else comes, and tries again; told once."""
+        """Note an error once and pause before the retry; other work continues."""
         if str(error) != self._trouble:
             self._trouble = str(error)
             self._on.note(f"{self.name} cannot take tasks now, and tries again: {error}")
         await self._on.clock.sleep(_PAUSE)
 
     async def _claim(self) -> None:
-        # First: a task that is claimed is one that somebody works on.
+        # Acquired first: a claimed task must be one that somebody works on.
         await self._take_place()
         if self._on.queue.size(self.id):
             return
-        # Before anything else is awaited: a team whose last open task is being taken is not quiet.
+        # Set before the next await: a team whose last open task is being claimed is not quiet.
         self.claiming = True
         claim = None
         try:
@@ -251,7 +251,7 @@ class Member:
             self._stage.changed()
 
     async def _take_place(self) -> None:
-        """Among those that may work at once."""
+        """Wait for a slot among the members that may work at once."""
         if self._counted is not None:
             await self._on.purse.working(self._counted)
 
@@ -287,13 +287,13 @@ class Member:
         await self.rest(reason, end)
 
     async def _period(self) -> Ended:
-        """Its work, until it is done and no hook sends it back."""
+        """Run turns until the work is done and no hook sends it back."""
         prompt: Message | None = None
         for _ in range(IN_A_ROW + 1):
             ended = await self._turn(prompt)
             self._on.unanswered(self.id, ended.cut)
             if ended.reason == "blocked" and not self.agent.halted:
-                # What a person said to it was erased: there was nothing to do.
+                # The person's prompt was erased: there was nothing to do.
                 return Ended(reason="done", detail=ended.detail)
             if ended.reason != "done" or not self.agent.hooks.wants("TeammateIdle"):
                 return ended
@@ -308,7 +308,7 @@ class Member:
         return ended
 
     async def _turn(self, prompt: Message | None) -> Ended:
-        """Begun again from its history when it stalls, once. Raises `Stalled` the second time."""
+        """Run a turn, restarted once from its history. Raises `MemberStalled` at the second stall."""
         try:
             async with self._pulse.watched():
                 return await run(self.agent, prompt, by="runtime")
@@ -322,11 +322,11 @@ class Member:
 
     @property
     def rest_id(self) -> str:
-        """Of the notice that its working period is over: one for each last entry of its transcript."""
+        """Id of its idle notice, derived from the last entry of its transcript."""
         return f"rest-{self.agent.conversation.last or self._on.ids.short()}"
 
     async def rest(self, reason: IdleReason, end: Ending) -> None:
-        """Tell the lead, once for each working period; then others see that it is idle."""
+        """Send the lead one idle notice per working period, then show the idle state."""
         self.claims = reason == "available"
         if reason == "failed":
             await self._board.release_all(self.name)
@@ -360,18 +360,18 @@ class Member:
         self._stage.changed()
 
     async def _completed(self) -> TaskId | None:
-        """The task it took by itself, if that is done."""
+        """Return the task that it claimed by itself if it is completed."""
         task, self._task = self._task, None
         found = None if task is None else await self._board.get(task)
         return task if found is not None and found.status == "completed" else None
 
     @property
     def words(self) -> str:
-        """What it said last."""
+        """Last text that it wrote."""
         return last_words(self.agent.conversation.messages)
 
     def _close(self) -> None:
-        """Leave the conversation so that it can go on; resuming does the same where this cannot."""
+        """Close open calls so that the conversation can continue; a resume does the same if this fails."""
         try:
             self._on.unanswered(self.id, self.agent.conversation.interrupt())
         except StoreError:
@@ -379,14 +379,14 @@ class Member:
 
 
 def told_of(task: Task) -> str:
-    """The id under which a member is told that it has taken a task, whatever process it is told in."""
+    """Return the id of the notice about a claimed task, the same in every process."""
     return f"task-{task.id}-{mark_of(task.attempt)}"
 
 
 async def _first(
     one: Callable[[], Coroutine[Any, Any, None]], other: Callable[[], Coroutine[Any, Any, None]]
 ) -> bool:
-    """Until one of them is over; whether it was the first, which counts where both are."""
+    """Wait until one of them ends; return True if the first ended, even if both did."""
     async with asyncio.TaskGroup() as both:
         tasks = [both.create_task(each()) for each in (one, other)]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,8 @@
-"""Teams of a session whose members may lead teams of their own, up to a depth.
+"""Nested teams of a session, whose members may lead teams up to a maximum depth.
 
 Each team is flat and has one lead: a teammate that leads is `team-lead` to its own members and keeps its name
-among the others. What it does as a lead goes to its own team, the rest to the one it is a member of. A team
-ends with its lead.
+in the team above. Lead actions go to the team that it leads, all others to the team of which it is a member.
+A team ends with its lead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shoal.team.teams import SessionTeams
 
 
 class NestedTeams(SessionTeams):
-    """The lead's team, and below it those of its members, by who leads them."""
+    """The lead's team, and the nested teams by their leading member."""
 
     def __init__(self, on: Footing, depth: int, mode_of: Callable[[Agent], Mode]) -> None:
         self._depth = depth
@@ -42,7 +42,7 @@ class NestedTeams(SessionTeams):
             replace(on, stop_agents_of=self._end_below, leads_at_work=self._leads_at_work, nests=depth > 1)
         )
 
-    # For who leads
+    # For leads
 
     async def create(self, name: str, *, description: str | None, kind: str | None, site: Site) -> Team:
         above = self._with_member(site.agent.agent)
@@ -93,7 +93,7 @@ class NestedTeams(SessionTeams):
     async def send(
         self, to: str, text: str, summary: str, site: Site, *, fyi: bool = False
     ) -> tuple[Posted, ...] | None:
-        """Whoever leads a team reaches its members first; `*` is its own team."""
+        """Send to a member of the sender's own team first; `*` is the team that the sender leads."""
         below, above = self._below.get(site.agent.agent), self._with_member(site.agent.agent)
         if below is not None and (to == "*" or below.has(to)):
             return await below.send(to, text, summary, site, fyi=fyi)
@@ -112,7 +112,7 @@ class NestedTeams(SessionTeams):
         return (*super().members(), *(each for below in self._below.values() for each in below.members()))
 
     def led_as(self, agent: Identity, team: str) -> Identity | None:
-        """The agent as the lead of that team; None where it is not."""
+        """Return the agent's identity as lead of that team; None if it does not lead it."""
         below = self._below.get(agent.agent)
         if below is None or below.led_name != team:
             return None
@@ -166,20 +166,20 @@ class NestedTeams(SessionTeams):
             await below.take_up(found, member.outfit.delivered)
         return name
 
-    # What is below
+    # Nested teams
 
     def _all(self) -> Iterator[SessionTeams]:
         yield self
         yield from self._below.values()
 
     def _below_with(self, name: str) -> SessionTeams | None:
-        """The one whose team has a member of that name or id; None where the lead's own has, or none."""
+        """Return the nested teams with a member of that name or id; None if the lead's own team has it."""
         if self.has(name):
             return None
         return next((each for each in self._below.values() if each.has(name)), None)
 
     def _with_member(self, agent: AgentId) -> SessionTeams | None:
-        """The one of whose team the agent is a member."""
+        """Return the teams of which the agent is a member."""
         return next((each for each in self._all() if each.post_of(agent) is not None), None)
 
     def _leader_of(self, team: Team) -> Member | None:
@@ -227,7 +227,7 @@ class NestedTeams(SessionTeams):
         return await super().close()
 
     async def _end_below(self, agent: AgentId, why: str) -> None:
-        """Called when a member ends: what it leads and what it started ends with it."""
+        """End the team that an ended member led and the agents that it started."""
         below = self._below.pop(agent, None)
         if below is not None:
             await below.end_team(stays=self._ending)

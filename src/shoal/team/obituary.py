@@ -1,4 +1,4 @@
-"""What is said of a member that has ended, or is at work: to its lead, to the journal, to people."""
+"""Results and snapshots of members for the lead, the journal and people."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def obituary(to: AgentId, ident: str, notice: str) -> Item:
 
 
 class Lost(Struct, frozen=True, kw_only=True):
-    """One that is no member any more, and of whose end nothing was told."""
+    """A former member whose end was never announced."""
 
     agent: AgentId
     name: str
     kind: str
     why: str
     out: bool = False
-    """Whether it is to go from the roster, which still has it."""
+    """True if it is still in the roster and must be removed."""
     description: str = ""
     call: str = ""
 
@@ -101,7 +101,7 @@ class Lost(Struct, frozen=True, kw_only=True):
 
 
 def witness_of(post: Post) -> Witness | None:
-    """Who has seen it work; nobody where it is another program."""
+    """Return its progress monitor; None for a foreign program."""
     match post.member:
         case Member(outfit=outfit):
             return outfit.witness
@@ -130,7 +130,7 @@ def glimpse(on: Footing, post: Post) -> Glimpse:
 def approved(
     request: ShutdownRequest, name: AgentName, pane: str, backend: str, now: str
 ) -> ShutdownApproved:
-    """In the name of one that agreed to shut down."""
+    """Build the shutdown approval in the member's name."""
     return ShutdownApproved(
         request_id=request.request_id, sender=name, timestamp=now, pane_id=pane, backend_type=backend
     )

@@ -1,4 +1,4 @@
-"""The post office of a team: writes mail in the names of its members, each envelope as its kind wants it."""
+"""Sends mail in the names of a team's members, with the envelope of its kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.wire.bodies import body_of, body_text
 
 
 class Office:
-    """`colors` are those of the members by name; the lead has none. Without a `seal` nothing is signed."""
+    """`colors` are the members' colors by name; the lead has none. Without a `seal` nothing is signed."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Office:
         return self._ids
 
     async def told(self, to: AgentName) -> frozenset[str]:
-        """The identities of all mail it ever got."""
+        """Return the ids of all mail that an owner ever received."""
         await self._boxes.open(to)
         return frozenset(mail.id for mail in await self._boxes.history(to))
 
     async def asked(self, sender: AgentName, request: str) -> PermissionRequest | None:
-        """What a member once asked the lead under that id."""
+        """Return the permission request that a member sent to the lead under that id."""
         await self._boxes.open(LEAD_NAME)
         for mail in reversed(await self._boxes.history(LEAD_NAME)):
             body = body_of(mail) if mail.sender == sender else None
@@ -60,7 +60,7 @@ class Office:
         return None
 
     async def post_body(self, sender: AgentName, to: AgentName, body: Body, *, ident: str = "") -> Receipt:
-        """Under an identity of its own, or the one given."""
+        """Post a body under a new id or the given one."""
         return await self._post(sender, to, body_text(body), type(body), ident=ident)
 
     async def post_text(
@@ -76,7 +76,7 @@ class Office:
         return await self._post(sender, to, text, kind, summary, fyi=fyi)
 
     async def post_prompt(self, to: AgentName, text: str, ident: str) -> Receipt:
-        """In the lead's name."""
+        """Post a prompt in the lead's name."""
         return await self._post(LEAD_NAME, to, text, "prompt", ident=ident)
 
     async def _post(

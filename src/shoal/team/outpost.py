@@ -1,4 +1,4 @@
-"""A teammate's own process: its member, its mail, and its line to the lead."""
+"""Hosts one member in its own process, with its mail and its channel to the lead."""
 
 from __future__ import annotations
 
@@ -45,44 +45,44 @@ LEAD_GONE = "its lead is gone"
 
 
 class Membership(Struct, frozen=True, kw_only=True):
-    """Which member of which team a process is."""
+    """Member and team that a process runs as."""
 
     name: AgentName
     team: TeamName
     order: Order | None
-    """What it was called for with; None for one that goes on from its transcript."""
+    """Request it was spawned with; None if it resumes from its transcript."""
     mode: Mode | None = None
     call: str = ""
     link: LeadLink | None = None
-    """To a lead of ours; None where another program started this process."""
+    """Channel to a Shoal lead; None if another program started this process."""
     session: str = ""
-    """Of a lead of ours, whose run this is part of."""
+    """Session of a Shoal lead, of whose run this process is a part."""
     run: str = ""
-    """Its directory."""
+    """Directory of the run."""
     transcript: str = ""
-    """The lead's."""
+    """Transcript of the lead."""
     snapshot: str = ""
-    """Of the person's shell, where the lead has one."""
+    """Snapshot of the person's shell, if the lead has one."""
 
 
 class Outpost(OutpostTools):
-    """The stage of its one member, and the team as the tools of that member reach it."""
+    """Observer of its one member, and the team as that member's tools reach it."""
 
     def __init__(self, on: Footing, membership: Membership, working: Callable[[], bool]) -> None:
-        """`working` tells whether agents that the member started are at work."""
+        """`has_working_agents` returns True if agents that the member started are working."""
         super().__init__(on, membership.team)
         self._is = membership
         self._link = membership.link
         self._working = working
         self.awaits_hooks: Callable[[], bool] = lambda: False
-        """Whether hooks run that may wake it."""
+        """Returns True if hooks are running that may wake the member."""
         self._life: asyncio.Task[Ending] | None = None
         self._leaving = asyncio.Event()
         self._stands: words.Stands | None = None
         self._pings: asyncio.TaskGroup | None = None
         self._room = Mailroom(on.record.mailboxes(membership.team), on.clock, on.note, self._say_again)
         self._activity = Activity(on.record.rosters, membership.team, on.clock, on.note)
-        # Another program that started this process has no key of ours, and is its lead all the same.
+        # A foreign program that started this process is its lead, but has none of our keys.
         self._key = None if membership.link is None else on.record.key(membership.team)
         trusted = (LEAD_NAME,) if self._key is None else ForeignPrograms(on.record.mailboxes(membership.team))
         self._verifier = Verifier(membership.team, self._key, trusted=trusted, policy=on.trust_unsigned)
@@ -96,7 +96,7 @@ class Outpost(OutpostTools):
         return
 
     async def serve(self) -> Ending:
-        """Its whole life. Raises `AgentRefused` where it cannot be what it is wanted to be."""
+        """Run the member to its end. Raises `AgentRefused` if it cannot be created."""
         team, entered = await self._place()
         self.office = Office(
             self._on.record.mailboxes(team.name),
@@ -129,27 +129,27 @@ class Outpost(OutpostTools):
         return end
 
     def leave(self, why: str, *, stays: bool = False) -> None:
-        """Ask it to end, whatever it is doing."""
+        """Ask the member to end, whatever it is doing."""
         member, life = self._member, self._life
         if member is None or life is None:
             return
         member.stopping, member.stays = member.stopping or why, member.stays or stays
         self._leaving.set()
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        # A task that is cancelled before its first step never runs, and would never report its end.
         asyncio.get_running_loop().call_soon(life.cancel)
 
     def permit(self, update: Suggestion) -> None:
-        """A person has answered something for the whole session."""
+        """Send a session-wide permission to the lead."""
         if self._link is not None:
             self._link.send(words.Permits(update=update))
 
-    # The stage of the member
+    # Observer of the member
 
     def show_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity.show(name, active=active)
 
     def asked_to_end(self, name: AgentName, request: ShutdownRequest) -> None:
-        """The lead counts the time."""
+        """Report the change; the lead enforces the grace."""
         self.changed()
 
     def changed(self) -> None:
@@ -163,7 +163,7 @@ class Outpost(OutpostTools):
             self._link.send(stands)
 
     def _say_again(self) -> None:
-        """How it stands, to a lead that heard of mail which waits here, and of which nothing came."""
+        """Resend the status to a lead that saw waiting mail here which was then skipped."""
         self._stands = None
         self.changed()
 
@@ -181,7 +181,7 @@ class Outpost(OutpostTools):
             if self._link is not None:
                 self._link.send(words.Agreed(request=asked.request_id))
             self.leave("it shut down as it was asked to")
-            # This is its own call, which ends with it: nothing may be asked of its model after this.
+            # This is the member's own tool call and ends with it: its model must not be called after this.
             await asyncio.Event().wait()
         self.rejected = True
         member.request = None
@@ -216,7 +216,7 @@ class Outpost(OutpostTools):
         return ()
 
     async def say(self, to: str, text: str) -> Reached | None:
-        """A person's words for the member; None where it has another name."""
+        """Deliver a person's text to the member; None if it has another name."""
         member = self._member
         if member is None or to not in (member.name, member.id):
             return None
@@ -254,7 +254,7 @@ class Outpost(OutpostTools):
             order = replace(order, name=name, kind=entered.agent_type)
             outfit = await greeted(await on.outfitter.fresh(order, newcomer))
         outfit = closing(outfit, newcomer.witness)
-        # Where another program leads, nobody of ours counts who works at once.
+        # With a foreign lead, nothing limits how many members work at once.
         counted = None if self._link is None else Started(kind=entered.agent_type, depth=1, works=False)
         member = Member(on, outfit, counted, desk=desk, office=self.office, board=board, stage=self)
         member.agent.briefing = partial(self._briefing, team, name, board)
@@ -263,7 +263,7 @@ class Outpost(OutpostTools):
             await go_on(on, member, board, await board.reclaim(name), told)
             member.request = await joiner.asked_to_end(entered)
             if member.state == "idle" and entered.is_active:
-                # Its process before this one died before it was written.
+                # Its earlier process died before it wrote this.
                 self.show_activity(name, active=False)
         return member
 

@@ -1,4 +1,4 @@
-"""A team as the tools of a member reach it that runs in a process of its own."""
+"""The team as reached by the tools of a member in its own process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEADS = "Only the lead of the team can do that: ask team-lead."
 
 
 class OutpostTools:
-    """The `Teams` of a member: who is there is read from the roster each time."""
+    """Team operations of a member; it reads the roster on each call."""
 
     office: Office
     _member: Member | None
@@ -27,11 +27,11 @@ class OutpostTools:
         self._on = on
         self._team_name = team
         self._seen: Team | None = None
-        """As the roster was when it was last looked at."""
+        """Roster as it was last read."""
         self.agreed: ShutdownRequest | None = None
-        """The request to shut down that it has approved."""
+        """Shutdown request that it has approved."""
         self.rejected = False
-        """It has refused to shut down once already."""
+        """True if it has already rejected a shutdown once."""
 
     async def answer_end_of(self, request: str, reason: str, *, approve: bool) -> None:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""A member at its post: what keeps it going, and how it is to end."""
+"""Handle of a running member: its tasks and the state of its shutdown."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Post:
         self.grace: asyncio.Task[None] | None = None
         self.approved: ShutdownRequest | None = None
         self.rejected = False
-        """It has refused to shut down once already."""
+        """True if it has already rejected a shutdown once."""
         self.silent = False
-        """The lead need not be told of its end."""
+        """True if its end is not announced to the lead."""
         self.revivals = 0
-        """How often its process died and it went on in another."""
+        """Number of restarts after its process died."""
         self.gone = asyncio.Event()
 
     def end_grace(self) -> None:

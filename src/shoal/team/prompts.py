@@ -1,4 +1,4 @@
-"""What a teammate is told about its team, and when its process or its turn was cut off."""
+"""Prompt texts of a teammate: about its team, and after its process or turn was cut off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ of the lead or the person.
 - Where other parts of this prompt say otherwise about reports, questions and who hears you, this holds."""
 
 NAMED = 50
-"""Members whose names a member is told; of the others it hears by their messages."""
+"""Maximum of members that the prompt names; others become known by their messages."""
 CUT_OFF = (
     "[Your process ended while you were at work, and you go on in a new one. Calls that were open have no "
     "result: look whether they took effect. Tasks you had taken are still yours: TaskList shows them.]"
@@ -37,7 +37,7 @@ STALLED = (
 
 
 def section(team: Team, name: AgentName) -> str:
-    """Of the system prompt, with the roster as it is when the member joins."""
+    """Build the team section of the system prompt, with the roster as the member joins."""
     lines = [_SECTION.format(name=name, team=team.name), "", f"The team {team.name}"]
     if team.description:
         lines.append(team.description)

@@ -1,4 +1,4 @@
-"""The purse of a tree as a teammate's process has it: the lead keeps it, and is asked over the line."""
+"""Budget in a teammate's process: the lead holds it and is asked over the channel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Entered(Started):
 
 
 class Rules(Struct, frozen=True, kw_only=True):
-    """What a tree may spend, with the seconds that are left of it."""
+    """Limits of a tree of agents, with its remaining seconds."""
 
     tree: Limits = NO_LIMITS
     per_agent: Limits = NO_LIMITS
@@ -33,7 +33,7 @@ class Rules(Struct, frozen=True, kw_only=True):
 
 
 class PurseAfar(Purse):
-    """Time is watched here; money, tokens, requests and agents are counted where the lead is."""
+    """Checks time here; money, tokens, requests and agents are counted in the lead's process."""
 
     def __init__(self, rules: Rules, clock: Clock, send: Callable[[Up], None]) -> None:
         per_type = {kind: _time_of(limits) for kind, limits in rules.per_type.items()}
@@ -102,7 +102,7 @@ class PurseAfar(Purse):
         if asked is not None and not asked.done():
             asked.set_result(said.refusal)
         elif asked is not None and said.refusal is None:
-            # Whoever asked was interrupted meanwhile.
+            # The requester was interrupted in the meantime.
             self._send(Settles(number=said.number))
             self._send(Leaves(number=said.number, begun=False))
 

@@ -1,4 +1,4 @@
-"""The lead's end of the line to a teammate's process where that asks for money and for agents."""
+"""Serves the budget to a teammate's process over the lead's end of the channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Request: TypeAlias = Opens | Holds | Settles | Enters | Leaves | Works | Rests
 
 
 class PurseWindow:
-    """One for each process: what it held and never settled counts as spent when it is gone."""
+    """Budget server of one process; its unsettled reservations count as spent when it is gone."""
 
     def __init__(self, purse: Purse, send: Callable[[Down], None]) -> None:
         self._purse = purse
@@ -25,7 +25,7 @@ class PurseWindow:
         self._held: dict[int, tuple[Account, Reservation]] = {}
         self._entered: dict[int, Started] = {}
         self.place: Started | None = None
-        """The member's own, among those that may work at once."""
+        """Concurrency slot of the member itself."""
         self._waiting: asyncio.Task[None] | None = None
         self._holding: set[asyncio.Task[None]] = set()
 
@@ -34,7 +34,7 @@ class PurseWindow:
             case Opens(agent=agent, kind=kind, limits=limits):
                 self._accounts[agent] = self._purse.account(agent, kind, limits)
             case Holds():
-                # It may have to wait until others have settled.
+                # It may have to wait until other reservations are settled.
                 holding = tasks.create_task(self._hold(request))
                 self._holding.add(holding)
                 holding.add_done_callback(self._holding.discard)
@@ -91,13 +91,13 @@ class PurseWindow:
             account.settle(held, request.usage)
 
     def hang_up(self) -> None:
-        """Nobody hears any more what is granted: whoever waits for that would wait for others in vain."""
+        """Cancel pending grants that nobody receives any more."""
         self._rest()
         for holding in tuple(self._holding):
             holding.cancel()
 
     def close(self) -> None:
-        """The process is gone."""
+        """Write off the open reservations of a process that is gone."""
         self._rest()
         for account, held in self._held.values():
             account.write_off(held)

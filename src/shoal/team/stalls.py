@@ -1,7 +1,7 @@
-"""Whether a member at work is still heard of: a model that says nothing any more, a tool past its deadline.
+"""Detects stalled members: a model that stopped sending, or a tool past its deadline.
 
-To wait for somebody else is no stall: for a person's answer, for its turn at a provider's limit, for a tool
-without a deadline.
+Waiting for somebody else does not count as a stall: for a person's answer, at a provider's rate limit, or for
+a tool without a deadline.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from shoal.core.events import (
 from shoal.core.tools import Tool
 
 _NEVER = 31_536_000.0
-"""Seconds that nobody waits for: nothing can stall now."""
+"""Seconds of a timer while nothing can stall."""
 _SLACK = 20
-"""A stall is noticed at most this part of the time late, so that not every word of a model moves a timer."""
+"""A stall is detected late by at most this part of the time, so that not every delta moves the timer."""
 
 
 class Stalled(Exception):
-    """Nothing was heard for so long."""
+    """Raised when a member produced no event for too long."""
 
 
 class Pulse:
-    """Hears all that a member tells, and holds one timer: when it has stalled if it says nothing more."""
+    """Observes the events of a member and holds one timer that fires when it has stalled."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Pulse:
         tools: Mapping[str, Tool],
         waits: Callable[[], bool],
     ) -> None:
-        """`waits` tells whether an answer of somebody is waited for."""
+        """`is_waiting` returns True while the member waits for somebody's answer."""
         self._clock = clock
         self._after = after
         self._tools = tools
@@ -53,10 +53,10 @@ class Pulse:
         self._set_at = 0.0
         self._asked = False
         self._running: dict[str, float | None] = {}
-        """The calls that run, each with its deadline in seconds."""
+        """Deadlines in seconds of the running calls."""
 
     def between(self, tell: Callable[[Event], Awaitable[None]]) -> Callable[[Event], Awaitable[None]]:
-        """Who hears of the member, with this before it."""
+        """Wrap the member's `emit` so that this detector sees each event first."""
 
         def heard(event: Event) -> Awaitable[None]:
             hear = _HEARD.get(type(event))
@@ -68,7 +68,7 @@ class Pulse:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Raises `Stalled` inside the block."""
+        """Watch a block; raises `MemberStalled` inside it."""
         self._asked = False
         self._running.clear()
         while_silent = self._clock.deadline(_NEVER)
@@ -81,7 +81,7 @@ class Pulse:
             self._timer = None
 
     def still_waits(self) -> None:
-        """Somebody was asked, or has answered."""
+        """Reset the timer after a question was asked or answered."""
         self._move()
 
     def _sent(self, _: RequestSent) -> None:
@@ -111,7 +111,7 @@ class Pulse:
             self._timer.extend(self._patience())
 
     def _patience(self) -> float:
-        """Seconds from now until its silence is a stall."""
+        """Return the seconds from now until silence counts as a stall."""
         enough = self._after * (1 + 1 / _SLACK)
         if self._waits():
             return _NEVER

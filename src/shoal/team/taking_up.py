@@ -1,4 +1,4 @@
-"""How a member goes on that an earlier process left."""
+"""Continues a member that an earlier process left."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from shoal.team.prompts import CUT_OFF
 async def go_on(
     on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...], told: Container[str]
 ) -> None:
-    """Idle as it was, or with word that it was cut off at work.
+    """Restore the idle state, or queue a notice that it was cut off at work.
 
-    `held` are the tasks it has claimed, `told` is all mail that its lead ever got.
+    `lead_mail_ids` are the ids of all mail that its lead ever received.
     """
     await _tell_again(on, member, board, held)
     if was_cut_off(member.outfit):
@@ -28,12 +28,12 @@ async def go_on(
     elif member.agent.conversation.messages:
         member.state = "idle"
         if member.rest_id not in told:
-            # Its process died between its last words and the notice that it is idle.
+            # Its process died between its last text and the idle notice.
             await member.rest("available", Ending(status="completed", text=member.words))
 
 
 async def _tell_again(on: Footing, member: Member, board: TaskBoard, held: tuple[TaskId, ...]) -> None:
-    """Of the tasks that it took by itself just before its process ended, and has not heard of."""
+    """Queue notices of tasks that it claimed just before its process ended and does not know."""
     heard = member.outfit.delivered
     for ident in held:
         task = await board.get(ident)
@@ -42,6 +42,6 @@ async def _tell_again(on: Footing, member: Member, board: TaskBoard, held: tuple
 
 
 def was_cut_off(outfit: Outfit) -> bool:
-    """Whether its process ended while it was at work: the last word is not its own, or is a call."""
+    """Return True if its process ended during work: the last message is not its own, or is a call."""
     said = outfit.agent.conversation.messages
     return bool(said) and (said[-1].role == "user" or bool(said[-1].tool_uses))

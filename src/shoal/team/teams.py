@@ -1,4 +1,4 @@
-"""A session's team: made and deleted by its lead, and reached by the tools of all its agents."""
+"""The team of a session: created and deleted by its lead, used by the tools of all its agents."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from shoal.team.post import Post
 from shoal.wire.notices import reminder
 
 _SHORT = 8
-"""Characters of a session's id in the name of a team that nobody named."""
+"""Characters of the session id in the name of an implicit team."""
 _NO_TEAM = "There is no team here. TeamCreate makes one."
 
 
 class SessionTeams:
-    """Entered for as long as the session lives."""
+    """Team operations of a session, entered while the session is open."""
 
     def __init__(self, on: Footing, tasks: asyncio.TaskGroup | None = None) -> None:
-        """With `tasks` it is not entered: what it starts ends with that group."""
+        """With `tasks` it is not entered: its tasks end with that group."""
         self._on = on
         self._tasks = tasks or asyncio.TaskGroup()
         self._led: LedTeam | None = None
         self._making = asyncio.Lock()
         self._alone: Identity | None = None
-        """Who the lead was before it led a team."""
+        """Identity of the lead before it led a team."""
 
     async def __aenter__(self) -> SessionTeams:
         await self._tasks.__aenter__()
@@ -87,7 +87,7 @@ class SessionTeams:
         return await self.found(name, description=description, kind=kind)
 
     async def found(self, name: str, *, description: str | None, kind: str | None = None) -> Team:
-        """Make the team that the lead leads, where it leads none yet."""
+        """Create the lead's team if it leads none yet."""
         lead = self._on.lead()
         me = Newcomer(
             name=LEAD_NAME,
@@ -125,7 +125,7 @@ class SessionTeams:
         return led.name
 
     async def disband(self) -> None:
-        """Whoever is in the team ends, and nothing is left of it."""
+        """End all members and delete the team."""
         await self.end_team(stays=False)
         lead = self._on.lead()
         lead.briefing = None
@@ -134,7 +134,7 @@ class SessionTeams:
             assume(lead.identity)
 
     async def end_team(self, *, stays: bool) -> None:
-        """With all its members; with `stays` it can be taken up again."""
+        """End the team and its members; with `resumable` it can be resumed."""
         led = self._here()
         await led.close(stays=stays)
         if not stays:
@@ -167,10 +167,10 @@ class SessionTeams:
         serving: Collection[AgentStarted] = (),
         resting: Collection[AgentId] = (),
     ) -> TeamName | None:
-        """Take up the team that an earlier process of the session led.
+        """Resume the team that an earlier process of the session led.
 
-        `serving` are the teammates of whose end the journal does not tell, `resting` those that ended with
-        their process. Of others, which had not started yet, the lead does not know.
+        `active_members` are the teammates without an end in the journal, `idle_members` those that ended with
+        their process. The lead does not know of others, which had not started yet.
         """
         rosters = self._on.record.rosters
         there: set[AgentId] = set()
@@ -197,7 +197,7 @@ class SessionTeams:
     async def take_up(
         self, team: Team, delivered: Container[str], tell: Callable[[Lost], None] = lambda _: None
     ) -> None:
-        """`delivered` is what the transcript of its lead has already; `tell` hears of those that are lost."""
+        """Resume a team; `delivered` is in its lead's transcript, `on_lost` is called for lost members."""
         led = self._lead(team)
         await led.take_up(team, tell)
         led.start(delivered)
@@ -278,11 +278,11 @@ class SessionTeams:
     # For the session
 
     async def enlist(self, orders: Sequence[Order]) -> tuple[Spawned, ...]:
-        """Members that no call of the lead asked for; all are there before the first of them begins."""
+        """Add members without a call of the lead; all are admitted before the first of them starts."""
         return await self._here().enlist(orders)
 
     async def shut_down(self, name: str, reason: str) -> bool:
-        """A person's word: asked, and gone after the grace whatever it says. False where there is none."""
+        """Shut a member down for a person; it is ended after the grace. False if there is none."""
         led, post = self._led, self._post_named(name)
         if led is None or post is None:
             return False
@@ -295,7 +295,7 @@ class SessionTeams:
         return True
 
     def agent(self, agent: AgentId) -> Agent | None:
-        """A teammate."""
+        """Return the runner of a teammate in this process."""
         post = self.post_of(agent)
         return post.member.agent if post is not None and isinstance(post.member, Member) else None
 
@@ -304,7 +304,7 @@ class SessionTeams:
             self._led.entered(item)
 
     async def say(self, to: str, text: str) -> Reached | None:
-        """A person's words for a teammate; None where there is none of that name."""
+        """Deliver a person's text to a teammate; None if there is none of that name."""
         found = None if self._led is None else self._led.find(to)
         if self._led is None or found is None:
             return None
@@ -312,7 +312,7 @@ class SessionTeams:
         return Reached(to=self._led.agent_of(found), name=found, how="queued")
 
     async def end(self, name: str, why: str) -> bool:
-        """End a teammate at once; False where there is none of that name."""
+        """End a teammate at once; False if there is none of that name."""
         post = self._post_named(name)
         if self._led is None or post is None:
             return False
@@ -320,7 +320,7 @@ class SessionTeams:
         return True
 
     def interrupt(self, name: str) -> bool | None:
-        """End a teammate's working period, not the teammate: whether it worked. None where there is none."""
+        """End a teammate's working period; False if it did not work, None if there is no such teammate."""
         post = self._post_named(name)
         if post is None:
             return None
@@ -330,7 +330,7 @@ class SessionTeams:
         return post.life is not None and post.member.interrupt(post.life)
 
     def leads(self, agent: Identity) -> bool:
-        """Whether this is the team that the agent leads, or would make."""
+        """Return True if the agent leads this team, or would create it."""
         return agent.agent == self._on.leader
 
     @property
@@ -338,19 +338,19 @@ class SessionTeams:
         return "" if self._led is None else self._led.name
 
     def has(self, name: str) -> bool:
-        """Whether a member has that name or id."""
+        """Return True if a member has that name or id."""
         return self._led is not None and self._led.find(name) is not None
 
     def post_of(self, agent: AgentId) -> Post | None:
         return None if self._led is None else self._led.post_of(agent)
 
     def changed(self) -> None:
-        """A member stands otherwise than before."""
+        """Notify waiters that a member's state changed."""
         if self._led is not None:
             self._led.changed()
 
     def permit(self, update: Suggestion) -> None:
-        """A person has answered something for the whole session."""
+        """Send a session-wide permission to the members in other processes."""
         if self._led is not None:
             self._led.permit(update)
 
@@ -359,17 +359,17 @@ class SessionTeams:
         return self._led is not None and self._led.working
 
     async def quiet(self) -> None:
-        """Until no teammate works, and nothing is left for one to do."""
+        """Wait until no teammate works or has work left."""
         if self._led is not None:
             await self._led.quiet()
 
     async def close(self) -> tuple[Glimpse, ...]:
-        """End every teammate so that it can be taken up again; those that were at work."""
+        """End every teammate so that it can be resumed; return those that were working."""
         led, self._led = self._led, None
         return () if led is None else await led.close(stays=True)
 
     async def _make_implied(self, site: Site) -> None:
-        """One team, of however many calls of one message ask for it."""
+        """Create one implicit team, even if several calls of one message ask for it."""
         async with self._making:
             if self._led is None:
                 name = f"session-{site.agent.session[:_SHORT]}"
@@ -386,7 +386,7 @@ class SessionTeams:
         return led
 
     async def _brief(self, led: LedTeam) -> None:
-        """With its next turn: what the earlier process told it may not be so any more."""
+        """Queue a briefing for the lead's next turn: what it knew before may be outdated."""
         text = reminder(await led.briefing(LEAD_NAME))
         letter = Letter(rank=0, by="runtime", text=text, wakes=False)
         self._on.queue.put(letter.item(self._on.ids.short(), self._on.leader))
@@ -401,7 +401,7 @@ class SessionTeams:
         return request
 
     def _post_named(self, name: str) -> Post | None:
-        """Of the member that has this name or id."""
+        """Return the handle of the member with this name or id."""
         led = self._led
         found = None if led is None else led.find(name)
         return None if led is None or found is None else led.post_of(led.agent_of(found))
@@ -418,7 +418,7 @@ class SessionTeams:
             name = agent_name(agent.name)
         except BadName:
             return AgentName(agent.agent)
-        # An agent for one job may be called like the person; it does not speak as the person for that.
+        # A one-job agent may have a reserved name; it must not send mail under it.
         return AgentName(agent.agent) if name in RESERVED else name
 
     async def _post(

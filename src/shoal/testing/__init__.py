@@ -1,4 +1,4 @@
-"""The public test kit: a clock to hold, ids, a record in memory, mock servers, contracts of the stores."""
+"""The public test kit: a fake clock, ids, team storage in memory, mock servers, and store contracts."""
 
 from __future__ import annotations
 

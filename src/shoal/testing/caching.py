@@ -1,4 +1,4 @@
-"""A provider's prompt cache: what a request reads from earlier ones, and writes for later ones."""
+"""A provider's prompt cache: requests read earlier prefixes and write their own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BYTES_PER_TOKEN = 4
 
 
 class _Place(Struct, frozen=True):
-    """The end of one block of a request, and everything before it."""
+    """End of one block of a request, with the prefix up to it."""
 
     digest: bytes
     size: int
@@ -27,11 +27,11 @@ class _Place(Struct, frozen=True):
 class PrefixCache:
     """Prefix caching as the Messages API does it.
 
-    An entry ends at a block with `cache_control`, and holds every byte of tools, system and messages up to
+    An entry ends at a block with `cache_control`, and covers every byte of tools, system and messages up to
     there; the marks themselves do not count. A request reads the longest entry that ends at one of its own
     marks or at most `lookback` blocks before it. It writes one at each of its marks, unless the prefix has
-    fewer than `minimum` tokens. Another model has another cache; other thinking settings leave nothing of
-    the messages. Entries do not age. A token is four bytes.
+    fewer than `minimum` tokens. Each model has its own cache; other thinking settings invalidate the
+    messages. Entries do not expire. A token is four bytes.
     """
 
     def __init__(self, *, minimum: int = 0, lookback: int = 20) -> None:
@@ -40,7 +40,7 @@ class PrefixCache:
         self._entries: set[bytes] = set()
 
     def usage(self, body: Body, output_tokens: int) -> Usage:
-        """What this request costs; from now on its own prefixes are there to be read."""
+        """Return the usage of this request, and cache its prefixes."""
         places = list(_places(body))
         marks = [index for index, place in enumerate(places) if place.marked]
         read = max((self._found(places, mark) for mark in marks), default=0)
@@ -81,7 +81,7 @@ def _places(body: Body) -> Iterator[_Place]:
 
 
 def _blocks(body: Body) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """In the order in which a provider reads them."""
+    """Yield the blocks in the order in which a provider reads them."""
     yield from (("tools", tool) for tool in body.get("tools", ()))
     yield from (("system", block) for block in _as_blocks(body.get("system") or ()))
     yield "thinking", {"thinking": body.get("thinking"), "how": body.get("output_config")}

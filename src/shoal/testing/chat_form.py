@@ -1,4 +1,4 @@
-"""Chat Completions as a provider speaks it: whole replies, chunk streams and errors."""
+"""Chat Completions format: whole replies, chunk streams and errors."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ class ChatForm:
     call_prefix = "call_"
 
     def key_given(self, _headers: Mapping[str, str]) -> bool:
-        """Local servers of this form want no key."""
+        """Return True: local servers of this format need no key."""
         return True
 
     def complaint(self, _headers: Mapping[str, str], body: Body) -> str | None:
-        """Why the real provider refuses this request, or None."""
+        """Return the provider's reason to refuse this request, or None."""
         for field in ("model", "messages"):
             if not body.get(field):
                 return f"Missing required parameter: '{field}'."
         return _unanswered(body["messages"])
 
     def reported(self, usage: Usage, body: Body) -> Usage:
-        """What this form can say: writes to the cache are input, and a stream counts only when asked to."""
+        """Return the usage this format reports: cache writes are input, streams report it only on request."""
         if body.get("stream") and not (body.get("stream_options") or {}).get("include_usage"):
             return Usage()
         return Usage(
@@ -119,7 +119,7 @@ class ChatForm:
 
 
 def ollama_tags(names: Sequence[str]) -> bytes:
-    """The list by which a local Ollama is recognised."""
+    """Encode the list by which a local Ollama is recognised."""
     details = {"format": "gguf", "family": "llama", "parameter_size": "8B", "quantization_level": "Q4_0"}
     rows = [
         {
@@ -179,7 +179,7 @@ def _counted(usage: Usage) -> dict[str, Any]:
 
 
 def _unanswered(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """The provider's complaint about tool calls that the following messages do not answer."""
+    """Return the provider's error about tool calls that the following messages do not answer."""
     waiting: set[str] = set()
     for message in messages:
         if message["role"] == "tool":

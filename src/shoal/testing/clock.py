@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that stands still until a test advances it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDS = 10_000
 
 
 class FakeClock:
-    """Sleepers and deadlines wake in the order of their time, each before the next moment comes."""
+    """Sleepers and deadlines wake in the order of their time, each before time moves on."""
 
     def __init__(self, *, start: int = START) -> None:
         self._start = start
@@ -47,16 +47,16 @@ class FakeClock:
 
     @property
     def sleepers(self) -> int:
-        """How many sleeps and deadlines wait for their time."""
+        """Number of sleeps and deadlines that wait."""
         return len(self._waiting)
 
     @property
     def next_in(self) -> float | None:
-        """Seconds until the next of them, None when nothing waits."""
+        """Seconds until the next of them; None if nothing waits."""
         return self._waiting[0][0] - self._elapsed if self._waiting else None
 
     async def advance(self, seconds: float) -> None:
-        """Move the time on; whoever wakes on the way runs until it waits again, at its own moment."""
+        """Advance the time; each sleeper that wakes runs at its own time until it waits again."""
         until = self._elapsed + seconds
         await settle()
         while (wait := self.next_in) is not None and self._elapsed + wait <= until:
@@ -67,7 +67,7 @@ class FakeClock:
         self._elapsed = until
 
     async def asleep(self, sleepers: int = 1, *, within: float = 5.0) -> None:
-        """Returns when that many sleeps and deadlines wait, also when real input and output comes first."""
+        """Return when that many sleeps and deadlines wait, even if real I/O comes first."""
         async with asyncio.timeout(within):
             while self.sleepers < sleepers:
                 self._one_more.clear()
@@ -97,7 +97,7 @@ async def settle() -> None:
 
 
 class _FakeDeadline:
-    """asyncio.timeout, set off by the fake clock."""
+    """asyncio.timeout, triggered by the fake clock."""
 
     def __init__(self, clock: FakeClock, seconds: float) -> None:
         self._clock = clock

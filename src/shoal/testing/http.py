@@ -1,4 +1,4 @@
-"""Just enough HTTP/1.1 for a mock provider: reading a request, framing an answer."""
+"""Just enough HTTP/1.1 for a mock provider: reads a request, frames a response."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
-    """The next request of a connection; None when the client is done or does not speak HTTP."""
+    """Read the next request of a connection; None if the client is done or does not speak HTTP."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")

@@ -1,4 +1,4 @@
-"""The Messages API as a provider speaks it: whole replies, event streams and errors."""
+"""Messages API format: whole replies, event streams and errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MessagesForm:
         return bool(headers.get("x-api-key") or headers.get("authorization"))
 
     def complaint(self, headers: Mapping[str, str], body: Body) -> str | None:
-        """Why the real provider refuses this request, or None."""
+        """Return the provider's reason to refuse this request, or None."""
         if "anthropic-version" not in headers:
             return "anthropic-version: header is required"
         for field in ("model", "max_tokens", "messages"):
@@ -121,13 +121,13 @@ def _event(name: str, **data: Any) -> bytes:
 
 
 def _block(block: ContentBlock) -> dict[str, Any]:
-    # Defaults are left out by the struct but not by the provider.
+    # The struct omits defaults, but the provider does not.
     raw: dict[str, Any] = msgspec.to_builtins(block)
     return {**raw, "signature": block.signature} if isinstance(block, Thinking) else raw
 
 
 def _streamed(block: ContentBlock, broken: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A block as it is opened, and the deltas that fill it."""
+    """Return a block as it is opened, and the deltas that fill it."""
     match block:
         case Text():
             deltas = [{"type": "text_delta", "text": part} for part in pieces(block.text, 24)]
@@ -163,7 +163,7 @@ def _listed(content: Any) -> list[Any]:
 
 
 def _unanswered(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """The provider's complaint about a tool call without its result in the next message."""
+    """Return the provider's error about a tool call without its result in the next message."""
     waiting: set[str] = set()
     for index, message in enumerate(messages):
         content = message.get("content")

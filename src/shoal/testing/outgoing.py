@@ -1,4 +1,4 @@
-"""One answer of a mock provider on its way to the client, through its faults."""
+"""Sends one reply of a mock provider to the client, with its faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Form(Protocol):
-    """One provider's way of saying things."""
+    """One provider's wire format."""
 
     path: str
     tool_fragment: bytes
@@ -50,7 +50,7 @@ class Form(Protocol):
 
 
 class Received(Struct, frozen=True, kw_only=True):
-    """A request as it came in."""
+    """A request as received."""
 
     number: int
     path: str
@@ -63,14 +63,14 @@ class Received(Struct, frozen=True, kw_only=True):
 
 
 class HungUp(Exception):
-    """The connection ends with this answer."""
+    """The client closed the connection, or a fault ends it."""
 
 
 async def unless_hung_up(reader: asyncio.StreamReader, work: Awaitable[T]) -> T:
-    """What the work gives; raises `HungUp` as soon as the client leaves."""
+    """Return the result of the work; raises `ClientDisconnected` as soon as the client disconnects."""
 
     async def watch() -> None:
-        # A client that waits for its answer sends nothing: what can be read is its end.
+        # A client that waits for its reply sends nothing: anything readable is the end of the connection.
         await reader.read(1)
         raise HungUp
 
@@ -82,14 +82,14 @@ async def unless_hung_up(reader: asyncio.StreamReader, work: Awaitable[T]) -> T:
             watching.cancel()
     except* HungUp:
         given.clear()
-    # Not raised above: before Python 3.11.4 what is raised there is wrapped in a group.
+    # Not raised above: before Python 3.11.4 an exception raised there is wrapped in a group.
     if not given:
         raise HungUp
     return given[0]
 
 
 class Outgoing:
-    """One answer on its way to the client, through its faults."""
+    """Sends one reply, with its faults."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Outgoing:
         self.settled = False
 
     async def send(self, answer: Answer, usage: Usage, settle: Callable[[], None]) -> None:
-        """`settle` is called when nothing can go wrong any more and the client does not have the end yet."""
+        """`on_settled` is called when nothing can fail any more and the client does not have the end yet."""
         self._settle = settle
         for fault in answer.faults:
             match fault:
@@ -167,7 +167,7 @@ class Outgoing:
         await self._write(LAST_CHUNK)
 
     async def _strike(self, fault: AnyFault, index: int, events: list[bytes]) -> bool:
-        """What a fault does before event `index`; whether the stream is over."""
+        """Apply the fault before event `index`; return True if the stream is over."""
         match fault:
             case Garbage() if fault.after == index:
                 await self._write(chunk(fault.line.encode() + b"\n\n"))
@@ -206,7 +206,7 @@ class Outgoing:
 
     def _reset(self) -> None:
         sock = self._writer.get_extra_info("socket")
-        # Lingering for zero seconds makes the close a reset.
+        # A linger time of zero turns the close into a reset.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
         raise HungUp

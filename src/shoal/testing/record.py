@@ -1,4 +1,4 @@
-"""The record between agents kept in memory: what the contracts hold of files holds of it too."""
+"""Team storage in memory, which fulfils the same contracts as the files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from shoal.core.tasks import (
 
 
 class MemoryRecord:
-    """What a home directory is to files: the rosters, and a board and mailboxes for each name."""
+    """Rosters, and a board and mailboxes for each name, like a home directory."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._ids = ids
@@ -129,7 +129,7 @@ class MemoryMailboxes:
     async def aclose(self) -> None: ...
 
     def _inbox(self, owner: AgentName) -> _Inbox:
-        """Teammates have one from their start; the lead's is made with the first message to it."""
+        """Return the inbox. Members have one from their start; the lead's is created by its first message."""
         name = agent_name(owner)
         if name == LEAD_NAME:
             return self._inboxes.setdefault(name, _Inbox())
@@ -141,7 +141,7 @@ class MemoryMailboxes:
 
 
 class MemoryTaskBoard:
-    """No call awaits between its look and its change, so each one is whole."""
+    """No call awaits between its check and its change, so each call is atomic."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -228,7 +228,7 @@ class MemoryTaskBoard:
                 await woken
             except asyncio.CancelledError:
                 if woken.done() and not woken.cancelled():
-                    self._wake(1)  # it was told of a task that it will not claim now
+                    self._wake(1)  # it was woken for a task that it will not claim now
                 raise
             finally:
                 if woken in self._waiting:
@@ -256,9 +256,9 @@ class MemoryTaskBoard:
         self._announce()
 
     def _announce(self) -> None:
-        """Each task that became claimable wakes one of those who wait, once."""
+        """Wake one waiter for each task that became claimable, once."""
         if not self._waiting:
-            # Who comes to wait found nothing claimable.
+            # A new waiter found nothing claimable.
             self._seen_claimable.clear()
             return
         now = {task.id for task in claimable(self._tasks)}
@@ -363,4 +363,4 @@ class MemoryRosters:
 
 
 _CONFORMS: Callable[[Clock, Ids], Record] = MemoryRecord
-"""For the type checker: a member that the port has, and this has not, is an error here."""
+"""For the type checker: a missing member of the port is an error here."""

@@ -1,4 +1,4 @@
-"""What a mock provider answers: content made of core types, and the faults on the way to the client."""
+"""Replies of a mock provider: content made of core types, and faults on the way to the client."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from shoal.core.usage import Usage
 
 
 class Fault(Struct, frozen=True, kw_only=True, tag_field="type", tag="fault", forbid_unknown_fields=True):
-    """Something that goes wrong with one answer."""
+    """A fault of one reply."""
 
 
 class Delay(Fault, frozen=True, tag="delay"):
-    """Nothing is sent for a while; then the answer as usual."""
+    """Nothing is sent for a while; then the reply as usual."""
 
     seconds: float
 
 
 class Drip(Fault, frozen=True, tag="drip"):
-    """The answer arrives in pieces of `size` bytes with a pause before each."""
+    """The reply arrives in pieces of `size` bytes with a pause before each."""
 
     seconds: float
     size: int = 1
 
 
 class Pings(Fault, frozen=True, tag="pings"):
-    """Keep-alive events that mean nothing, one after each event."""
+    """Keep-alive events without meaning, one after each event."""
 
 
 class HttpError(Fault, frozen=True, tag="http_error"):
-    """An error status instead of an answer, in the provider's own JSON. `raw` replaces that JSON."""
+    """An error status instead of a reply, in the provider's own JSON. `raw` replaces that JSON."""
 
     status: int
     message: str = ""
@@ -44,11 +44,11 @@ class HttpError(Fault, frozen=True, tag="http_error"):
 
 
 class Reset(Fault, frozen=True, tag="reset"):
-    """The connection is reset before a byte of the answer."""
+    """The connection is reset before a byte of the reply."""
 
 
 class Cut(Fault, frozen=True, tag="cut"):
-    """The stream ends after some events: by `close`, `reset`, or `clean` (a proxy that ends it in order).
+    """The stream ends after some events: by `close`, `reset`, or `clean` (a proxy that ends it properly).
 
     With `in_tool_call` it ends in the middle of a tool call's arguments.
     """
@@ -65,7 +65,7 @@ class Stall(Fault, frozen=True, tag="stall"):
 
 
 class Garbage(Fault, frozen=True, tag="garbage"):
-    """A line that is not of the protocol, after some events; the stream then goes on."""
+    """A line that violates the protocol, after some events; the stream then continues."""
 
     after: int = 1
     line: str = "data: {not json"
@@ -80,14 +80,14 @@ class StreamError(Fault, frozen=True, tag="stream_error"):
 
 
 class Stale(Fault, frozen=True, tag="stale"):
-    """The answer is whole, but the connection is dead after it: a next request on it gets no answer.
+    """The reply is complete, but the connection is dead after it: a next request on it gets no reply.
 
-    Servers close kept connections when they like, and a client learns of it when it asks again.
+    Servers close idle connections at any time, and a client notices only with its next request.
     """
 
 
 class BrokenToolJson(Fault, frozen=True, tag="broken_tool_json"):
-    """The arguments of every tool call are this text. The Messages API can say so only in a stream."""
+    """The arguments of every tool call are this text. The Messages API can send it only in a stream."""
 
     arguments: str = '{"path": "a.txt", "content": '
 
@@ -126,7 +126,7 @@ def context_too_long() -> HttpError:
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """One answer of the provider. What is left out is derived: the stop reason from the content, usage from
+    """One reply of the provider. Missing fields are derived: the stop reason from the content, usage from
     the number of bytes."""
 
     content: tuple[ContentBlock, ...] = ()
@@ -143,14 +143,14 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 Sayable: TypeAlias = str | Block | Message | Reply | Answer | Fault | Sequence[str | Block | Fault]
-"""Whatever a mind may say; `answer_from` makes an `Answer` of it."""
+"""Anything a responder may return; `reply_from` converts it to a `MockReply`."""
 Body: TypeAlias = Mapping[str, Any]
 Mind: TypeAlias = Callable[[Body], Sayable | Awaitable[Sayable]] | Sequence[Sayable]
-"""What thinks for the server: a function of the parsed request, or the answers in their order."""
+"""Produces the server's replies: a function of the parsed request, or the replies in order."""
 
 
 def call(name: str, *, call_id: str = "", **arguments: Any) -> ToolUse:
-    """A tool call; without an id the server makes one."""
+    """Build a tool call; without an id the server creates one."""
     return ToolUse(id=call_id, name=name, input=arguments)
 
 
@@ -189,7 +189,7 @@ def _gathered(parts: Sequence[str | Block | Fault]) -> Answer:
 
 
 def with_ids(answer: Answer, prefix: str) -> Answer:
-    """The answer with an id for each tool call that has none."""
+    """Return the reply with an id for each tool call that has none."""
     if all(block.id for block in answer.content if isinstance(block, ToolUse)):
         return answer
     content = [
@@ -202,6 +202,6 @@ def with_ids(answer: Answer, prefix: str) -> Answer:
 
 
 def pieces(text: str, size: int) -> list[str]:
-    """The text in the parts it is streamed in: at least two where it has two characters."""
+    """Split the text into the parts it is streamed in: at least two if it has two characters."""
     size = max(1, min(size, (len(text) + 1) // 2))
     return [text[start : start + size] for start in range(0, len(text), size)]

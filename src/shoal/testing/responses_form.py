@@ -1,4 +1,4 @@
-"""The Responses API as a provider speaks it: whole responses, event streams and errors."""
+"""Responses API format: whole responses, event streams and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILLED: Mapping[str, tuple[str, Any]] = {
     "message": ("content", []),
     "function_call": ("arguments", ""),
 }
-"""What of an item comes in pieces, and what it is before them."""
+"""Field of an item that is streamed, and its value at the start."""
 _SEALED = "reasoning.encrypted_content"
 
 
@@ -36,7 +36,7 @@ class ResponsesForm:
         return self._chat.key_given(headers)
 
     def complaint(self, _headers: Mapping[str, str], body: Body) -> str | None:
-        """Why the real provider refuses this request, or None."""
+        """Return the provider's reason to refuse this request, or None."""
         for field in ("model", "input"):
             if not body.get(field):
                 return f"Missing required parameter: '{field}'."
@@ -210,7 +210,7 @@ def _counted(usage: Usage, answer: Answer) -> dict[str, Any]:
 
 
 def _out_of_place(items: Sequence[Mapping[str, Any]], *, stored: bool) -> str | None:
-    """The provider's complaint about calls without results, results without calls, or lone reasoning."""
+    """Return the provider's error about calls without results, results without calls, or lone reasoning."""
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     results = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
     for call in calls:

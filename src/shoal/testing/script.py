@@ -1,7 +1,7 @@
-"""A mock provider run by a script file, as a program of its own: `python -m shoal.testing.servers`.
+"""A mock provider driven by a script file, as a program: `python -m shoal.testing.servers`.
 
-The script is that of `shoal.wire.script`; a step may also have `faults`, a list of mappings whose `type` is
-the fault's name (`http_error` for `HttpError`) and whose other fields are the fault's:
+The script format is that of model scripts; a step may also have `faults`, a list of mappings whose `type` is
+the fault's tag (`http_error` for `HttpErrorFault`) and whose other fields are the fault's:
 
     [{"match": "hello", "text": "Hello.", "faults": [{"type": "cut", "after": 3}]},
      {"faults": [{"type": "http_error", "status": 429, "retry_after": 0.1}]}]
@@ -44,7 +44,7 @@ class ServerStep(Step, frozen=True):
 
 
 def mind_of(steps: Sequence[ServerStep]) -> Callable[[Body], Sayable]:
-    """The mind that says these steps."""
+    """Return the responder that plays these steps."""
     remaining = Steps(steps)
 
     def think(body: Body) -> Sayable:
@@ -71,7 +71,7 @@ def _asked(body: Body) -> Asked:
 
 
 def _answers(body: Body) -> int:
-    """How often the model has answered: items of one answer follow each other."""
+    """Count the model's answers: items of one answer are consecutive."""
     theirs = [_is_models(message) for message in _messages(body)]
     return sum(is_its and not before for is_its, before in zip(theirs, [False, *theirs], strict=False))
 
@@ -86,7 +86,7 @@ def _messages(body: Body) -> Sequence[Mapping[str, Any]]:
 
 
 def _last(body: Body) -> str:
-    """The text of what came after the model's last answer, in any provider's form."""
+    """Return the text after the model's last answer, in any provider's format."""
     texts: list[str] = []
     for message in reversed(_messages(body)):
         if _is_models(message) or message.get("role") == "system":

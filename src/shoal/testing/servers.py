@@ -1,6 +1,6 @@
-"""Mock model providers on loopback: real HTTP and server-sent events, with a mind and faults you give.
+"""Mock model providers on loopback: real HTTP and server-sent events, with your responder and faults.
 
-async with messages_server(["Hello.", rate_limited(retry_after=1)]) as server:
+async with messages_server(["Hello.", rate_limit_error(retry_after=1)]) as server:
     ...  # a client of server.url
     assert server.requests[0].body["model"] == "mock"
 """
@@ -29,9 +29,9 @@ from shoal.testing.responses_form import ResponsesForm
 
 
 class MockServer:
-    """A provider whose mind is yours. It listens between `start` and `stop`.
+    """A provider with a responder of yours. It listens between `start` and `stop`.
 
-    With a `cache` the usage of answers that name none says what was read from and written to it.
+    With a `cache`, replies without a usage of their own report what was read from and written to it.
     """
 
     def __init__(
@@ -59,17 +59,17 @@ class MockServer:
         self._stopping = False
         self.url = ""
         self.requests: list[Received] = []
-        """Questions to the model, in order."""
+        """Model requests, in order."""
         self.lookups: list[str] = []
         """Paths of all other requests."""
         self.count = 0
-        """How many questions to the model came in."""
+        """Number of model requests received."""
         self.reported = Usage()
-        """The sum of what whole answers said they cost."""
+        """Total usage that complete replies reported."""
         self.unsettled = Usage()
-        """What answers cost that were cut before the client could know."""
+        """Total usage of replies that were cut before the client could know it."""
         self.answered = 0
-        """Answers that were sent to their end."""
+        """Number of replies that were sent completely."""
         self.mind_errors: list[Exception] = []
 
     async def start(self, *, port: int = 0) -> None:
@@ -87,11 +87,11 @@ class MockServer:
         await self._server.wait_closed()
 
     async def arrived(self, count: int, *, within: float = 5.0) -> None:
-        """Returns when that many questions came in."""
+        """Return when that many model requests were received."""
         await self._until(lambda: self.count >= count, within)
 
     async def left(self, *, within: float = 5.0) -> None:
-        """Returns when no connection is open."""
+        """Return when no connection is open."""
         await self._until(lambda: not self._handlers, within)
 
     async def _until(self, true: Callable[[], bool], within: float) -> None:
@@ -113,7 +113,7 @@ class MockServer:
         except (HungUp, ConnectionError):
             pass
         except asyncio.CancelledError:
-            # asyncio reports a cancelled connection handler as a failure; `stop` asked for this one.
+            # asyncio reports a cancelled connection handler as a failure; `stop` cancelled this one.
             if not self._stopping:
                 raise
         finally:
@@ -196,7 +196,7 @@ class MockServer:
             answer = answer_from(said)
         except HungUp:
             raise
-        except Exception as error:  # noqa: BLE001 - the mind is the test's code; `messages_server` raises it at the end
+        except Exception as error:  # noqa: BLE001 - the responder is the test's code; `run_server` raises it at the end
             self.mind_errors.append(error)
             return Answer(faults=(HttpError(status=400, message=f"The mock's mind failed: {error}"),))
         return with_ids(answer, f"{self._form.call_prefix}{received.number:04d}_")
@@ -216,14 +216,14 @@ def _in_order(said: Sequence[Sayable]) -> Callable[[Body], Sayable]:
 
 
 def _estimated(request: bytes, answer: Answer) -> Usage:
-    """A token for every four bytes, as a rule of thumb and the same every time."""
+    """Estimate the usage as one token per four bytes."""
     said = len(msgspec.json.encode(answer.content))
     return Usage(input_tokens=max(1, len(request) // 4), output_tokens=max(1, said // 4))
 
 
 @contextlib.asynccontextmanager
 async def serving(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockServer]:
-    """The server, listening; at the end it raises what its mind raised."""
+    """Run the server; on exit, raise the first exception of its responder."""
     await server.start(port=port)
     try:
         yield server
@@ -234,26 +234,26 @@ async def serving(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockSe
 
 
 def messages_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
-    """A provider that speaks the Messages API. `options` are those of `MockServer`.
+    """Run a provider of the Messages API. `options` are those of `MockServer`.
 
-    `cache=PrefixCache()` gives it a prompt cache, so that a test can see what of a request was read from it.
+    `cache=PrefixCache()` gives it a prompt cache, so that a test can see what a request read from it.
     """
     return serving(MockServer(MessagesForm(), mind, **options))
 
 
 def chat_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
-    """A provider that speaks Chat Completions. `options` are those of `MockServer`."""
+    """Run a provider of Chat Completions. `options` are those of `MockServer`."""
     return serving(MockServer(ChatForm(), mind, **options))
 
 
 def responses_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
-    """A provider that speaks OpenAI's Responses API. `options` are those of `MockServer`."""
+    """Run a provider of OpenAI's Responses API. `options` are those of `MockServer`."""
     return serving(MockServer(ResponsesForm(), mind, **options))
 
 
 @contextlib.contextmanager
 def in_thread(serve: contextlib.AbstractAsyncContextManager[MockServer]) -> Generator[MockServer]:
-    """A server on a thread of its own, for tests without a loop: `with in_thread(chat_server(mind)) as …`."""
+    """Run a server in its own thread, for tests without a loop: `with run_in_thread(chat_server(…)) as …`."""
     ready: list[tuple[MockServer, asyncio.AbstractEventLoop, asyncio.Event]] = []
     started = threading.Event()
     failures: list[BaseException] = []
@@ -268,7 +268,7 @@ def in_thread(serve: contextlib.AbstractAsyncContextManager[MockServer]) -> Gene
     def host() -> None:
         try:
             asyncio.run(run())
-        except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits for it
+        except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             failures.append(error)
         finally:
             started.set()

@@ -1,1 +1,1 @@
-"""The tools an agent works with."""
+"""Tools that agents use."""

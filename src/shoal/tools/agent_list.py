@@ -1,4 +1,4 @@
-"""The list of agents that the model reads before it starts one."""
+"""List of agents that the model reads before it starts one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from shoal.core.definitions import EVERY, Definition
 from shoal.tools.bounded_list import bounded_list
 
 LONGEST = 16_000
-"""Characters of the whole list: it is sent with every request."""
+"""Limit of the whole list, which is sent with every request."""
 _ROOMS = (2_000, 600, 200, 80)
 _MOST_TOOLS = 12
 
 
 def listing(definitions: Iterable[Definition], *, longest: int = LONGEST) -> str:
-    """A line for each agent: its name, when to use it, and its tools. Never longer than it may be."""
+    """Return one line per agent: its name, when to use it, and its tools. Never exceeds `max_characters`."""
     return bounded_list(
         tuple(definitions),
         longest=longest,

@@ -1,4 +1,4 @@
-"""The tools with which an agent starts and reaches other agents."""
+"""Tools that start, message and list other agents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FORKS = (
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """Which of the inputs do something here, so that the model sees them."""
+    """Optional inputs of the Agent tool that have an effect in this session; the others are hidden."""
 
     background: bool = True
     model: bool = True
@@ -42,11 +42,11 @@ class Shown(Struct, frozen=True, kw_only=True):
     cwd: bool = False
     teams: bool = False
     forks: bool = False
-    """Whether leaving out the agent's type forks the caller."""
+    """True if omitting the agent's type forks the caller."""
 
 
 def agent_tools(crew: Crew, teams: Teams, *, listing: str, shown: Shown, abroad: Abroad) -> tuple[Tool, ...]:
-    """`listing` tells the model which agents there are; `abroad` sends to other sessions."""
+    """Return the agent tools; `listing` names the agents, `send_to_session` reaches other sessions."""
     sending = message_tool(crew, teams, abroad)
     return (_agent(crew, teams, listing, shown), sending, _list_agents(crew, teams))
 
@@ -101,7 +101,7 @@ def _inputs(agent: FunctionTool, shown: Shown) -> dict[str, Any]:
         *(() if shown.teams else ("team_name", "mode")),
     )
     if shown.forks:
-        # A new one: all sessions of a process share what the tool is made from.
+        # A new dict: all sessions of a process share the cached schema.
         kind = inputs["subagent_type"]
         inputs["subagent_type"] = {**kind, "description": "Which agent; a fork of you if left out"}
     if not shown.remote:
@@ -114,7 +114,7 @@ def _inputs(agent: FunctionTool, shown: Shown) -> dict[str, Any]:
 
 
 async def _begun(crew: Crew, teams: Teams, order: Order, site: Site) -> Completion | Launched | Spawned:
-    """A teammate where the call is for one, else an agent for one job."""
+    """Start a teammate if the call asks for one, else an agent for one job."""
     return await teams.spawn(order, site) or await crew.start(order, site)
 
 
@@ -134,7 +134,7 @@ def _list_agents(crew: Crew, teams: Teams) -> Tool:
 
 
 def told_start(result: Completion | Launched | Spawned) -> Outcome:
-    """What whoever called for an agent hears of it."""
+    """Return the tool output for an agent that was started or has completed."""
     match result:
         case Completion():
             return _completed(result)

@@ -1,4 +1,4 @@
-"""Reads arguments that are not quite right, and says in words what is wrong with the others."""
+"""Lenient parsing of tool arguments, with readable messages for arguments that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _ARTICLES = {
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    """As the model spells it."""
+    """Name that the model uses."""
     field: str
-    """As the function spells it."""
+    """Name that the function uses."""
     type: Any
     default: Any
 
@@ -43,10 +43,10 @@ class _Unreadable(Exception):
 def read_leniently(
     schema: ToolSchema, parameters: Mapping[str, Parameter], arguments: Mapping[str, Any]
 ) -> dict[str, Any] | str:
-    """The arguments by field, with `"5"` taken for 5; or a text that names everything wrong with them."""
+    """Return the arguments by field, with `"5"` accepted for 5, or a text that lists everything wrong."""
     read: dict[str, Any] = {}
     problems: list[str] = []
-    # A tool may understand more than it shows the model.
+    # A tool may accept more inputs than it shows the model.
     shown: Mapping[str, Any] = schema.input_schema["properties"]
     for name, value in arguments.items():
         parameter = parameters.get(name)
@@ -79,7 +79,7 @@ def _value(value: Any, parameter: Parameter, schema: Mapping[str, Any]) -> Any:
         return msgspec.convert(value, parameter.type, strict=False)
     except msgspec.ValidationError:
         pass
-    # Some models send lists and objects as a string of JSON.
+    # Some models send lists and objects as a JSON string.
     if isinstance(value, str) and schema.get("type") in ("array", "object"):
         try:
             return msgspec.json.decode(value, type=parameter.type)

@@ -1,4 +1,4 @@
-"""Work on foreign text that could take for ever, done in a Python process of its own that can be ended."""
+"""Runs Python in a subprocess that can be killed, for work on untrusted text that might never finish."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LARGEST = 32 * 1024 * 1024
 
 
 class TooSlow(ProcessError):
-    """It was ended at its deadline."""
+    """The subprocess was killed at its deadline."""
 
 
 async def done_aside(arguments: Sequence[str], text: str, site: Site, *, seconds: float) -> tuple[int, str]:
-    """Run Python (the standard library alone) with `text` as its input: its exit status and what it wrote.
+    """Run Python (standard library only) with `text` as its input; return its exit status and output.
 
-    Raises `TooSlow`, or another `ProcessError`.
+    Raises `SubprocessTimeout` or another `ProcessError`.
     """
     import tempfile
 

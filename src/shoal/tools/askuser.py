@@ -1,4 +1,4 @@
-"""The tool that asks the person who started the work."""
+"""The AskUserQuestion tool, which asks the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell tools: run a command, look at those in the background, end them."""
+"""Shell tools: run a command, read background output, stop background commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT_TIMEOUT = 120_000
 LONGEST_TIMEOUT = 600_000
 _GRACE = 0.5
 _DYING = 2.0
-"""Seconds in which what a confined command leaves running is gone; it takes a millisecond."""
+"""Seconds to wait for processes that a sandboxed command left running; they exit within a millisecond."""
 _WALLS = ("Read-only file system", "EROFS")
 CONFINED = (
     "The command ran in a sandbox: it can write in the project, granted directories and $TMPDIR alone. "
@@ -42,12 +42,12 @@ def _bash(shells: Shells) -> Tool:
         command: Annotated[str, "The command line. It may have several lines."],
         site: Site,
         description: Annotated[str, "What it does, in five to ten words, for the person who watches."] = "",
-        timeout: Annotated[  # noqa: ASYNC109 - the model's word for it
+        timeout: Annotated[  # noqa: ASYNC109 - the name models know
             int,
             Meta(ge=1, le=LONGEST_TIMEOUT),
             f"Milliseconds until it is ended; {DEFAULT_TIMEOUT} unless told, {LONGEST_TIMEOUT} at most.",
         ] = DEFAULT_TIMEOUT,
-        run_in_background: Annotated[  # noqa: FBT002 - called by name alone
+        run_in_background: Annotated[  # noqa: FBT002 - passed by keyword only
             bool, "Return at once and let it run: for servers and long jobs. BashOutput shows what it writes."
         ] = False,
     ) -> Outcome:
@@ -115,14 +115,14 @@ class _Call:
             directory_file.unlink(missing_ok=True)
 
     async def _watched(self, process: Process, seconds: float) -> int | None:
-        """The exit status, or None when the time was up."""
+        """Return the exit status, or None if the command timed out."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 telling = tasks.create_task(self._tell_progress())
                 ended = await self._ended(process, seconds)
                 telling.cancel()
         except BaseException:
-            # Cancelled, most often. A second cancellation makes this stop a KILL.
+            # Usually a cancellation. A second one turns this stop into a KILL.
             with contextlib.suppress(ProcessError):
                 await process.stop(grace=_GRACE)
             raise
@@ -131,7 +131,7 @@ class _Call:
         return ended
 
     async def _ended(self, process: Process, seconds: float) -> int | ProcessError | None:
-        """An error is given back: raised inside a task group it would come out as a group of errors."""
+        """Return a `ProcessError` instead of raising it: a task group would wrap it in an exception group."""
         try:
             async with self._site.clock.deadline(seconds):
                 return await process.wait()
@@ -174,7 +174,7 @@ def _bash_output(shells: Shells) -> Tool:
     async def bash_output(
         bash_id: Annotated[str, "The id that Bash gave."],
         site: Site,
-        filter: Annotated[  # noqa: A002 - the model's word for it
+        filter: Annotated[  # noqa: A002 - the name models know
             str | None, "A regular expression (Python): only lines in which it is found are shown."
         ] = None,
     ) -> Outcome:
@@ -211,7 +211,7 @@ def _kill_shell(shells: Shells) -> Tool:
 
 
 def _back_to_existing(site: Site) -> str:
-    """Leave a directory that was deleted."""
+    """Move to the project root if the working directory was deleted; return a note about it."""
     gone = site.workspace.cwd
     if gone.is_dir():
         return ""

@@ -1,4 +1,4 @@
-"""Lists that a model reads with every request: a line for each thing, and never longer than they may be."""
+"""Length-limited lists that a model reads with every request, one line per item."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def bounded_list(
     rooms: Sequence[int],
     more: Callable[[_Item], str] = lambda _: "",
 ) -> str:
-    """Names and descriptions, and what there is `more` to say of each, in `longest` characters.
+    """Return names, descriptions and `format_extra` of each item in at most `max_characters`.
 
-    A description has the first of the `rooms`, in characters, that makes the whole fit. Where there are too
-    many to describe: the first names, and how many are left out.
+    Each description is cut to the first of `description_limits` that makes the whole list fit. If none does,
+    only the first names are listed, with a count of the rest.
     """
     for room in rooms:
         text = "\n".join(_line(item, room, more(item)) for item in items)
@@ -50,5 +50,5 @@ def _line(item: Described, room: int, more: str) -> str:
     described = " ".join(item.description.split())
     if len(described) > room:
         described = f"{described[: room - 1].rstrip()}…"
-    # A file of the project may come from anyone, and what it says of itself stands in our own words.
+    # Descriptions come from project files that anyone may have written, so their tags are escaped.
     return neutral(f"- {item.name}: {described}{more}")

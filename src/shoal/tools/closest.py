@@ -1,4 +1,4 @@
-"""Where in a text a piece that is not in it may have been meant."""
+"""Finds the place in a text that best matches a piece which does not occur in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST_COMPARED = 10_000
 
 
 def closest_place(text: str, piece: str) -> str:
-    """A sentence or two, with the difference to the closest place."""
+    """Return one or two sentences, with the diff to the closest match."""
     wanted, lines = lines_of(piece), lines_of(text)
     if wanted and all(_NUMBERED.match(line) for line in wanted):
         return "It holds the line numbers that Read shows; leave them out."
@@ -30,7 +30,7 @@ def closest_place(text: str, piece: str) -> str:
 
 
 def _closest_start(lines: list[str], wanted: list[str]) -> int | None:
-    """The index of the first line of the closest stretch of as many lines as are wanted."""
+    """Return the index of the first line of the closest stretch of as many lines as are searched."""
     import difflib
 
     anchors = _anchors(lines, wanted)
@@ -49,7 +49,7 @@ def _closest_start(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _anchors(lines: list[str], wanted: list[str]) -> list[int]:
-    """Starts of stretches that have a line in common with what is wanted, or one much like its longest."""
+    """Return starts of stretches that share a line with the searched ones, or one similar to the longest."""
     import difflib
 
     places: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Starts commands in a new shell each: the person's shell, with its snapshot, in the agent's directory."""
+"""Starts each command in a new user shell, with the shell snapshot, in the agent's directory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shoal.core.tools import Site
 from shoal.tools.environment import command_environment
 from shoal.tools.snapshot import Capture, NoSnapshot, hold
 
-# A constant: command and names come as arguments, no script is ever built from them. The directory is
-# written by the trap, so that `exit` and `set -e` do not lose it, and once more for commands with a trap
-# of their own.
+# A constant: command and names are passed as arguments, and no script is ever built from them. The trap
+# writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterwards for
+# commands that set their own trap.
 _SCRIPT = r"""
 __shoal_directory=$1 __shoal_command=$3
 if [ -n "$2" ]; then . "$2" >/dev/null 2>&1; fi
@@ -32,7 +32,7 @@ exit $__shoal_status
 
 
 class Commands:
-    """The snapshot is taken in the background once `prepare` is called; the first command waits for it."""
+    """Launches shell commands. The snapshot is taken in the background; the first command waits for it."""
 
     def __init__(self, capture: Capture, tasks: asyncio.TaskGroup, note: Callable[[str], None]) -> None:
         self._capture = capture
@@ -42,13 +42,13 @@ class Commands:
         self._snapshot: asyncio.Task[Path | None] | None = None
         self._hold: int | None = None
         self.given: Path | None = None
-        """A snapshot that another process of the run has taken and keeps."""
+        """Snapshot taken and owned by another process of the run."""
         self._places: Path | None = None
         self._started = 0
 
     @property
     def taken(self) -> Path | None:
-        """The snapshot, once it is there."""
+        """Path of the snapshot, or None if there is none yet."""
         done = self._snapshot is not None and self._snapshot.done() and not self._snapshot.cancelled()
         return self._snapshot.result() if done and self._snapshot is not None else self.given
 
@@ -57,9 +57,9 @@ class Commands:
             self._snapshot = self._tasks.create_task(self._taken())
 
     async def start(self, command: str, site: Site, output: int, *, directory_file: Path | None) -> Process:
-        """Raises `ProcessError`. The directory the command ends in is written to `directory_file`."""
+        """Start a command that writes its last directory to `directory_file`. Raises `ProcessError`."""
         snapshot = await self._wanted()
-        # The snapshot of a home that was cleaned meanwhile is left out, not an error in every command.
+        # If the snapshot was deleted meanwhile, it is skipped instead of failing every command.
         known = str(snapshot) if snapshot is not None and snapshot.exists() else ""
         shell = self._capture.shell
         told = str(directory_file or os.devnull)
@@ -88,7 +88,7 @@ class Commands:
         return sandbox is not None and sandbox.holds
 
     def leave_nothing(self, site: Site) -> bool:
-        """Whether what a command starts ends with it."""
+        """Return True if processes that a command started end together with it."""
         sandbox = self._sandbox_of(site)
         return sandbox is not None and sandbox.ends_all
 
@@ -96,13 +96,13 @@ class Commands:
         return self.sandbox if site.sandbox is None else site.sandbox
 
     def directory_file(self) -> Path:
-        """A new name for a command to write its last directory to."""
+        """Return a new path for a command to write its last directory to."""
         if self._places is None:
             self._places = self._place
             try:
                 self._places.mkdir(mode=0o700)
             except FileExistsError:
-                # Somebody else's.
+                # It belongs to someone else.
                 self._places = Path(mkdtemp(prefix=f"{self._place.name}-"))
         self._started += 1
         return self._places / str(self._started)
@@ -112,12 +112,12 @@ class Commands:
         return Path(gettempdir()) / f"shoal-{self._capture.mark}"
 
     def clear(self) -> None:
-        """Remove what an earlier process of the same mark left, which cannot be alive any more."""
+        """Remove files of an earlier process with the same mark, which cannot be alive any more."""
         self._capture.clear()
         shutil.rmtree(self._place, ignore_errors=True)
 
     def close(self) -> None:
-        """After every command ended."""
+        """Remove the snapshot and temporary files; call it after every command has ended."""
         if self._snapshot is not None and self._snapshot.done() and not self._snapshot.cancelled():
             snapshot = self._snapshot.result()
             if snapshot is not None:
@@ -141,7 +141,7 @@ class Commands:
 
 
 def follow(file: Path, site: Site) -> str:
-    """Move the agent to where its command ended; what to tell the model about it."""
+    """Move the agent to the directory its command ended in; return a note for the model."""
     try:
         ended_in = Path(os.fsdecode(file.read_bytes().removesuffix(b"\n")))
     except OSError:

@@ -1,4 +1,4 @@
-"""The tools that look at and end what runs in the background: agents and shells alike."""
+"""Tools that inspect and stop background work: agents and shells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _task_output(crew: Crew, shells: Shells) -> Tool:
     @tool(name="TaskOutput", reads_only=True, deadline=None)
     async def task_output(
         task_id: Annotated[str, "The id of an agent or of a shell in the background"],
-        block: Annotated[bool, "Wait for its end"] = True,  # noqa: FBT002 - the model's word for it
+        block: Annotated[bool, "Wait for its end"] = True,  # noqa: FBT002 - the name models know
         timeout: Annotated[int, Meta(ge=0, le=_LONGEST), "Milliseconds to wait at most"] = 30_000,  # noqa: ASYNC109
         *,
         site: Site,

@@ -1,4 +1,4 @@
-"""Makes a tool of a typed function: its signature becomes the schema, its docstring the description."""
+"""Builds tools from typed functions: the signature becomes the schema, the docstring the description."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SITE = "site"
 
 
 class Named(msgspec.Struct, frozen=True):
-    """The name a model uses for a parameter whose name Python cannot spell: `Annotated[int, Named("-A")]`."""
+    """Model-facing name of a parameter that Python cannot spell: `Annotated[int, ParameterName("-A")]`."""
 
     name: str
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the signature of a function says."""
+    """Parameters and schema derived from a function's signature."""
 
     parameters: dict[str, Parameter]
     wants_site: bool
@@ -36,7 +36,7 @@ class _Shape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _shapes: dict[tuple[Any, ...], _Shape] = {}
-"""By code: each session makes the built-in tools anew, around what is its own."""
+"""Keyed by code object: each session rebuilds the built-in tools around its own state."""
 _MOST_SHAPES = 256
 
 
@@ -45,7 +45,7 @@ def _shape(function: Callable[..., Any], name: str) -> _Shape:
         given = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
         key = (function.__code__, name, given, tuple(function.__annotations__.items()))
         known = _shapes.get(key)
-    except (AttributeError, TypeError):  # no plain function, or a default that cannot be compared
+    except (AttributeError, TypeError):  # not a plain function, or a default that cannot be compared
         return _read_shape(function, name)
     if known is None:
         if len(_shapes) >= _MOST_SHAPES:
@@ -66,7 +66,7 @@ def _read_shape(function: Callable[..., Any], name: str) -> _Shape:
 
 
 class FunctionTool:
-    """A tool that is one function."""
+    """Tool backed by one function."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class FunctionTool:
         try:
             result = await self._call(**given)
         except StoreError:
-            raise  # the record cannot be kept, which is no matter of the call
+            raise  # the journal cannot be written, which is not the call's fault
         except ShoalError as refusal:
-            # An answer the model can act on.
+            # A failure the model can act on.
             return failed(str(refusal))
         return _outcome(result)
 
     def show(self, inputs: Mapping[str, Any], *, required: Sequence[str] | None = None) -> None:
-        """Tell the model of these inputs alone, in these words; what else there is is still understood."""
+        """Show the model only these inputs, in this form; the hidden ones are still accepted."""
         whole = self.schema.input_schema
         needed = whole["required"] if required is None else list(required)
         self.schema = replace(
@@ -120,7 +120,7 @@ class FunctionTool:
         )
 
     def inputs_but(self, *hidden: str) -> dict[str, Any]:
-        """What the model is told of its inputs, without these."""
+        """Return the schemas of the inputs shown to the model, without the named ones."""
         shown: Mapping[str, Any] = self.schema.input_schema["properties"]
         return {name: each for name, each in shown.items() if name not in hidden}
 
@@ -146,10 +146,11 @@ def tool(
     deadline: float | None = 120,
     beside: bool = False,
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a tool of an async function, or of a plain one, which then runs in a thread.
+    """Build a tool from an async function, or from a plain one, which then runs in a thread.
 
-    A parameter named `site` is given the call's `Site` and is hidden from the model. A string in `Annotated`
-    describes a parameter to the model. `beside` lets calls run side by side though they change something.
+    A parameter named `context` receives the call's `ToolContext` and is hidden from the model. A string in
+    `Annotated` describes a parameter to the model. `concurrent` lets calls that change something run in
+    parallel.
     """
 
     def make(function: Callable[..., Any]) -> FunctionTool:
@@ -166,7 +167,7 @@ def tool(
 
 
 def _unwrapped(doc: str) -> str:
-    """Lines that were broken for the source's width only are joined; paragraphs and lists stay."""
+    """Join lines that were broken only for source width; keep paragraphs and lists."""
     return re.sub(r"(?<!\n)\n(?![\n*-])", " ", doc)
 
 
@@ -191,7 +192,7 @@ def _parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def _named(field: str, annotation: Any) -> tuple[str, Any]:
-    """The model's name for a parameter, and its type with descriptions as msgspec knows them."""
+    """Return the model's name for a parameter and its type with descriptions in msgspec form."""
     if get_origin(annotation) is not Annotated:
         return field, annotation
     base, *notes = get_args(annotation)

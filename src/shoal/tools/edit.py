@@ -1,4 +1,4 @@
-"""The Edit tool: an exact piece of a file, replaced by another."""
+"""The Edit tool, which replaces an exact piece of a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def edit(
     file_path: Annotated[str, "The file, absolute or relative to the working directory"],
     old_string: Annotated[str, "The exact text to replace, without the line numbers that Read shows"],
     new_string: Annotated[str, "The text to put in its place"],
-    replace_all: Annotated[bool, "Replace every place where old_string occurs"] = False,  # noqa: FBT002 - the name is given
+    replace_all: Annotated[bool, "Replace every place where old_string occurs"] = False,  # noqa: FBT002 - passed by keyword only
 ) -> Outcome:
     """Replace a piece of a file by another. old_string must be in the file exactly, white space included, and
     once only: give more of the lines around it to make it unique, or set replace_all. The file must have been
@@ -53,7 +53,7 @@ async def edit(
 
 
 def _as_in(file: TextFile, old: str, new: str) -> tuple[str, str]:
-    """The pieces with the line ends the file has there; the model is shown none but \\n."""
+    """Return both pieces with the file's line endings; the model only ever sees \\n."""
     if file.crlf:
         return old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     if old not in file.text and "\r" not in old:
@@ -61,7 +61,7 @@ def _as_in(file: TextFile, old: str, new: str) -> tuple[str, str]:
         if with_returns in file.text:
             return with_returns, new.replace("\n", "\r\n")
     if old not in file.text and original(old) in file.text:
-        # Read marks tags that only the runtime may use; the file has them without the mark.
+        # Read escapes tags reserved for the runtime; the file has them unescaped.
         return original(old), original(new)
     return old, new
 

@@ -1,11 +1,11 @@
-"""The environment of the commands an agent runs: the person's, without the keys of model providers."""
+"""Environment of agent commands: the user's environment without provider keys."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-# The one list of what a command never sees: it could print them into the conversation.
+# The only list of names that are hidden from commands, which could print them into the conversation.
 _PROVIDERS = (
     "ANTHROPIC|OPENAI|AZURE_OPENAI|OPENROUTER|GEMINI|GOOGLE_AI|GOOGLE_GENERATIVE_AI|MISTRAL|GROQ|DEEPSEEK|XAI"
     "|TOGETHER|FIREWORKS|COHERE|PERPLEXITY|CEREBRAS|NVIDIA|OLLAMA|VLLM|MOONSHOT|DASHSCOPE|ZAI|CLAUDE_CODE"
@@ -17,7 +17,7 @@ _MARKS = {
     "CLAUDE_CODE_ENTRYPOINT": "cli",
     "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
     "SHOAL": "1",
-    # Nobody is there to type into an editor.
+    # Nobody can type into an editor.
     "GIT_EDITOR": "true",
 }
 

@@ -1,4 +1,4 @@
-"""Gets one web page: bounded in time and size, from public addresses alone unless told otherwise."""
+"""Fetches one web page with limits on time and size, from public addresses only by default."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class Refused(ShoalError):
 
 class Fetched(Struct, frozen=True, kw_only=True):
     url: str
-    """After redirects."""
+    """URL after redirects."""
     status: int
     reason: str
     media_type: str
     charset: str | None
     body: bytes
     cut: bool
-    """There is more than was read."""
+    """True if the body is longer than what was read."""
     size: int | None
-    """As the server told it."""
+    """Size declared by the server."""
 
 
 class ElsewhereRedirect(Struct, frozen=True, kw_only=True):
-    """The page is on another host, which was not asked for."""
+    """Redirect to another host, which is not followed."""
 
     status: int
     target: str
 
 
 async def fetch(url: str, *, allow_private: bool) -> Fetched | ElsewhereRedirect:
-    """Raises `Refused`. The caller sets the deadline."""
+    """Fetch a page. Raises `FetchRefused`. The caller sets the deadline."""
     import httpx
 
     async with httpx.AsyncClient(
@@ -83,7 +83,7 @@ def checked(url: str) -> SplitResult:
     if parts.username is not None:
         raise Refused("An address with a user name or password in it is not fetched.")
     if not parts.hostname.isascii():
-        # Rules about domains are in ASCII, and the look-up takes other letters for those.
+        # Domain rules are written in ASCII, and DNS lookup maps other letters to ASCII.
         raise Refused(f"The host {parts.hostname} is not in ASCII: write it as {_ascii(parts.hostname)}.")
     return parts
 
@@ -121,7 +121,7 @@ async def _get(
         raise Refused(f"{parts.geturl()[:200]!r} is not an address of a page: {error}.") from error
     trouble = ""
     for address in addresses:
-        # The address that was checked is the one connected to: a second look-up could give another.
+        # Connects to the address that was checked: a second lookup could return another.
         request = client.build_request(
             "GET",
             url.copy_with(host=address),
@@ -161,7 +161,7 @@ async def _resolved(host: str, port: int) -> Sequence[str]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address, with any address inside it, belongs to the public internet."""
+    """Return True if an address, and any address embedded in it, is on the public internet."""
     from ipaddress import IPv6Address, ip_address
 
     whole = ip_address(address.partition("%")[0])
@@ -179,7 +179,7 @@ async def _read(response: httpx.Response, url: str) -> Fetched | ElsewhereRedire
     if response.status_code in _REDIRECTS and "location" in response.headers:
         return ElsewhereRedirect(status=response.status_code, target=response.headers["location"])
     body = bytearray()
-    # Unpacked here, because a few bytes can unpack to gigabytes.
+    # Decompressed here, because a few bytes can expand to gigabytes.
     unpack = (
         zlib.decompressobj(47) if response.headers.get("content-encoding") in ("gzip", "deflate") else None
     )

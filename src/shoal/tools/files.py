@@ -1,4 +1,4 @@
-"""The tools that work on files, as a session takes them."""
+"""The file tools of a session."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from shoal.tools.write import write
 
 
 def file_tools() -> tuple[Tool, ...]:
-    """In the order a model is shown them. They hold no state: one set serves every agent."""
+    """Return the file tools in the order shown to the model. They are stateless and shared by all agents."""
     return (read, write, edit, glob, grep, notebook_edit, todo_write)

@@ -1,4 +1,4 @@
-"""The Glob tool: files by the pattern of their names, newest first."""
+"""The Glob tool, which finds files by name pattern, newest first."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _and_readable(named: Callable[[str], bool], top: Path, site: Site) -> Callab
 class _Listing(Struct, frozen=True, kw_only=True):
     names: list[str]
     ignored: bool = False
-    """These are files that git ignores; there were no others."""
+    """True if these are files that git ignores, because no others matched."""
     cut: bool = False
 
 
 def _split(pattern: str) -> tuple[Path, str]:
-    """An absolute pattern as the directory without wildcards it starts with, and the rest."""
+    """Split an absolute pattern into its leading directory without wildcards and the rest."""
     parts = Path(os.path.normpath(pattern)).parts
     fixed = 0
     while fixed < len(parts) - 1 and not set(parts[fixed]) & set("*?[{"):

@@ -11,15 +11,15 @@ _MOST_CHOICES = 200
 _LONGEST = 4_096
 """Characters; no path is longer."""
 _Part: TypeAlias = re.Pattern[str] | None
-"""None stands for `**`."""
+"""None means `**`."""
 
 
 class BadGlob(Exception):
-    """A pattern that cannot be used; its text says why."""
+    """The pattern cannot be used; the text says why."""
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a relative path matches. A pattern without a slash is matched with names at any depth."""
+    """Return a function that matches relative paths. A pattern without a slash matches names at any depth."""
     if len(pattern) > _LONGEST:
         raise BadGlob(f"the pattern has more than {_LONGEST:,} characters")
     choices = [_parts(choice) for choice in _choices(pattern)]
@@ -40,7 +40,7 @@ def _parts(pattern: str) -> list[_Part]:
 
 
 def _matches(names: Sequence[str], parts: Sequence[_Part]) -> bool:
-    # As wildcards in a string are matched: on a mismatch, the last `**` takes one name more.
+    # Same algorithm as for wildcards in a string: on a mismatch, the last `**` consumes one more name.
     name = part = 0
     after_stars, resume = -1, 0
     while name < len(names):
@@ -74,7 +74,7 @@ def _choices(pattern: str) -> list[str]:
 
 
 def _first_braces(pattern: str) -> tuple[str, list[str], str] | None:
-    """The first `{a,b}`, braces inside it left for later; None when there is none that closes."""
+    """Split at the first closed `{a,b}`, leaving inner braces for later; None if there is none."""
     start = pattern.find("{")
     if start < 0:
         return None

@@ -1,4 +1,4 @@
-"""The Grep tool: what is in files, found with ripgrep."""
+"""The Grep tool, which searches file contents with ripgrep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ENTRIES = 250
 _MOST_OUTPUT = 4 * 1024 * 1024
 _LARGEST_OUTPUT = 60_000
 _LONGEST_LINE = 500
-# ripgrep's own order changes from run to run, and paging with an offset would miss lines.
+# ripgrep's default order changes from run to run, so paging with an offset would miss lines.
 _IN_ORDER = "--sort=path"
 _Mode = Literal["files_with_matches", "content", "count"]
 _Lines = Annotated[int, Meta(ge=0, le=1000)]
@@ -59,9 +59,9 @@ async def grep(  # noqa: PLR0913 - these are the arguments models know
     arguments += ["--ignore-case"] * ignore_case + ["--multiline", "--multiline-dotall"] * multiline
     arguments += [f"--glob={glob}"] if glob else []
     arguments += [f"--type={type}"] if type else []
-    # Last, because the last glob that fits decides.
+    # Last, because the last matching glob wins.
     arguments += [f"--glob=!{name}" for name in NEVER_SEARCHED]
-    # -e and -- keep a pattern or a path that starts with a dash from being taken for an option.
+    # -e and -- keep a pattern or path that starts with a dash from being parsed as an option.
     arguments += ["-e", pattern, "--", str(top)]
     if not all(map(_passable, arguments)):
         return failed("pattern, glob and type cannot hold NUL bytes or half characters.")
@@ -80,7 +80,7 @@ def _passable(argument: str) -> bool:
 
 
 def _readable(found: Found, mode: _Mode, top: Path, site: Site) -> Found:
-    """Without the files that a rule keeps from being read though the directory above may be searched."""
+    """Drop files that a rule makes unreadable although their directory may be searched."""
     real, start = os.path.realpath(top), os.fsencode(top)
     unreadable = site.unreadable(real)
     verdicts: dict[bytes, bool] = {}
@@ -95,7 +95,7 @@ def _readable(found: Found, mode: _Mode, top: Path, site: Site) -> Found:
     pieces: list[bytes] = []
     keeping = True
     for piece in found.output.split(ends):
-        # What does not begin with the path is the rest of a name with a line break in it, or stands between.
+        # A piece without the path prefix is a separator or the rest of a file name with a line break.
         if piece.startswith(start):
             keeping = kept(piece.partition(b"\0")[0])
         if keeping:
@@ -106,7 +106,7 @@ def _readable(found: Found, mode: _Mode, top: Path, site: Site) -> Found:
 class _Page(Struct, frozen=True, kw_only=True):
     first: int
     limit: int
-    """0 for no limit."""
+    """0 means no limit."""
 
 
 def _shape(
@@ -157,7 +157,7 @@ def _told(found: Found, mode: _Mode, page: _Page) -> Outcome:
 
 class _Entry(Struct, frozen=True):
     path: str
-    """Empty where the line stands for itself."""
+    """Empty if the line needs no path heading."""
     line: str
 
 
@@ -190,7 +190,7 @@ def _matching_lines(output: bytes) -> list[_Entry]:
 
 
 def _laid_out(entries: list[_Entry]) -> tuple[str, int]:
-    """The entries under the paths they belong to, as many as fit, and how many those are."""
+    """Group entries under their paths, as many as fit; return the text and the number of entries."""
     lines: list[str] = []
     length, path = 0, ""
     for count, entry in enumerate(entries):

@@ -1,4 +1,4 @@
-"""Finds lines with a pattern of a model's making."""
+"""Filters lines with a regular expression written by a model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ for line in sys.stdin:
 
 
 class BadPattern(ShoalError):
-    """The text is for the model."""
+    """The regular expression is invalid or too slow; the text is for the model."""
 
 
 async def matching_lines(text: str, pattern: str, site: Site) -> str:
-    """A pattern can take for ever to find nothing: so it is not tried in our own process."""
+    """Return the lines that match. Runs in a subprocess, because a pattern can take forever."""
     try:
         status, found = await done_aside(("-c", _SCRIPT, pattern), text, site, seconds=_LIMIT)
     except TooSlow:

@@ -1,4 +1,4 @@
-"""The tool with which agents write to each other: to sub-agents, teammates, the lead, and all of a team."""
+"""The SendMessage tool: messages to sub-agents, teammates, the lead, the whole team and other sessions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from shoal.core.tools import Outcome, Site, Tool, failed
 from shoal.tools.define import tool
 
 Abroad: TypeAlias = Callable[[str, str, str, Identity], Awaitable[Reached]]
-"""Takes an address, a text, its summary and the sender; raises `AgentRefused`."""
+"""Takes an address, a text, its summary and the sender; raises `AgentRequestRefused`."""
 _OLDER = ("type", "recipient", "content", "request_id", "approve")
-"""Inputs of the older form: understood, but not shown."""
+"""Inputs of the older form: accepted, but hidden."""
 
 
 class _ShutdownRequest(Struct, frozen=True, tag_field="type", tag="shutdown_request"):
@@ -38,7 +38,7 @@ class _PlanResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag="pl
 
 
 class _Fyi(Struct, frozen=True, kw_only=True, tag_field="type", tag="fyi"):
-    """Words that wake nobody. Ours: other programs see a message like any other."""
+    """Message that wakes nobody. Our extension: other programs see a normal message."""
 
     text: Annotated[str, Meta(min_length=1)]
 
@@ -47,7 +47,7 @@ _Structured = _ShutdownRequest | _ShutdownResponse | _PlanResponse | _Fyi
 
 
 class _Letter(Struct, frozen=True, kw_only=True):
-    """A call in either form, as one thing."""
+    """A call in either form, normalized."""
 
     to: str
     message: str | _Structured
@@ -81,7 +81,7 @@ def message_tool(crew: Crew, teams: Teams, abroad: Abroad) -> Tool:
             older = {"request_id": request_id, "approve": approve, "content": content, "summary": summary}
             letter = _from_older(type, recipient or to, older)
             if isinstance(letter, _Letter) and letter.to.startswith((OTHER_SESSION, OTHER_MACHINE)):
-                # Rules about other sessions look at `to`.
+                # Rules about other sessions check `to`.
                 letter = "Another session is reached with to and message."
         else:
             letter = _from_newer(to, message, summary)

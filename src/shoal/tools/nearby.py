@@ -1,4 +1,4 @@
-"""What to say of a path that is not there: what is near it."""
+"""Error output for paths that do not exist, with suggestions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_NAMES = 2000
 
 
 def state_of(path: Path) -> os.stat_result | None:
-    """None where nothing is; raises `WorkspaceError` where looking is not allowed."""
+    """Return the stat result, or None if nothing is there. Raises `WorkspaceError` if access is denied."""
     try:
         return path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -24,7 +24,7 @@ def state_of(path: Path) -> os.stat_result | None:
 
 
 def missing(path: Path, site: Site) -> Outcome:
-    """A failed outcome that names close matches, or the nearest directory that exists."""
+    """Return failed output that names close matches, or the nearest existing directory."""
     import difflib
 
     told = f"{shown(path)} does not exist."

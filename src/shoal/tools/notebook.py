@@ -1,4 +1,4 @@
-"""The NotebookEdit tool: one cell of a notebook, replaced, inserted or deleted."""
+"""The NotebookEdit tool, which replaces, inserts or deletes one cell of a notebook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Kind = Literal["code", "markdown"]
 
 
 class _Refused(Exception):
-    """Why a notebook is not changed."""
+    """The notebook is not changed; the text says why."""
 
 
 @tool(name="NotebookEdit", deadline=60)
@@ -53,7 +53,7 @@ async def notebook_edit(
 def _encoded(notebook: dict[str, Any], indent: int | str) -> bytes:
     try:
         return json.dumps(notebook, indent=indent, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # half a character, which JSON can write as an escape alone
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can only write as an escape
         return json.dumps(notebook, indent=indent).encode()
 
 
@@ -110,7 +110,7 @@ def _new_cell(notebook: dict[str, Any], kind: _Kind | None, source: str, name: s
     if kind is None:
         raise _Refused("cell_type is missing; insert needs it.")
     cell: dict[str, Any] = {"cell_type": kind}
-    # Ids came with format 4.5; older readers refuse them.
+    # Ids were added in format 4.5; older readers reject them.
     version = notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)
     if all(isinstance(number, int) for number in version) and version >= (4, 5):
         cell["id"] = name

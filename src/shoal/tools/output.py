@@ -1,4 +1,4 @@
-"""What a command writes: its first and last part for the model, all of it, within bounds, in a file."""
+"""Output of a command: head and tail for the model, the whole in a size-limited file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from shoal.core.errors import StoreError
 from shoal.tools.plaintext import PlainText
 
 LIMIT = 30_000
-"""Characters of an output that a model is given."""
+"""Characters of output shown to the model."""
 LARGEST_FILE = 64 * 1024 * 1024
 _CHUNK = 1 << 16
 _LAST_READ = 1 << 20
-"""Bytes taken after the command ended: what the pipe can hold, even where a survivor goes on writing."""
+"""Bytes read after the command has ended: the pipe's capacity, even if a child keeps writing."""
 
 
 class Output:
-    """Collects bytes, `limit` characters in memory whatever comes; `keep` makes the file for the rest."""
+    """Collects bytes, at most `limit` characters in memory; `create_file` makes the file for the rest."""
 
     def __init__(self, keep: Callable[[], Path], *, limit: int = LIMIT) -> None:
         self.grown = asyncio.Event()
@@ -50,7 +50,7 @@ class Output:
         self.grown.set()
 
     def open_file(self) -> None:
-        """From now on everything, from the first character, is also in a file."""
+        """Write everything, from the first character on, to a file as well."""
         if self._descriptor is not None or self._trouble:
             return
         try:
@@ -72,12 +72,12 @@ class Output:
         return lines[-1][-200:]
 
     def open_line(self) -> str:
-        """What stands behind the last line end, where more of it may come."""
+        """Return the text after the last line end, which may still grow."""
         return (self._tail or self._head).rpartition("\n")[2][-200:]
 
     @property
     def cut(self) -> int:
-        """Characters between the first part and the last that are not in memory."""
+        """Number of characters between head and tail that are not in memory."""
         return self.total - len(self._head) - len(self._tail)
 
     @property
@@ -88,7 +88,7 @@ class Output:
         return f"{self._head}\n\n{mark}\n\n{self._tail}"
 
     def where(self) -> str:
-        """Where the whole is to be found, as far as it is."""
+        """Return a note that says where the whole output is stored."""
         if self.file is None:
             return f"the whole could not be kept: {self._trouble}"
         if self._room <= 0:
@@ -111,7 +111,7 @@ class Output:
 
 
 class Pipe:
-    """The pipe a command writes into, read as it fills; `writer` is for the command."""
+    """Pipe that a command writes into, read as it fills; `writer` is the command's end."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
@@ -123,17 +123,17 @@ class Pipe:
         self._closed = asyncio.Event()
 
     def handed_over(self) -> None:
-        """The command has its own copy of the writing end."""
+        """Close our copy of the writing end, once the command has its own."""
         os.close(self.writer)
 
     async def let_go(self, patience: float) -> None:
-        """Wait until no process holds the other end, as long as `patience` in seconds lasts."""
+        """Wait until no process holds the other end, for at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._closed.wait()
 
     def finish(self) -> bool:
-        """Take what is left and close; whether some process still holds the other end."""
+        """Read what is left and close. Return True if a process still holds the other end."""
         if not self._open:
             return False
         for _ in range(_LAST_READ // _CHUNK):

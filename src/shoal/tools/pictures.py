@@ -1,4 +1,4 @@
-"""Pictures that a model can be shown: providers refuse a whole conversation for one that is none."""
+"""Validated images: providers reject a whole conversation for one invalid image."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import binascii
 from shoal.core.messages import Base64Source, Image
 
 LARGEST = 5 << 20
-"""Characters of base64: what providers take."""
+"""Limit of providers, in characters of base64."""
 _MARKS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
 def picture_type(start: bytes) -> str | None:
-    """The media type, from how the content begins; None where it is no picture that can be shown."""
+    """Return the media type from the first bytes, or None if it is not a supported image."""
     if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
         return "image/webp"
     return next((media_type for mark, media_type in _MARKS if start.startswith(mark)), None)
 
 
 def picture(data: str) -> Image | None:
-    """What somebody else sent as base64, as what it is, whatever they call it; None where it is none."""
+    """Build an image from base64, with the detected type; None if it is not a supported image."""
     if len(data) > LARGEST:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Turns the bytes a program writes for a terminal into plain text, piece by piece."""
+"""Converts a program's terminal output to plain text, incrementally."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ESCAPE = re.compile(
     r"|[PX^_][^\x1b]*\x1b\\"  # strings for the terminal
     r"|[ -/]*[0-~])"
 )
-# What may go on in the next piece: the start of an escape sequence, or the first half of a line end.
+# May continue in the next chunk: the start of an escape sequence, or the first half of a line end.
 _UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)|\r)\Z")
 _LONGEST_ESCAPE = 4096
 _LINE_END = re.compile(r"\r\n?")
@@ -19,7 +19,7 @@ _CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if code not i
 
 
 class PlainText:
-    """Decodes UTF-8 (what is not becomes U+FFFD), leaves out escape codes and control characters."""
+    """Decodes UTF-8 (invalid bytes become U+FFFD) and drops escape codes and control characters."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

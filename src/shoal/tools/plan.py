@@ -1,4 +1,4 @@
-"""Planning before doing: the tools that enter and leave plan mode, and the plan's file."""
+"""Tools that enter and leave plan mode, and the plan's file."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _WORDS = (
 
 
 class PlanMode(Protocol):
-    """What the tools need of the permission engine of their agent."""
+    """Part of the agent's permission engine that the plan tools use."""
 
     @property
     def mode(self) -> Mode: ...
 
     @property
     def plan_by_choice(self) -> bool:
-        """Whether the agent itself chose to plan; otherwise somebody must approve what it plans."""
+        """True if the agent itself chose to plan; otherwise somebody must approve the plan."""
         ...
 
     def enter_plan(self, plan_file: str) -> None: ...
 
     def name_plan(self, plan_file: str) -> None:
-        """This file may be written in plan mode."""
+        """Allow writing this file in plan mode."""
         ...
 
     def leave_plan(self, mode: Mode | None = None) -> Mode: ...
@@ -55,7 +55,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
 
 class Planning:
-    """One agent's plans. `write` puts a whole file in place; `approver` is looked up when it is needed."""
+    """Plan of one agent. `write_file` writes a file atomically; `get_approver` is called when needed."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class Planning:
         self._write = write
         self._path: Path | None = None
         self.approved: Callable[[Mode], None] = lambda _: None
-        """Told of the mode in which an approved plan is carried out."""
+        """Called with the mode in which an approved plan is carried out."""
         self.changed: Callable[[Mode], None] = lambda _: None
-        """Told of each mode that a tool brings about."""
+        """Called with each mode that a plan tool sets."""
 
     @property
     def path(self) -> Path:
-        """The plan's file, under a name of three words that no other plan has."""
+        """Path of the plan's file, with a unique name of three words."""
         while self._path is None:
             name = "-".join(self._ids.random.choice(words.split()) for words in _WORDS)
             path = self._directory / f"{name}.md"
@@ -90,7 +90,7 @@ class Planning:
         self._write(self.path, plan.encode("utf-8", "replace"))
 
     def kept(self) -> str:
-        """The plan as its file has it; empty where there is none."""
+        """Return the plan from its file, or "" if there is none."""
         try:
             return self.path.read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -98,7 +98,7 @@ class Planning:
 
 
 def plan_tools(planning_of: Callable[[Identity], Planning]) -> tuple[Tool, ...]:
-    """For any number of agents, each with plans of its own."""
+    """Return the plan tools, shared by any number of agents with their own plans."""
 
     @tool(name="EnterPlanMode", deadline=None)
     async def enter_plan_mode(site: Site) -> str:
@@ -153,7 +153,7 @@ def digest_of(plan: str) -> str:
 async def _approval(planning: Planning, plan: str, wishes: tuple[str, ...], site: Site) -> Answer:
     if planning.approver() == "auto":
         return Approved(digest=digest_of(plan), by="policy")
-    # Each presentation is a question of its own: an answer to an earlier one cannot approve this one.
+    # Each presentation is a new question: an answer to an earlier one cannot approve this one.
     return await site.desk.ask(
         ApprovePlan(
             id=site.ids.short(),

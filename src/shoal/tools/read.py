@@ -1,4 +1,4 @@
-"""The Read tool: a file as numbered lines, pictures, pages or cells."""
+"""The Read tool, which returns a file as numbered lines, images, pages or cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebooks as a model reads them: cells with their ids, sources and outputs."""
+"""Notebooks formatted for a model: cells with their ids, sources and outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 
 
 def notebook_outcome(content: bytes) -> Outcome | None:
-    """None when the file is not a notebook, so that it can be read as text."""
+    """Return the notebook's cells, or None if it is not a notebook and can be read as text."""
     try:
         notebook = json.loads(content)
         cells = notebook["cells"]
@@ -32,7 +32,7 @@ def notebook_outcome(content: bytes) -> Outcome | None:
 
 
 def cell_name(number: int, cell: Mapping[str, Any]) -> str:
-    """The id to name a cell by; its place, as `cell-3`, in notebooks older than ids."""
+    """Return the cell's id, or its position, like `cell-3`, in notebooks that have no ids."""
     return str(cell.get("id") or f"cell-{number}")
 
 

@@ -1,4 +1,4 @@
-"""Reads some lines of a file too large to hold, without holding more than those."""
+"""Reads a range of lines from a large file without loading the rest."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LINE_BYTES = LONGEST_LINE * 4
 class Window(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     passed: int
-    """Lines gone by in all."""
+    """Lines read or skipped in total."""
     ended: bool
-    """Whether the file ends here."""
+    """True if the file ends here."""
 
 
 def window(file: BinaryIO, first: int, limit: int, most: int) -> Window:
-    """`limit` lines from line `first`, or as many as make `most` characters."""
+    """Read `limit` lines from line `first` on, or as many as reach `max_characters`."""
     file.seek(0)
     passed = _skip(file, first - 1)
     lines: list[str] = []
@@ -40,7 +40,7 @@ def window(file: BinaryIO, first: int, limit: int, most: int) -> Window:
 
 
 def _skip(file: BinaryIO, count: int) -> int:
-    """Pass over `count` lines; the number there were."""
+    """Skip up to `count` lines; return how many were skipped."""
     passed = 0
     while passed < count:
         chunk = file.read(_CHUNK)
@@ -59,7 +59,7 @@ def _skip(file: BinaryIO, count: int) -> int:
 
 
 def _line(file: BinaryIO) -> tuple[str | None, bool]:
-    """The next line, cut for showing, and whether its end was found."""
+    """Return the next line, shortened for display, and True if its end was found."""
     start = file.readline(_LINE_BYTES)
     if not start:
         return None, True

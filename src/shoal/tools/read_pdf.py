@@ -1,4 +1,4 @@
-"""The text of PDF files, page by page."""
+"""Text of PDF files, page by page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pdf_text(path: Path, file: BinaryIO, pages: str | None) -> Outcome:
         import pypdf
     except ImportError:
         raise MissingExtra("Reading PDF files", "pdf") from None
-    # What it warns of would be written over the person's screen; what matters comes as an exception.
+    # pypdf's warnings would be printed to the user's terminal; real problems are exceptions.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     file.seek(0)
     try:
@@ -34,13 +34,13 @@ def pdf_text(path: Path, file: BinaryIO, pages: str | None) -> Outcome:
         if isinstance(chosen, str):
             return failed(f"{shown(path)}: {chosen}")
         texts = [(number, reader.pages[number - 1].extract_text().strip()) for number in chosen]
-    except Exception as error:  # noqa: BLE001 - a damaged PDF raises anything in its reader
+    except Exception as error:  # noqa: BLE001 - the reader raises anything for a damaged PDF
         return failed(f"{shown(path)} is a PDF file that cannot be read: {error}")
     return _outcome(path, texts, count)
 
 
 def _chosen(pages: str | None, count: int) -> range | str:
-    """The page numbers asked for, or what is wrong with the asking."""
+    """Return the requested page numbers, or what is wrong with the request."""
     if pages is None:
         return range(1, min(count, MOST_PAGES) + 1)
     asked = _RANGE.fullmatch(pages)

@@ -1,7 +1,7 @@
-"""Turns a web page into readable text, much like Markdown. With the standard library alone, run as a script.
+"""Converts a web page to Markdown-like text. Uses the standard library only and runs as a script.
 
-`python -I -S readable.py URL < page.html`: a page made to be slow to read then holds up a process that can
-be ended, not ours.
+`python -I -S html_text.py URL < page.html`: a page that is slow to parse then blocks a subprocess that can be
+killed, not ours.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ class _Page(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.title = ""
         self.blocks: list[tuple[str, bool]] = []
-        """Text, and whether it stands close to the block before it."""
+        """Text, and True if it follows the previous block without a blank line."""
         self._url = url
         self._line: list[str] = []
         self._unseen: list[str] = []
         self._in_title = False
         self._heading = ""
         self._item = ""
-        """The mark of a list item that has no text yet."""
+        """Mark of a list item that has no text yet."""
         self._lists: list[int] = []
-        """The number of the last item of each open list; -1 where items have no numbers."""
+        """Number of the last item of each open list; -1 for unordered lists."""
         self._after_item = False
         self._quotes = 0
         self._code: str | None = None
-        """The language of an open block of code, "" where it is not told."""
+        """Language of an open code block, "" if unknown."""
         self._links: list[tuple[str, int]] = []
         self._row: list[str] | None = None
         self._cell_open = False
         self._rows = 0
 
-    # What the parser calls
+    # Parser callbacks
 
     def handle_starttag(self, tag: str, attrs: Attributes) -> None:
         if self._unseen:
@@ -149,7 +149,7 @@ class _Page(HTMLParser):
             self._quotes = max(0, self._quotes - (tag == "blockquote"))
 
     def _flush(self) -> None:
-        """End the line that is being written."""
+        """End the current line."""
         if self._row is not None and self._cell_open:
             self._line.append(" ")
             return
@@ -222,7 +222,7 @@ class _Page(HTMLParser):
         if self._rows == 1:
             self._add("|" + " --- |" * len(row), close=True)
 
-    # Inside a line
+    # Inline elements
 
     def _end_link(self) -> None:
         if not self._links:

@@ -1,4 +1,4 @@
-"""Tools of MCP servers that live in the program that drives the run, reached through that program."""
+"""Tools of MCP servers that run inside the controlling program, which relays the messages."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PROTOCOL = "2025-06-18"
 _MOST_PAGES = 100
 
 Exchange: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Brings a JSON-RPC message to a server by name; what comes back is its answer, or nothing of use."""
+"""Relays a JSON-RPC message to a server by name and returns its answer, which may be unusable."""
 
 
 class ServerFailed(ShoalError):
-    """A server said no, or something that cannot be understood."""
+    """The server refused a request or sent an invalid answer."""
 
 
 class RelayedServer:
-    """One server. Who opens it and who calls its tools bounds the time."""
+    """One MCP server inside the controlling program. Callers set the deadlines."""
 
     def __init__(self, name: str, exchange: Exchange, *, version: str) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class RelayedServer:
         self._numbers = count(1)
 
     async def open(self, deadline: float) -> tuple[RelayedTool, ...]:
-        """Its tools. Raises `ServerFailed`."""
+        """Initialize the server and return its tools. Raises `RelayedServerError`."""
         about = {"name": "shoal", "version": self._version}
         given = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
         answer = await self._request("initialize", given)
@@ -59,7 +59,7 @@ class RelayedServer:
         return tuple(tools)
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Raises `ServerFailed`."""
+        """Call a tool. Raises `RelayedServerError`."""
         return await self._request("tools/call", {"name": tool, "arguments": dict(arguments)})
 
     async def _request(self, method: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ class RelayedServer:
 
 
 class RelayedTool:
-    """What a server says of itself is a hint: it orders calls, and permission is asked for all the same."""
+    """Tool of a relayed server. Its read-only hint only affects call order; permission is still required."""
 
     def __init__(self, server: RelayedServer, listed: ListedTool, deadline: float) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""Runs ripgrep as a child of the session and takes its output up to a bound."""
+"""Runs ripgrep as a child process and reads a bounded part of its output."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Found(Struct, frozen=True, kw_only=True):
     complaint: str
     status: int
     cut: bool
-    """Whether the output is only the beginning of what there is."""
+    """True if the output was cut off."""
     left_out: int = 0
-    """Files taken out of the output because a rule keeps them from being read."""
+    """Number of files removed from the output because a rule makes them unreadable."""
 
 
 def program(site: Site) -> str | None:
-    """Where rg is: on the PATH, or where Python's packages put their programs."""
+    """Return the path of rg, from PATH or Python's scripts directory, or None."""
     import shutil
     import sysconfig
 
@@ -41,7 +41,7 @@ def program(site: Site) -> str | None:
 
 
 async def ripgrep(site: Site, arguments: Sequence[str], *, rg: str, cwd: Path, most: int) -> Found:
-    """What `rg arguments` prints, at most `most` bytes of it; then it is stopped."""
+    """Run `rg arguments` and return its output; rg is stopped after `max_bytes`."""
     import tempfile
 
     reading, writing = os.pipe()
@@ -49,7 +49,7 @@ async def ripgrep(site: Site, arguments: Sequence[str], *, rg: str, cwd: Path, m
         try:
             process = await site.processes.start(
                 Launch(
-                    # --no-config: what a person set for their own searches does not change a tool's answers.
+                    # --no-config: the user's own ripgrep settings must not change a tool's results.
                     argv=(rg, "--no-config", *arguments),
                     cwd=cwd,
                     env=site.env,

@@ -1,4 +1,4 @@
-"""The tools with which the lead has prompts come back to it at set times."""
+"""Tools that schedule prompts for the lead."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_YOURS = "Schedules are the lead's: an agent ends with its job. Name what to
 
 
 def schedule_tools(timetable: Timetable, *, attended: bool) -> tuple[Tool, ...]:
-    """`attended` says whether the session stays open when there is nothing to do."""
+    """Return the schedule tools; `attended` is True if the session stays open when idle."""
     return (_create(timetable, attended=attended), _list(timetable), _delete(timetable))
 
 

@@ -1,4 +1,4 @@
-"""JSON Schema as every provider takes it: inlined, without titles and references."""
+"""JSON Schema in the form every provider accepts: inlined, without titles and references."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _inlined(schema: Mapping[str, Any], named: Mapping[str, Any], inside: tuple[
             plain[key] = _inlined(value, named, inside)
         elif key != "title":
             plain[key] = value
-    # Some providers refuse an enum without a type.
+    # Some providers reject an enum without a type.
     if all(isinstance(value, str) for value in plain.get("enum", (None,))):
         plain.setdefault("type", "string")
     return plain
 
 
 def _property(schema: Mapping[str, Any], named: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
-    """An optional argument is left out, not null: models take "integer" better than "integer or null"."""
+    """Make an optional argument omittable, not null: models prefer "integer" to "integer or null"."""
     plain = _inlined(schema, named, inside)
     if plain.get("default", ...) is not None:
         return plain

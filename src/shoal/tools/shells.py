@@ -1,4 +1,4 @@
-"""The shells of a session: its commands, and those that go on in the background."""
+"""Shells of a session: its command launcher and its background commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PROMPTS = re.compile(r"[?:>$#%]\s*$")
 
 
 def seems_to_ask(output: Output) -> bool:
-    """Whether the last line is a question, or a prompt that waits on its own line for an answer."""
+    """Return True if the last line is a question, or a prompt without a line end."""
     return bool(_ASKS.search(output.last_line()) or _PROMPTS.search(output.open_line()))
 
 
@@ -64,11 +64,11 @@ class Shell:
 
     @property
     def file(self) -> Path | None:
-        """Where all of its output is."""
+        """File that holds its whole output."""
         return self.output.file
 
     async def watch(self) -> None:
-        """Until its end."""
+        """Wait until the command has ended."""
         try:
             self.exit_code = await self._process.wait()
             self.status = "stopped" if self.status == "stopped" else "exited"
@@ -80,7 +80,7 @@ class Shell:
             self.ended.set()
 
     async def stop(self, why: str, *, by: AgentId | None = None) -> None:
-        """End it and all it started; it is gone when this returns."""
+        """Stop the command and everything it started; it is gone when this returns."""
         if self.status != "running":
             return
         self.status, self._why, self._stopped_by = "stopped", why, by
@@ -92,7 +92,7 @@ class Shell:
             await self.ended.wait()
 
     def end(self) -> ShellEnd:
-        """How it ended, after it has."""
+        """Return how the command ended; call it after the end."""
         outcomes: dict[Status, ShellOutcome] = {"stopped": "killed", "lost": "killed"}
         return ShellEnd(
             facts=self.facts,
@@ -104,12 +104,12 @@ class Shell:
         )
 
     def tail(self) -> str:
-        """The last of what it wrote."""
+        """Return the end of the output."""
         lines = self.output.text[-_TAIL_CHARACTERS:].rstrip().rsplit("\n", _TAIL_LINES)
         return "\n".join(lines[-_TAIL_LINES:])
 
     def fresh(self) -> str:
-        """What it wrote since the last look; the middle is cut out where that is long."""
+        """Return the output since the last read, with the middle cut out if it is long."""
         if self.file is None:
             return self._not_to_be_had(self.output.where())
         try:
@@ -118,7 +118,10 @@ class Shell:
             return self._not_to_be_had(error)
 
     async def sifted(self, sift: Callable[[str], Awaitable[str]]) -> str:
-        """Of all it wrote since the last look what `sift` leaves; where that raises, nobody has looked."""
+        """Return what `select_lines` keeps of the output since the last read.
+
+        If it raises, nothing counts as read.
+        """
         if self.file is None:
             return self._not_to_be_had(self.output.where())
         try:
@@ -161,11 +164,11 @@ def _unheard(_: object) -> None:
 
 
 class Shells:
-    """Entered for the length of a session; leaving ends every shell.
+    """Owns the shells of a session; leaving the context stops every shell.
 
-    `news` hears of commands in the background, `note` what a person should know. One whose last line asks
-    for something, and that is silent for `stuck_after` seconds, is told of as stuck. What an earlier process
-    with the same `mark` left on disk is removed.
+    `observer` receives events of background commands, `note` receives notes for the user. A command
+    whose last line asks for input and that is silent for `stuck_after` seconds is reported as stuck. Files
+    that an earlier process with the same `mark` left on disk are removed.
     """
 
     def __init__(
@@ -208,21 +211,21 @@ class Shells:
             await self.stop_all()
         finally:
             self.commands.close()
-            # One that cannot be ended must not hold up the end of the session.
+            # A shell that cannot be stopped must not block the end of the session.
             for task in self._watching:
                 task.cancel()
             await leave(self._tasks, kind, error, trace)
 
     def confine(self, sandbox: Sandbox) -> None:
-        """From now on commands run in this sandbox."""
+        """Run commands in this sandbox from now on."""
         self.commands.sandbox = sandbox
 
     def number_from(self, number: int) -> None:
-        """Names that an earlier process of this session gave are not given again."""
+        """Skip numbers that an earlier process of this session has used."""
         self._numbers = count(number)
 
     def prepare(self) -> None:
-        """Capture the person's shell now, in the background, so that the first command need not wait."""
+        """Capture the user's shell in the background now, so that the first command need not wait."""
         self.commands.prepare()
 
     def list(self) -> tuple[Shell, ...]:
@@ -232,16 +235,16 @@ class Shells:
         return self._shells.get(identity)
 
     def seen(self, shell: Shell, site: Site) -> None:
-        """A call shows how it stands."""
+        """Record that a tool call has shown the state of an ended shell."""
         if shell.status != "running":
             self.news.seen(shell.facts, site.agent.agent, site.call_id)
 
     async def stop_all(self, why: str = SESSION_ENDED) -> tuple[Shell, ...]:
-        """The shells that were still running, now ended."""
+        """Stop all running shells and return them."""
         return await self._stop(tuple(self._shells.values()), why, by=None)
 
     async def stop_those_of(self, agent: AgentId) -> tuple[Shell, ...]:
-        """Of an agent that is gone, and is told nothing more."""
+        """Stop the shells of an agent that has ended, without notifying it."""
         its = tuple(shell for shell in self._shells.values() if shell.agent == agent)
         return await self._stop(its, "the agent ended", by=agent)
 
@@ -255,7 +258,7 @@ class Shells:
         return running
 
     async def run_in_background(self, command: str, site: Site) -> Shell:
-        """Raises `ProcessError`."""
+        """Start a command in the background. Raises `ProcessError`."""
         identity = f"bash_{next(self._numbers)}"
         output = Output(lambda: site.results.keep(f"{site.call_id}.txt", b""))
         output.open_file()
@@ -286,12 +289,12 @@ class Shells:
         async with asyncio.TaskGroup() as tasks:
             listening = tasks.create_task(self._tell_stuck(shell))
             await shell.watch()
-            # Nothing is awaited between the end and the news of it: who sees the end, sees it after the news.
+            # No await between the end and its notification, so that observers see the end only after it.
             self.news.ended(shell.end())
             listening.cancel()
 
     async def _tell_stuck(self, shell: Shell) -> None:
-        """Returns once it is told, or never."""
+        """Report the shell as stuck once, then return."""
         output = shell.output
         while True:
             output.grown.clear()

@@ -1,4 +1,4 @@
-"""The tool with which an agent gets what a skill says, and the list of skills it reads before."""
+"""The Skill tool, which returns a skill's instructions, and the list of skills for the model."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shoal.tools.bounded_list import bounded_list
 from shoal.tools.define import tool
 
 Use: TypeAlias = Callable[[str, str, Site], Awaitable[Outcome]]
-"""By the name of the skill and what it is given."""
+"""Runs a skill, given its name and arguments."""
 
 LONGEST = 8_000
-"""Characters of the whole list: it is sent with every request."""
+"""Limit of the whole list, which is sent with every request."""
 _ROOMS = (1_024, 400, 160, 80)
 _ABOUT = (
     "Get the instructions of a skill: how a kind of work is done here, by somebody who knows. Where one of "
@@ -41,5 +41,5 @@ def skill_tool(use: Use, listed: str) -> Tool:
 
 
 def skill_list(skills: Sequence[Skill], *, longest: int = LONGEST) -> str:
-    """A line for each: its name and when to use it. Never longer than it may be."""
+    """Return one line per skill: its name and when to use it. Never exceeds `max_characters`."""
     return bounded_list(skills, longest=longest, rooms=_ROOMS)

@@ -1,4 +1,4 @@
-"""The person's interactive shell, captured once as a file that every command's shell reads first."""
+"""Snapshot of the user's interactive shell, stored in a file that every command's shell sources."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from shoal.core.ports import Launch, Processes
 LIMIT = 5.0
 """Seconds the start-up files may take."""
 _ABANDONED = 60.0
-"""Seconds after which nobody takes a snapshot any more; see `LIMIT`."""
+"""Seconds after which a partial snapshot counts as abandoned; see `LIMIT`."""
 _WHOLE = b"# whole\n"
 
-# Functions come before aliases, or reading them would expand the aliases inside. Functions of one leading
+# Functions come before aliases, or sourcing them would expand the aliases inside. Functions with one leading
 # underscore are completions, which no command needs.
 _BASH = r"""
 umask 077
@@ -68,11 +68,11 @@ class UserShell(Struct, frozen=True, kw_only=True):
 
 
 class NoSnapshot(ShoalError):
-    """Commands run without the person's functions and aliases; the text says why."""
+    """No snapshot was taken, so commands lack the user's functions and aliases; the text says why."""
 
 
 def user_shell(env: Mapping[str, str]) -> UserShell:
-    """$SHELL where it is bash or zsh; else bash, else sh."""
+    """Return $SHELL if it is bash or zsh; else bash, else sh."""
     chosen = env.get("SHELL", "")
     for path in (chosen, "/bin/bash", "/usr/bin/bash"):
         kind = path.rpartition("/")[2]
@@ -82,7 +82,7 @@ def user_shell(env: Mapping[str, str]) -> UserShell:
 
 
 def hold(snapshot: Path) -> int:
-    """A lock on it, which ends with its holder: who removes old snapshots sees that this one is in use."""
+    """Lock the snapshot while this process lives, to show cleaners it is in use; return the descriptor."""
     fd = os.open(snapshot, os.O_RDONLY | os.O_CLOEXEC)
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -90,7 +90,7 @@ def hold(snapshot: Path) -> int:
 
 
 class Capture(Struct, frozen=True, kw_only=True):
-    """What capturing takes."""
+    """Takes the snapshot of a user's shell."""
 
     shell: UserShell
     directory: Path
@@ -98,10 +98,10 @@ class Capture(Struct, frozen=True, kw_only=True):
     processes: Processes
     clock: Clock
     mark: str
-    """Of who takes it: what an earlier process of the same left is removed."""
+    """Identifies the owner: snapshots that its earlier process left are removed."""
 
     async def take(self) -> Path:
-        """The file, whole and readable by its owner alone. Raises `NoSnapshot`."""
+        """Return the complete file, readable by its owner only. Raises `SnapshotFailed`."""
         script = {"bash": _BASH, "zsh": _ZSH}.get(self.shell.kind)
         if script is None:
             raise NoSnapshot(f"{self.shell.path} has no start-up files that could be captured")
@@ -120,7 +120,7 @@ class Capture(Struct, frozen=True, kw_only=True):
                 part.unlink()
 
     def clear(self) -> None:
-        """Remove what an earlier process of the same mark left, and what anybody left half taken."""
+        """Remove snapshots of an earlier process with the same mark, and abandoned partial ones."""
         with contextlib.suppress(OSError):
             for left in self.directory.glob(f"snapshot-*-{self.mark}.sh*"):
                 left.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The tool by which a lead gives its answer in the form that was asked for."""
+"""The StructuredOutput tool, by which the lead gives its answer in the requested schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHOLE = "value"
 
 
 class StructuredOutput:
-    """Holds the last answer that fitted; a turn begins with none."""
+    """Holds the last valid answer; each turn starts without one."""
 
     reads_only = True
     side_by_side = False
@@ -26,7 +26,7 @@ class StructuredOutput:
 
     def __init__(self, form: Mapping[str, Any]) -> None:
         self._form = form
-        # Arguments are an object, whatever the answer is.
+        # Arguments must be an object, whatever the answer's type is.
         self._wrapped = form.get("type") != "object"
         given = form
         if self._wrapped:

@@ -1,4 +1,4 @@
-"""How tasks are told to a model, in few words, and to programs."""
+"""Formats tasks, briefly for a model and as data for programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def whole(task: Task, board: Mapping[TaskId, Task]) -> str:
 
 
 def refused(task: TaskId, claim: Claim, board: Mapping[TaskId, Task]) -> str:
-    """Why a claim failed, and what to do instead."""
+    """Return why a claim failed and what to do instead."""
     match claim.reason:
         case "already_claimed":
             owner = claim.task.owner if claim.task is not None else "another agent"
@@ -46,7 +46,7 @@ def refused(task: TaskId, claim: Claim, board: Mapping[TaskId, Task]) -> str:
 
 
 def as_data(task: Task) -> dict[str, Any]:
-    """As its file has it."""
+    """Return the task with the keys of its file."""
     data: dict[str, Any] = {
         "id": task.id,
         "subject": task.subject,

@@ -1,4 +1,4 @@
-"""The task tools: a board of what is to be done, shared by a team or kept by one session."""
+"""Task tools on a board that a team shares or one session owns."""
 
 from __future__ import annotations
 
@@ -45,11 +45,12 @@ def task_tools(
     attempts: Attempts | None = None,
     led_as: LedAs | None = None,
 ) -> tuple[Tool, ...]:
-    """For any number of agents; `boards` says which board is whose, `assigned` tells an agent of a task.
+    """Return the task tools, for any number of agents.
 
-    `accept` runs the command that a task names in its metadata as `acceptance`, before it is completed.
-    `attempts` knows the claims that the runtime made for agents, too. `led_as` tells as whom an agent stands
-    at the board of a team that it leads beside its own; without it nobody is told of such boards.
+    `find_board` returns an agent's board; `notify_assignee` informs an agent of its task. `run_acceptance`
+    runs the `acceptance` command from a task's metadata before the task is completed. `attempts` also holds
+    claims that the runtime made for agents. `find_lead_identity` returns the identity an agent has on the
+    board of another team that it leads; without it the `team_name` input is hidden.
     """
     desk = _Desk(boards, assigned, accept, {} if attempts is None else attempts, led_as)
     made = (_create(desk), _get(desk), _list(desk), _update(desk))
@@ -133,7 +134,7 @@ def _update(desk: _Desk) -> FunctionTool:
 
 
 class _Wish(Struct, frozen=True, kw_only=True):
-    """An update as the model asked for it; None is left as it is."""
+    """An update as requested by the model; None leaves a field unchanged."""
 
     subject: str | None
     description: str | None
@@ -145,7 +146,7 @@ class _Wish(Struct, frozen=True, kw_only=True):
     metadata: _Metadata
 
     def claims(self, me: AgentName) -> bool:
-        """To take a task is to name oneself its owner, or to begin it."""
+        """Return True if the update claims the task: it sets the caller as owner, or starts the task."""
         return self.owner == me if self.owner is not None else self.status == "in_progress"
 
     def change(self, *, claimed: bool, attempt: str | None) -> Change:
@@ -167,7 +168,7 @@ class _Wish(Struct, frozen=True, kw_only=True):
 
 
 class _Desk:
-    """What the tools do, with the attempts under which the agents of this process hold their tasks."""
+    """Implements the tools, with the attempts under which agents of this process hold their tasks."""
 
     def __init__(
         self,
@@ -184,7 +185,10 @@ class _Desk:
         self._led_as = led_as
 
     def _standing(self, site: Site, team: str | None) -> Site:
-        """The site as the agent stands at that board; raises `RecordError` for a team that is not its own."""
+        """Return the context with the agent's identity on that board.
+
+        Raises `TeamStoreError` if the agent does not lead the team.
+        """
         if team is None or team == site.agent.team:
             return site
         lead = None if self._led_as is None else self._led_as(site.agent, team)
@@ -195,7 +199,7 @@ class _Desk:
     async def create(self, draft: Draft, site: Site, team: str | None) -> Outcome:
         site = self._standing(site, team)
         if site.hooks.wants("TaskCreated"):
-            # Before it is on the board, where another would take it at once.
+            # Before it is on the board, where another agent could claim it at once.
             told = {"task_subject": draft.subject, "task_description": draft.description}
             verdict = await site.hooks.run("TaskCreated", told)
             if verdict.blocked is not None:
@@ -231,7 +235,7 @@ class _Desk:
             return failed(refusal)
         claim: Claim | None = None
         if wish.claims(me):
-            # Checked before anything is claimed: what cannot be read changes nothing.
+            # Validated before anything is claimed: invalid input changes nothing.
             wish.change(claimed=True, attempt=None)
             claim = await board.claim(task, by=me)
             if not claim.success:
@@ -255,19 +259,19 @@ class _Desk:
         return await self._done(board, wish, after, me, claimed=claim is not None)
 
     async def _tell_owners(self, board: TaskBoard, done: Task, me: AgentName, site: Site) -> None:
-        """Of the tasks that waited for this one and are somebody's: nobody else will take those."""
+        """Notify owners of tasks this one blocked: nobody else will claim those."""
         for task in begun_by(done.id, around(done, await board.look())):
             if task.owner not in (None, me):
                 await self._assigned(site.agent, task.owner, task)
 
     async def _forbidden(self, board: TaskBoard, task: TaskId, wish: _Wish, site: Site) -> str | None:
-        """Why the task may not be changed so, whoever holds it."""
+        """Return why the update is not allowed, whoever holds the task."""
         if (eased := await _eased(board, task, wish, site)) is not None or wish.status != "completed":
             return eased
         return await self._not_accepted(board, task, site) or await _objection(board, task, site)
 
     async def _not_accepted(self, board: TaskBoard, task: TaskId, site: Site) -> str | None:
-        """Why the task is not done, if the command that decides about it says so."""
+        """Return why the task is not done, if its acceptance command fails."""
         found = await board.get(task)
         command = None if found is None else found.metadata.get("acceptance")
         if self._accept is None or not isinstance(command, str):
@@ -281,7 +285,7 @@ class _Desk:
     async def _held_by_another(
         self, board: TaskBoard, task: TaskId, wish: _Wish, me: AgentName, site: Site
     ) -> str | None:
-        """Only its holder, or the lead, ends what another agent is working on."""
+        """Refuse to end another agent's task, unless the caller is the lead."""
         if wish.status not in ("completed", "pending") or site.agent.is_lead:
             return None
         found = await board.get(task)
@@ -318,7 +322,7 @@ class _Desk:
 
 
 async def _eased(board: TaskBoard, task: TaskId, wish: _Wish, site: Site) -> str | None:
-    """Who does the work does not choose what it is accepted by."""
+    """Refuse a change of the acceptance command by anyone but the lead."""
     if site.agent.is_lead or "acceptance" not in wish.metadata:
         return None
     found = await board.get(task)
@@ -332,7 +336,7 @@ async def _eased(board: TaskBoard, task: TaskId, wish: _Wish, site: Site) -> str
 
 
 async def _objection(board: TaskBoard, task: TaskId, site: Site) -> str | None:
-    """What a hook has against the task's being completed."""
+    """Return a hook's objection to completing the task."""
     if not site.hooks.wants("TaskCompleted") or (found := await board.get(task)) is None:
         return None
     told = {"task_id": task, "task_subject": found.subject, "task_description": found.description}
@@ -343,7 +347,7 @@ async def _objection(board: TaskBoard, task: TaskId, site: Site) -> str | None:
 
 
 async def _told(answer: Awaitable[Outcome]) -> Outcome:
-    """A board that cannot be read or written is no reason to end the turn."""
+    """Turn store errors into failed output: an unusable board must not end the turn."""
     try:
         return await answer
     except StoreError as refusal:
@@ -355,7 +359,7 @@ def _given(value: str | None) -> str | UnsetType:
 
 
 def _says(change: Change) -> bool:
-    """Whether it changes anything."""
+    """Return True if the change sets anything."""
     return structs.replace(change, attempt=None) != Change()
 
 

@@ -1,4 +1,4 @@
-"""The tools with which a lead makes a team and takes it down again."""
+"""Tools that create and delete a team."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text files as tools handle them: lines for the model; encoding, mark and line ends kept for the file."""
+"""Text files for tools: lines for the model, with encoding, byte-order mark and line endings preserved."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _KINDS = (
 
 class TextFile(Struct, frozen=True, kw_only=True):
     text: str
-    """Lines end with \\n unless the file mixes line ends."""
+    """Lines end with \\n unless the file mixes line endings."""
     encoding: str = "utf-8"
     mark: bytes = b""
     crlf: bool = False
 
     @property
     def note(self) -> str | None:
-        """What is unusual about the file and is kept by edits."""
+        """Note on unusual properties of the file, which edits preserve."""
         unusual = []
         if self.encoding != "utf-8":
             unusual.append(f"encoded as {self.encoding}")
@@ -54,7 +54,7 @@ class TextFile(Struct, frozen=True, kw_only=True):
         return f"[{'; '.join(unusual)}]" if unusual else None
 
     def encoded(self, text: str) -> bytes:
-        """Another text as this file would hold it."""
+        """Encode another text in this file's format."""
         if self.crlf:
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")
         try:
@@ -67,7 +67,7 @@ class TextFile(Struct, frozen=True, kw_only=True):
 
 
 def text_file(content: bytes) -> TextFile | None:
-    """The file as text; None when it is binary."""
+    """Parse the content as text; None if it is binary."""
     for mark, encoding in _MARKS:
         if content.startswith(mark):
             try:
@@ -103,7 +103,7 @@ def kind_of(start: bytes) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as editors count them: \\n alone ends one, and the last needs no end."""
+    """Split into lines like an editor: only \\n ends a line, and the last one needs no end."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -115,7 +115,7 @@ def numbered(lines: Iterable[str], first: int) -> str:
 
 
 def cut(line: str, full: int | None = None) -> str:
-    """The line, cut with a mark where it is too long for a model; `full` is its whole length."""
+    """Shorten a line that is too long for a model; `full_length` is its original length."""
     line = line.removesuffix("\r")
     length = len(line) if full is None else full
     if length <= LONGEST_LINE:

@@ -1,4 +1,4 @@
-"""The TodoWrite tool: the agent's own list of what is to be done, for people to follow."""
+"""The TodoWrite tool: the agent's own to-do list, for people to follow."""
 
 from __future__ import annotations
 

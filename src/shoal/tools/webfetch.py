@@ -1,4 +1,4 @@
-"""The tool that reads web pages, and remembers them for a quarter of an hour."""
+"""The WebFetch tool, which reads web pages and caches them for 15 minutes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.tools.define import tool
 from shoal.tools.fetching import LARGEST, ElsewhereRedirect, Fetched, Refused, fetch
 
 LIMIT = 50_000
-"""Characters of a page that a model is given."""
+"""Characters of a page shown to the model."""
 _READABLE = Path(__file__).with_name("readable.py")
 _SECONDS = 30.0
 _REMEMBERED = 15 * 60.0
@@ -42,7 +42,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Cache:
-    """The last pages, by address."""
+    """Cache of the last pages, by URL."""
 
     def __init__(self) -> None:
         self._pages: OrderedDict[str, tuple[float, Page]] = OrderedDict()
@@ -61,7 +61,7 @@ class Cache:
 
 
 def web_tools(*, allow_private: bool = False) -> tuple[Tool, ...]:
-    """`allow_private`: also pages of this machine and its network."""
+    """Return the web tools; `allow_private` also allows pages of this machine and its network."""
     cache = Cache()
 
     @tool(name="WebFetch", reads_only=True, deadline=_SECONDS + 15)
@@ -126,7 +126,7 @@ def _decoded(found: Fetched, kind: str) -> str:
         charset = meta[1].decode()
     try:
         return found.body.decode(charset or "utf-8", errors="replace")
-    except (LookupError, ValueError):  # an encoding that is none, or none for pages
+    except (LookupError, ValueError):  # an unknown encoding, or one that is not for text
         return found.body.decode(errors="replace")
 
 
@@ -160,7 +160,7 @@ def _shown(page: Page, prompt: str | None, site: Site) -> Outcome:
             whole = f"the whole could not be kept: {error}"
         notes.append(f"These are the first {LIMIT:,} of {len(page.text):,} characters; {whole}.")
     asked = [f"You wanted to know: {prompt}"] if prompt else []
-    # The mark cannot be guessed, so a page cannot pretend that it has ended.
+    # The mark cannot be guessed, so a page cannot fake its own end.
     lines = [
         *asked,
         f"What follows up to “end of page {mark}” is the content of {page.url} ({page.media_type}). "

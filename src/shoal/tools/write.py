@@ -1,4 +1,4 @@
-"""The Write tool: a file, whole."""
+"""The Write tool, which creates or replaces a file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def write(
         )
     current = site.workspace.current(path, intended=content.encode(errors="replace"))
     before = text_file(current) or TextFile(text="")
-    # The model never sees CR at the end of a line, so its leaving them out says nothing.
+    # The model never sees CR at line ends, so omitting them means nothing.
     site.workspace.write(path, before.encoded(content))
     added, removed = changed_lines(before.text, content)
     lines = len(lines_of(content))

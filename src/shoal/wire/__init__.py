@@ -1,1 +1,1 @@
-"""Types and their JSON: the only room where a mapping becomes a type."""
+"""Codecs between types and JSON: the only package where a mapping becomes a type."""

@@ -1,4 +1,4 @@
-"""Message bodies ⇄ the JSON text of a message."""
+"""Codec between mail bodies and the JSON text of a mail message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def body_text(body: Body) -> str:
 
 
 def read_body(text: str) -> Body | None:
-    """The body; None for plain text, and text that only looks like a body is plain."""
+    """Parse the body; return None for plain text, including text that only looks like a body."""
     if not text.lstrip().startswith("{"):
         return None
     value = value_of(text.encode(errors="surrogatepass"))
@@ -32,13 +32,13 @@ def read_body(text: str) -> Body | None:
 
 
 def body_of(mail: Mail) -> Body | None:
-    """The body to obey. None for a plain message (those have a summary) or a sender not entitled."""
+    """Return the body to obey; None for plain messages (which have a summary) and unauthorized senders."""
     body = read_body(mail.text) if mail.summary is None else None
     return body if body is not None and entitled(mail.sender, body) else None
 
 
 def _with_known_updates(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the updates of permissions we do not know: to leave one out grants less, never more."""
+    """Drop unknown permission updates: dropping one grants less, never more."""
     if value.get("type") == "permission_request" and "permission_suggestions" in value:
         return {**value, "permission_suggestions": _known(value["permission_suggestions"])}
     response = value.get("response")

@@ -1,4 +1,4 @@
-"""Messages ⇄ JSON. What another program wrote and we do not know is left out and named, never a crash."""
+"""JSON codec for messages. Unknown content of other programs is skipped and reported, never a crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KNOWN = frozenset({"text", "thinking", "redacted_thinking", "image", "tool_use"
 
 
 def dump(value: object) -> bytes:
-    """JSON for anything we hold. Half of a surrogate pair, as names that are not UTF-8 carry, is escaped."""
+    """Encode any value as JSON; escape lone surrogates, which occur in names that are not UTF-8."""
     try:
         return encode(value)
     except UnicodeEncodeError:
@@ -26,7 +26,7 @@ def dump(value: object) -> bytes:
 
 
 def load(raw: bytes) -> Any:
-    """The JSON value; raises ValueError for whatever is none."""
+    """Decode a JSON value; raise ValueError if it is invalid."""
     try:
         return _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -36,7 +36,7 @@ def load(raw: bytes) -> Any:
 
 
 def _loaded_by_json(raw: bytes) -> Any:
-    """Takes halves of surrogate pairs, other encodings, NaN, and numbers that are too large."""
+    """Decode with the json module, which accepts lone surrogates, other encodings, NaN and huge numbers."""
     import json
 
     try:
@@ -46,7 +46,7 @@ def _loaded_by_json(raw: bytes) -> Any:
 
 
 def milliseconds(timestamp: str) -> int:
-    """Unix time of an ISO timestamp; raises ValueError for what is none."""
+    """Return an ISO timestamp as Unix milliseconds; raise ValueError if it is invalid."""
     try:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except OverflowError as error:
@@ -54,7 +54,7 @@ def milliseconds(timestamp: str) -> int:
 
 
 def message_from(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
-    """The message, and the types of blocks that were left out."""
+    """Return the message and the types of the blocks that were skipped."""
     content = raw.get("content")
     if isinstance(content, str):
         return Message(role=raw["role"], content=(Text(text=content),)), ()
@@ -75,7 +75,7 @@ def message_from(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
 
 
 def _result_as_far_as_known(block: Mapping[str, Any]) -> ToolResult:
-    # Kept even when little of it is known: a call without its result is a history no provider takes.
+    # Kept even when little of it is known: providers reject a history with a call but no result.
     parts = block.get("content")
     known: list[Text | Image] = []
     for part in parts if isinstance(parts, list) else ():

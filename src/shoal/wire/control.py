@@ -1,4 +1,4 @@
-"""The lines of a run's control socket ⇄ types."""
+"""Codec for the lines of a run's control socket."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from shoal.wire.journal import Unknown
 
 
 class Command(Struct, frozen=True, kw_only=True, tag_field="subtype"):
-    """What a client may ask of a run."""
+    """Base of the commands that a client may send to a run."""
 
 
 class Subscribe(Command, frozen=True, tag="subscribe"):
-    """Hear every event from now on. The answer tells the journal's offset at which that starts."""
+    """Receive every event from now on. The response has the journal offset at which that starts."""
 
 
 class Interrupt(Command, frozen=True, tag="interrupt"):
-    """End the turn of the lead, or of the agent named; not the run, and not the agent."""
+    """End the turn of the lead or of the named agent, not the run and not the agent."""
 
     task_id: str = ""
 
@@ -41,7 +41,7 @@ class SetPermissionMode(Command, frozen=True, tag="set_permission_mode"):
 
 
 class SetDelegate(Command, frozen=True, tag="set_delegate"):
-    """Hold the lead to giving work out, or give it all its tools back."""
+    """Restrict the lead to delegation, or give it all its tools back."""
 
     on: bool
 
@@ -60,35 +60,35 @@ class StopTask(Command, frozen=True, tag="stop_task"):
 
 
 class ShutDown(Command, frozen=True, tag="shut_down"):
-    """Ask a teammate to end, and end it after the grace; answered when it is gone."""
+    """Ask a teammate to shut down and stop it after the grace period; answered when it has ended."""
 
     name: str
     reason: str = ""
 
 
 class StopAgents(Command, frozen=True, tag="stop_agents"):
-    """End every agent but the lead."""
+    """End every agent except the lead."""
 
 
 class Background(Command, frozen=True, tag="background"):
-    """Let nobody wait for the agent any longer, or for any; the same run goes on."""
+    """Move the agent, or all agents, to the background; the run continues."""
 
     task_id: str | None = None
 
 
 class Agents(Command, frozen=True, tag="agents"):
-    """Every agent that was started, and how it stands."""
+    """List every started agent with its status."""
 
 
 class Send(Command, frozen=True, tag="send"):
-    """A person's words for one agent; one that has ended is resumed with them."""
+    """Send a person's text to one agent; an ended agent is resumed with it."""
 
     to: str
     text: str
 
 
 class Relay(Command, frozen=True, tag="relay"):
-    """What an agent of another session says to the lead. It is not a person's word."""
+    """Send a message of another session's agent to the lead. It does not count as a person's."""
 
     sender: str
     text: str
@@ -104,14 +104,14 @@ class ControlRequest(Struct, frozen=True, kw_only=True):
 
 
 class Steering(Struct, frozen=True, kw_only=True):
-    """What a person says to the running agent. It is confirmed when it has a `request_id`."""
+    """A person's message to the running agent. It is confirmed if it has a `request_id`."""
 
     message: Message
     request_id: str = ""
 
 
 class Gap(Struct, frozen=True, kw_only=True, tag_field="type", tag="gap"):
-    """The last line for a subscriber that was too slow: what it missed is in the journal from `offset` on."""
+    """Last line for a subscriber that was too slow: the missed events are in the journal from `offset` on."""
 
     offset: int
 
@@ -123,7 +123,7 @@ class Response(Struct, frozen=True, kw_only=True):
 
 
 class NotUnderstood(ValueError):
-    """A line that is no request; its id, where one could be found, for the answer."""
+    """A line that is not a valid request, with its id, if found, for the response."""
 
     def __init__(self, why: str, request_id: str = "") -> None:
         super().__init__(why)
@@ -131,7 +131,7 @@ class NotUnderstood(ValueError):
 
 
 def read_request(line: bytes) -> ControlRequest | Steering:
-    """Raises `NotUnderstood`, which says what is wrong."""
+    """Parse a request line; raise `InvalidControlRequest` with the mistake."""
     try:
         raw = load(line)
     except ValueError as error:
@@ -171,7 +171,7 @@ def _steering(raw: Mapping[str, Any], request_id: str) -> Steering:
     return Steering(message=message, request_id=request_id)
 
 
-# Events may carry what a tool or an exception put in; for whoever looks, its text is enough.
+# Events may carry values of a tool or an exception; for viewers their text is enough.
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -216,7 +216,7 @@ _EVENTS: Any = reduce(or_, (*Journaled.__subclasses__(), *Live.__subclasses__())
 
 
 def read_told(line: bytes) -> Told:
-    """A line from a run, for its client; raises ValueError for what is none."""
+    """Parse a line that a run sent to its client; raise ValueError if it is invalid."""
     raw = load(line)
     if not isinstance(raw, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong

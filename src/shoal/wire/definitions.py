@@ -1,4 +1,4 @@
-"""Agent definitions ⇄ text: Markdown with front matter, and the JSON form of the command line."""
+"""Parser for agent definitions: Markdown with front matter, and the JSON form of the command line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LONGEST_NAME = 100
 
 
 class Parsed(Struct, frozen=True, kw_only=True):
-    """A definition, and what a person should know about how it is written."""
+    """A definition and warnings about its source text."""
 
     definition: Definition
     warnings: tuple[str, ...] = ()
@@ -55,9 +55,9 @@ class _Field(NamedTuple):
 
 
 def read_definition(text: str, source: Source, *, name: str) -> Parsed:
-    """`name` is what the file is called, for a problem with one that does not tell its own.
+    """Parse a definition; `name` is the file name, used in errors if the definition has no name.
 
-    Raises `BadDefinition` with the file, the line and the field.
+    Raises `InvalidAgentDefinition` with the file, the line and the field.
     """
     try:
         page = read_page(text, tuple(_FIELDS))
@@ -74,7 +74,7 @@ def read_definition(text: str, source: Source, *, name: str) -> Parsed:
 
 
 def read_given(given: str | Mapping[str, Any], *, path: Path | None = None) -> tuple[Parsed, ...]:
-    """The JSON form: an object of names and their fields. Raises `BadDefinition`."""
+    """Parse the JSON form, an object of names and their fields; raise `InvalidAgentDefinition`."""
     source = Source(kind="flag", path=path)
     text = given if isinstance(given, str) else None
     try:
@@ -106,7 +106,7 @@ def _from_mapping(source: Source, name: str, fields: Any, text: str | None) -> P
 
 
 class _Maker:
-    """One definition in the making: its place for problems, and what is worth a warning."""
+    """Builds one definition: locates problems and collects warnings."""
 
     def __init__(self, source: Source, name: str, *, prefix: str = "") -> None:
         self._source = source
@@ -129,14 +129,14 @@ class _Maker:
     def values_of(
         self, given: Iterable[tuple[str, Any, int | None]], known: Mapping[str, _Field]
     ) -> dict[str, Any]:
-        """What has no value is left at its default."""
+        """Parse the fields; a field without a value keeps its default."""
         values: dict[str, Any] = {}
         for key, value, line in given:
             field = known.get(key)
             if field is None:
                 self.warnings.append(self.place(line, key, unknown_field(key, known)))
             elif field.attribute == "color" and value is not None and _colour(value) is None:
-                # Nothing hangs on a colour: an agent must not be lost for one that we do not know.
+                # Nothing depends on a colour: an unknown one must not make the agent unusable.
                 told = f"{value!r} is no colour that can be shown; there are {', '.join(COLORS)}, #rrggbb"
                 self.warnings.append(self.place(line, key, told))
             elif value is not None:
@@ -172,7 +172,7 @@ def _name(value: Any) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """Why a text cannot be the name of an agent; None where it can."""
+    """Return why a text cannot be an agent name; None if it can."""
     try:
         return None if _name(name) == name else f"{name!r} cannot be a name: blanks stand around it"
     except Wrong as wrong:
@@ -180,7 +180,7 @@ def name_problem(name: str) -> str | None:
 
 
 def _description(value: Any) -> str:
-    # Written on one line, as many do, its line breaks are spelled out.
+    # People often write it on one line with escaped line breaks.
     return _words(value).replace("\\n", "\n")
 
 
@@ -286,4 +286,4 @@ _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} |
     "prompt": _Field("prompt", text_in)
 }
 FIELDS = tuple(_FIELDS)
-"""In the order in which a person reads them."""
+"""Field names in reading order."""

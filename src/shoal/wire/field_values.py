@@ -1,4 +1,4 @@
-"""Values of front matter, as the fields of agents and skills take them."""
+"""Parsers for front matter values of agent and skill fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TOOL = re.compile(r"(\*|[A-Za-z_][\w.-]*(?:__\*)?)(\(.+\))?", re.DOTALL)
 
 
 class Wrong(Exception):
-    """A value that its field does not take; the text says why."""
+    """A value that its field does not accept; the text says why."""
 
 
 def unknown_field(key: str, known: Iterable[str]) -> str:
@@ -45,7 +45,7 @@ def texts_in(value: Any) -> tuple[str, ...]:
 
 
 def tool_entries(value: Any) -> tuple[str, ...]:
-    """Tools with or without a pattern, as a list, or as a text with commas or blanks between them."""
+    """Parse tools with optional patterns from a list or from text separated by commas or whitespace."""
     entries = pieces(value, blanks=True) if isinstance(value, str) else texts_in(value)
     for entry in entries:
         if _TOOL.fullmatch(entry) is None:
@@ -54,7 +54,7 @@ def tool_entries(value: Any) -> tuple[str, ...]:
 
 
 def pieces(listed: str, *, blanks: bool = False) -> tuple[str, ...]:
-    """What stands between commas outside of parentheses, or between blanks as well."""
+    """Split at commas outside parentheses and, with `split_whitespace`, at whitespace too."""
     found: list[str] = []
     depth = start = 0
     for at, character in enumerate(f"{listed},"):
@@ -68,7 +68,7 @@ def pieces(listed: str, *, blanks: bool = False) -> tuple[str, ...]:
 
 
 def shown(value: Any) -> str:
-    """What was given, for people."""
+    """Describe the value for an error message."""
     match value:
         case Mapping():
             return "a mapping"

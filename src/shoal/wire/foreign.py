@@ -1,4 +1,4 @@
-"""Files that other programs write too: read without trust, rewritten without losing what they know."""
+"""JSON files shared with other programs: parsed defensively, rewritten without losing their fields."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Invalid(Struct, frozen=True):
-    """A file that is not what its name says. It may be half written: look again while nobody writes."""
+    """A file with invalid content. It may be half written: read it again under the lock."""
 
     reason: str
 
 
 class Rejected(Struct, frozen=True, kw_only=True):
-    """A part of a file that is not what it should be; the rest is."""
+    """An invalid part of an otherwise valid file."""
 
     raw: bytes
     reason: str
 
 
 def value_of(content: bytes) -> Any:
-    """The JSON value, or `Invalid`. A byte order mark and half a surrogate pair are let pass."""
+    """Return the JSON value or `InvalidFile`; a byte order mark and lone surrogates are accepted."""
     if not content.strip():
         return Invalid("it is empty")
     try:
@@ -44,17 +44,17 @@ def value_of(content: bytes) -> Any:
 
 
 def shape(error: msgspec.ValidationError) -> str:
-    """What is wrong, as a part of a sentence."""
+    """Return the validation error as part of a sentence."""
     text = str(error)
     return text[:1].lower() + text[1:]
 
 
 def converted(value: Any, form: type[_T]) -> _T:
-    """The value in that form; raises `msgspec.ValidationError` for whatever does not fit it."""
+    """Convert the value to the schema; raise `msgspec.ValidationError` if it does not fit."""
     try:
         return msgspec.convert(value, form)
     except UnicodeEncodeError:
-        pass  # msgspec gives up at names with half a surrogate pair; none of ours has one
+        pass  # msgspec fails at names with lone surrogates; none of our names has one
     if isinstance(value, dict):
         value = {name: each for name, each in value.items() if not _HALF.search(name)}
     try:
@@ -64,10 +64,10 @@ def converted(value: Any, form: type[_T]) -> _T:
 
 
 def decoded(content: bytes, decode: Callable[[bytes], _T], form: Any) -> _T:
-    """What the decoder of that form makes of it; raises ValueError.
+    """Decode the content with the decoder of the schema; raise ValueError.
 
-    A decoder gives up at half a surrogate pair, which `dump` writes for names that are not UTF-8: then it is
-    read in two steps.
+    A decoder fails at lone surrogates, which `encode_json` writes for names that are not UTF-8: then the
+    content is decoded in two steps.
     """
     try:
         return decode(content)
@@ -82,19 +82,19 @@ def decoded(content: bytes, decode: Callable[[bytes], _T], form: Any) -> _T:
 
 
 def fields_of(content: bytes) -> dict[str, Any]:
-    """The fields of a JSON object, each to be written again as it stands; none for what is no object."""
+    """Return the raw fields of a JSON object, ready to be written unchanged; empty if it is no object."""
     try:
         return dict(_decode_fields(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = value_of(content)
     if isinstance(value, Invalid):
-        # A reader passes over the name of a field it does not know, whatever its bytes are.
+        # Readers skip the name of an unknown field, whatever its bytes are.
         value = value_of(content.decode(errors="surrogateescape").encode(errors="surrogatepass"))
     return {name: Raw(exact(each)) for name, each in value.items()} if isinstance(value, dict) else {}
 
 
 def rewritten(content: bytes, known: Mapping[str, Any]) -> bytes:
-    """The object with these fields as given, all others and the order as they were; None drops a field."""
+    """Return the object with these fields changed and all others and the order kept; None drops a field."""
     fields = fields_of(content)
     fields.update(known)
     return object_bytes(
@@ -103,12 +103,12 @@ def rewritten(content: bytes, known: Mapping[str, Any]) -> bytes:
 
 
 def object_bytes(fields: Mapping[str, Any]) -> bytes:
-    """A JSON object of values, and of bytes that are JSON already."""
+    """Encode a JSON object of plain values and raw JSON."""
     return b"{%b}" % b",".join(b"%b:%b" % (dump(name), _bytes(value)) for name, value in fields.items())
 
 
 def exact(value: Any) -> bytes:
-    """What `value_of` read, as it was: NaN and numbers without end too, which `dump` has no word for."""
+    """Encode a value of `parse_json` exactly, with NaN and infinity, which `encode_json` cannot write."""
     import json
 
     return json.dumps(value, separators=(",", ":")).encode()
@@ -119,7 +119,7 @@ def _bytes(value: Any) -> bytes:
 
 
 def for_people(content: bytes) -> bytes:
-    """The same JSON, indented if it can be."""
+    """Return the same JSON, indented if possible."""
     try:
         return msgspec.json.format(content, indent=2) + b"\n"
     except (msgspec.DecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""Markdown with front matter → its entries, each with its line, and the body.
+"""Parser for Markdown with front matter: entries with their lines, and the body.
 
-Simple `key: value` lines are read as YAML reads them, without loading YAML. What many people write and YAML
-does not take, such as `description: Use it when: …`, is read as plain text and remarked on.
+Simple `key: value` lines are parsed like YAML without loading YAML. Common lines that are not valid YAML,
+such as `description: Use it when: …`, are read as plain text with a warning.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import yaml
 
 Value: TypeAlias = str | list[Any] | dict[str, Any] | None
-"""At the top a scalar is its text: what it means is the field's matter."""
+"""A top-level scalar is its text: the field decides what it means."""
 
 LONGEST = 65_536
-"""Characters of front matter."""
+"""Maximum characters of front matter."""
 _MOST_NODES = 5_000
 _DEEPEST = 32
 _KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
@@ -32,7 +32,7 @@ _WRITTEN_AS = {
     "map": "mapping",
     "seq": "sequence",
 }
-"""A tag can say of one thing that it is another."""
+"""Node kinds by tag: a tag can claim a kind that the node does not have."""
 _STARTS_OTHER_THAN_TEXT = ('"', "'", "[", "{", "|", ">", "&", "!", "#")
 
 
@@ -55,7 +55,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(Exception):
-    """Text that is no page: what is wrong, where, and in which entry."""
+    """Invalid front matter: the mistake, its line and its entry."""
 
     def __init__(self, what: str, *, line: int, key: str | None = None) -> None:
         super().__init__(what)
@@ -65,7 +65,7 @@ class Unreadable(Exception):
 
 
 def read_page(text: str, known: Collection[str]) -> Page:
-    """`known` are the keys that begin an entry where YAML is of no help. Raises `Unreadable`."""
+    """Parse the text; `known_keys` start an entry if YAML parsing fails. Raises `InvalidFrontMatter`."""
     header, start, body = parts_of(text)
     entries, remarks = _entries(header, start, known)
     _refuse_twice(entries)
@@ -73,7 +73,7 @@ def read_page(text: str, known: Collection[str]) -> Page:
 
 
 def parts_of(text: str) -> tuple[list[str], int, list[str]]:
-    """The lines of the front matter, the number of the first, and the lines below. Raises `Unreadable`."""
+    """Return the header lines, the number of the first, and the body lines; raise `InvalidFrontMatter`."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is None:
@@ -109,7 +109,7 @@ def _refuse_twice(entries: Sequence[Entry]) -> None:
 
 
 def _simple(header: Sequence[str], start: int) -> list[Entry] | None:
-    """The entries, where every line is one that YAML would read as the same text; else None."""
+    """Return the entries if YAML would read every line as the same text; otherwise None."""
     entries: list[Entry] = []
     for number, line in enumerate(header):
         if not line.strip() or line.startswith("#"):
@@ -132,7 +132,7 @@ def _simple(header: Sequence[str], start: int) -> list[Entry] | None:
 def _loose(
     header: Sequence[str], start: int, known: Collection[str], problem: Unreadable
 ) -> tuple[list[Entry], list[Remark]]:
-    """Entry by entry: YAML where it can be, else the text as it stands, else the problem that YAML had."""
+    """Parse entry by entry: as YAML if possible, else as plain text, else raise the YAML problem."""
     entries: list[Entry] = []
     remarks: list[Remark] = []
     for key, first, lines in _chunks(header, known):
@@ -173,7 +173,7 @@ def _chunks(header: Sequence[str], known: Collection[str]) -> Iterator[tuple[str
 
 
 def _composed(text: str, start: int) -> list[Entry]:
-    """The entries as YAML has them. Nothing is constructed that is not text, number, list or mapping."""
+    """Parse the entries as YAML; only text, numbers, lists and mappings are constructed."""
     import yaml
 
     node = composed(text, start)
@@ -189,7 +189,7 @@ def _composed(text: str, start: int) -> list[Entry]:
 
 
 def composed(text: str, start: int) -> yaml.Node | None:
-    """The tree of YAML that begins on the line `start` of its file. Raises `Unreadable`."""
+    """Return the YAML tree of text that starts at line `start` of its file; raise `InvalidFrontMatter`."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -207,7 +207,7 @@ def composed(text: str, start: int) -> yaml.Node | None:
 
 
 def _refuse_depth(events: Iterable[yaml.Event], start: int) -> None:
-    """Composing is recursive, in C too, where too deep a text ends the process."""
+    """Reject deep nesting: composing is recursive, and in C too deep a text crashes the process."""
     import yaml
 
     depth = 0
@@ -222,7 +222,7 @@ def _refuse_depth(events: Iterable[yaml.Event], start: int) -> None:
 
 
 class _Values:
-    """YAML nodes as values. What one is may stand in many places, so their number is bounded."""
+    """Converts YAML nodes to values. Aliases can repeat a node many times, so the count is bounded."""
 
     def __init__(self, start: int) -> None:
         self._start = start
@@ -268,4 +268,4 @@ def _scalar(kind: str, text: str) -> Any:
     try:
         return int(text) if kind == "int" else float(text)
     except ValueError:
-        return text  # octal, hexadecimal, sexagesimal: nobody means these here
+        return text  # octal, hexadecimal, sexagesimal: not expected here

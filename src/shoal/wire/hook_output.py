@@ -1,4 +1,4 @@
-"""What a hook answers → a verdict."""
+"""Parser for the output of a hook."""
 
 from __future__ import annotations
 
@@ -14,76 +14,76 @@ from shoal.wire.content import load
 from shoal.wire.foreign import converted
 
 LIMIT = 20_000
-"""Characters of a text that enter a conversation."""
+"""Characters of hook text that enter a conversation."""
 _PLAIN_IS_CONTEXT = ("UserPromptSubmit", "SessionStart")
 _NO_REASON = "it gave no reason"
 _LONGEST_LINE = 4096
 
 
 class BadAnswer(Exception):
-    """An answer that cannot be understood."""
+    """Hook output that cannot be parsed."""
 
 
 class _Answer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Of a PermissionRequest hook, as to a person's question."""
+    """Answer of a PermissionRequest hook, like a person's answer."""
 
     behavior: Literal["allow", "deny"]
     """The answer."""
     updated_input: dict[str, Any] | None = None
     """The input to run the call with."""
     message: str | None = None
-    """Why not; the model reads it."""
+    """Reason for a denial; the model reads it."""
     interrupt: bool = False
     """With `deny`: the agent's turn ends here."""
 
 
 class _Specific(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What only some events have."""
+    """Fields that only some events have."""
 
     hook_event_name: str | None = None
-    """The event it answers; another one than the hook was told of is an error."""
+    """Event that the hook answers; an event other than the one it received is an error."""
     permission_decision: Behavior | None = None
     """`PreToolUse`: `deny` beats `ask` beats `allow`; what a rule denies stays denied."""
     permission_decision_reason: str | None = None
-    """Why so."""
+    """Reason for the decision."""
     updated_input: dict[str, Any] | None = None
-    """`PreToolUse`: replaces the input of the call, which is then judged like any other."""
+    """`PreToolUse`: replaces the input of the call, which is then checked like any other."""
     additional_context: str | None = None
-    """For the model: behind a result, with a prompt, at an agent's start, or for a summary."""
+    """Context for the model: after a result, with a prompt, at an agent's start, or for a summary."""
     decision: _Answer | None = None
-    """`PermissionRequest`: the answer in the person's place."""
+    """`PermissionRequest`: the answer in place of a person."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
 
 
 class _Said(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What every event has."""
+    """Fields that every event has."""
 
     go_on: bool = msgspec.field(name="continue", default=True)
     """`false`: the agent's turn ends here."""
     stop_reason: str | None = None
-    """Why it ends."""
+    """Reason why the turn ends."""
     suppress_output: bool = False
-    """Whether what the hook wrote is left out of the journal."""
+    """True to leave the hook's output out of the journal."""
     system_message: str | None = None
-    """For the person."""
+    """Message for the person."""
     decision: Literal["approve", "block"] | UnsetType | None = UNSET
-    """`block`: it must not be. `approve`, for a call: as `permissionDecision` `allow`."""
+    """`block` blocks the action. `approve`, for a call, equals `permissionDecision` `allow`."""
     reason: str | None = None
-    """Why it is blocked; the model reads it."""
+    """Reason for the block; the model reads it."""
     hook_specific_output: _Specific | None = None
-    """What only some events have; the fields are below."""
+    """Event-specific fields, listed below."""
 
 
 class LetGo(Struct, frozen=True, kw_only=True):
-    """A hook asks that nobody waits for it any longer."""
+    """A hook requests to continue in the background."""
 
     seconds: float | None = None
-    """How long it may go on; None where it does not say."""
+    """Seconds that it may continue; None if not given."""
 
 
 def let_go(line: str) -> LetGo | None:
-    """Of the first line that a hook writes: `{"async": true, "asyncTimeout": milliseconds}`."""
+    """Parse the first output line of a hook: `{"async": true, "asyncTimeout": milliseconds}`."""
     if '"async"' not in line or len(line) > _LONGEST_LINE:
         return None
     try:
@@ -99,9 +99,9 @@ def let_go(line: str) -> LetGo | None:
 
 
 def verdict_of_text(event: HookEvent, text: str) -> Verdict:
-    """Of what a hook that ended well has written: JSON decides, other text is context at some events.
+    """Parse the output of a successful hook: JSON decides, other text is context at some events.
 
-    Raises `BadAnswer` for a JSON object of another shape.
+    Raises `InvalidHookOutput` for a JSON object that does not match the schema.
     """
     stripped = text.strip()
     if stripped.startswith("{"):
@@ -116,7 +116,7 @@ def verdict_of_text(event: HookEvent, text: str) -> Verdict:
 
 
 def verdict_of(event: HookEvent, raw: Any) -> Verdict:
-    """Of a JSON object, or what a function gives back in its shape. Raises `BadAnswer`."""
+    """Parse a JSON object, or the return value of a hook function; raise `InvalidHookOutput`."""
     if not isinstance(raw, Mapping):
         raise BadAnswer(f"it answered {type(raw).__name__}, and an object is expected")
     try:

@@ -1,4 +1,4 @@
-"""Hooks as settings and front matter write them → types, and on which line a mistake is."""
+"""Parser for hooks of settings and front matter, with the lines of mistakes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shoal.core.hooks import (
 )
 
 Place: TypeAlias = Callable[[Sequence[str]], str]
-"""The file and line of a key, from the way to it."""
+"""Returns the file and line of a key, given its key path."""
 _KINDS = {
     "command": frozenset({"type", "command", "timeout", "onFailure", "async", "asyncRewake"}),
     "http": frozenset({"type", "url", "headers", "allowedEnvVars", "timeout", "onFailure"}),
@@ -37,13 +37,13 @@ _EVERYTHING = ("", "*")
 class ReadHooks(Struct, frozen=True, kw_only=True):
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()
-    """A sentence for each part that cannot be used; the others are."""
+    """One sentence for each part that cannot be used; the rest is used."""
     warnings: tuple[str, ...] = ()
-    """A sentence for each hook that works, and not as somebody may think."""
+    """One sentence for each hook that works differently than its author may expect."""
 
 
 class _Wrong(Exception):
-    """What is wrong, at which of the keys below."""
+    """An invalid hook entry, with the keys of the mistake."""
 
     def __init__(self, what: str, *keys: str) -> None:
         super().__init__(what)
@@ -138,7 +138,7 @@ class _Reader:
 
 
 def read_hooks(raw: Any, place: Place, environ: Mapping[str, str] | None = None) -> ReadHooks:
-    """`raw` is what stands under `hooks`; `environ` is where headers may take values from."""
+    """Parse the value of `hooks`; headers may use variables of `environ`."""
     reader = _Reader(place, environ or {})
     hooks = tuple(reader.hooks(raw))
     return ReadHooks(hooks=hooks, problems=tuple(reader.problems), warnings=tuple(reader.warnings))
@@ -153,7 +153,7 @@ def together(found: Sequence[ReadHooks]) -> ReadHooks:
 
 
 def read_given(raw: Mapping[str, Any], origin: str) -> ReadHooks:
-    """Of a program: functions, pairs of a matcher and a function, and entries as settings have them."""
+    """Parse hooks given in code: functions, (matcher, function) pairs, and entries as in settings."""
     found: list[ReadHooks] = []
     for event, entries in raw.items():
         if event not in EVENTS or not isinstance(entries, Sequence) or isinstance(entries, str):
@@ -231,7 +231,7 @@ def _is_address(url: str) -> bool:
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:
-    """With the variables that the hook names; others become nothing."""
+    """Expand the variables that the hook allows; others become empty."""
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: known.get(found[1] or found[2], ""), text)
 
 

@@ -1,4 +1,4 @@
-"""Journal events ⇄ lines of JSON."""
+"""Codec between journal events and JSON lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _START = b'{"at":"'
 
 
 class Unknown(Struct, frozen=True, kw_only=True):
-    """An event of a type we do not know, or in a shape we do not: a newer program wrote it."""
+    """An event of unknown type or layout, written by a newer program."""
 
     type: str
     raw: dict[str, Any]
@@ -30,7 +30,7 @@ Event: TypeAlias = Journaled | Unknown
 
 
 class Recorded(Struct, frozen=True, kw_only=True):
-    """An event as the journal has it. `next` is where the following one starts."""
+    """An event in the journal with its time and offset. `next` is the offset of the following one."""
 
     offset: int
     next: int
@@ -50,7 +50,7 @@ _decode_stamp = msgspec.json.Decoder(_Stamp).decode
 
 
 def read_event(line: bytes) -> tuple[int, Event]:
-    """The time and the event; raises ValueError for a line that holds none."""
+    """Return the time and the event; raise ValueError if the line holds none."""
     try:
         return milliseconds(_decode_stamp(line).at), _decode_event(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -65,7 +65,7 @@ def read_event(line: bytes) -> tuple[int, Event]:
 
 
 def rescued_event(line: bytes) -> tuple[int, Event] | None:
-    """The event at the end of a line that starts with the torn half of another one."""
+    """Return the event at the end of a line that starts with a torn event."""
     start = line.find(_START, 1)
     while start > 0:
         try:

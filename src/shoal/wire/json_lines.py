@@ -1,4 +1,4 @@
-"""On which line of a JSON text something stands."""
+"""Line numbers of keys and list entries in JSON text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def lines_in(text: str, keys: Sequence[str]) -> list[int]:
-    """The lines of a list's entries, in order."""
+    """Return the lines of a list's entries, in order."""
     found: list[int] = []
     at = line = 0
     for steps, start in _steps(text):
@@ -23,7 +23,7 @@ def lines_in(text: str, keys: Sequence[str]) -> list[int]:
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line of a key or of a list's entry; where it is not there, of the nearest one above it."""
+    """Return the line of a key or list entry; if it is missing, of the nearest parent."""
     best, depth = 0, 0
     for steps, start in _steps(text):
         if depth < len(steps) <= len(keys) and [str(step) for step in steps] == list(keys[: len(steps)]):
@@ -32,7 +32,7 @@ def line_of(text: str, keys: Sequence[str]) -> int:
 
 
 def _steps(text: str) -> Iterator[tuple[list[str | int], int]]:
-    """Every key and every entry of a list in valid JSON: the way to it, and where it starts."""
+    """Yield the path and start of every key and every list entry in valid JSON."""
     steps: list[str | int] = []
     tokens = list(_TOKEN.finditer(text))
     words = [token.group() for token in tokens]

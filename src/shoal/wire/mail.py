@@ -1,7 +1,7 @@
-"""Inbox files ⇄ mail.
+"""Codec between inbox files and mail messages.
 
-An entry is written once and from then on carried as bytes, so that a store joins entries without encoding
-them again and what another program wrote into one stays as it was.
+An entry is encoded once and then carried as bytes: a store joins entries without encoding them again, and
+fields of other programs stay as they were.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EMPTY = b"[]\n"
 
 
 class _Form(Struct, rename={"sender": "from"}, gc=False):
-    """Early 2026 has neither `msg_id` nor, later, `msgV`, `type` and `lead_sig`; only the id matters."""
+    """The early 2026 format lacks `msg_id` and the later `msgV`, `type`, `lead_sig`; only the id matters."""
 
     sender: AgentName
     text: str
@@ -32,7 +32,7 @@ class _Form(Struct, rename={"sender": "from"}, gc=False):
     color: str | None = None
     msg_id: str | None = None
     fyi: Any = None
-    """Shoal's own, true for what wakes nobody; whatever another program means by it is passed over."""
+    """Field of Shoal, true for a message that wakes nobody; other values are ignored."""
     shoal_sig: str | None = None
 
 
@@ -53,7 +53,7 @@ class Inbox(Struct, frozen=True, kw_only=True):
 
 
 def read_inbox(content: bytes) -> Inbox | Invalid:
-    """The entries in order; those of a wrong shape are set aside with the reason."""
+    """Parse the entries in order; invalid ones are rejected with the reason."""
     try:
         forms, raws = _decode_forms(content), _decode_raws(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -89,13 +89,13 @@ def _raws(content: bytes, values: list[Any]) -> list[bytes]:
 
 
 def read_entry(raw: bytes) -> Entry | Rejected:
-    """One entry alone, as archives and overflow files hold it a line each."""
+    """Parse a single entry, as archive and overflow files hold one per line."""
     form = _form(raw)
     return form if isinstance(form, Rejected) else Entry(mail=_mail(form, {}), raw=raw)
 
 
 def is_named(entry: Entry) -> bool:
-    """Whether its writer gave it an id."""
+    """Return True if the writer gave the entry an id."""
     form = _form(entry.raw)
     return isinstance(form, _Form) and bool(form.msg_id)
 
@@ -109,7 +109,7 @@ def _form(raw: bytes) -> _Form | Rejected:
 
 
 def entry_bytes(mail: Mail) -> bytes:
-    """A new entry, on one line. The fields of early 2026 and `msg_id`, which every reader takes, and ours."""
+    """Encode a new entry on one line: the early 2026 fields and `msg_id`, which all accept, and ours."""
     fields: dict[str, Any] = {
         "from": mail.sender,
         "text": mail.text,
@@ -129,22 +129,22 @@ def entry_bytes(mail: Mail) -> bytes:
 
 
 def inbox_bytes(entries: Iterable[bytes]) -> bytes:
-    """The file that holds these entries, in this order."""
+    """Return the file content with these entries in this order."""
     joined = b",\n".join(entries)
     return b"[\n" + joined + b"\n]\n" if joined else EMPTY
 
 
 def settled(entry: Entry, *, read: bool) -> bytes:
-    """The entry with this mark and its identity written down.
+    """Encode the entry with the read mark and its id.
 
-    An id made from content counts occurrences in the file: it must be in the entry before another
-    occurrence can go from the file.
+    A derived id counts occurrences in the file: it must be stored in the entry before another
+    occurrence can leave the file.
     """
     return rewritten(entry.raw, {"read": read, "msg_id": entry.mail.id})
 
 
 def made_id(sender: str, timestamp: str, text: str, occurrence: int) -> str:
-    """The identity of an entry whose writer gave it none."""
+    """Return the id of an entry whose writer gave it none."""
     content = "\0".join((sender, timestamp, str(occurrence), text))
     return "made-" + hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
 

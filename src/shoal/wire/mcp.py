@@ -1,4 +1,4 @@
-"""`mcpServers` of settings, `.mcp.json`, flags and agents ⇄ servers, with their variables filled in."""
+"""Codec for `mcpServers` of settings, `.mcp.json`, flags and agents, with variable expansion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.core.mcp import Address, Program, Push, Server
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 LONGEST_PUSH = 20_000
-"""Characters of one message of a channel that are passed on."""
+"""Characters of one channel message that are passed on."""
 _MOST_META = 20
 _LONGEST_META = 500
 _META_KEY = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
@@ -23,11 +23,11 @@ _TYPES = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "
 
 
 class BadServer(ValueError):
-    """A server that cannot be used; the text is the rest of a sentence about it."""
+    """A server that cannot be used; the text completes a sentence about it."""
 
 
 class BadPush(ValueError):
-    """A message of a channel that cannot be used; the text is the rest of a sentence about it."""
+    """A channel message that cannot be used; the text completes a sentence about it."""
 
 
 class UnsetVariable(BadServer):
@@ -42,11 +42,11 @@ class UnsetVariable(BadServer):
 class ReadServers(Struct, frozen=True, kw_only=True):
     servers: tuple[Server, ...]
     problems: tuple[tuple[str, str], ...]
-    """The name of a server that cannot be used, and why."""
+    """Names of servers that cannot be used, each with the reason."""
 
 
 def read_servers(raw: Any, place: Callable[[str], str]) -> ReadServers:
-    """Each server for itself: one that is wrong costs no other."""
+    """Parse each server separately, so an invalid one does not affect the others."""
     if not isinstance(raw, Mapping):
         return ReadServers(servers=(), problems=(("mcpServers", f"{place('')}: mcpServers is no object"),))
     servers: list[Server] = []
@@ -60,7 +60,7 @@ def read_servers(raw: Any, place: Callable[[str], str]) -> ReadServers:
 
 
 def read_server(name: str, given: Any, origin: str) -> Server:
-    """Raises `BadServer`."""
+    """Parse one server; raise `InvalidServerConfig`."""
     if not name.strip() or len(name) > 200:
         raise BadServer("its name is empty or longer than 200 characters")
     if not isinstance(given, Mapping):
@@ -74,14 +74,14 @@ def read_server(name: str, given: Any, origin: str) -> Server:
 
 
 def written_server(server: Server) -> dict[str, Any]:
-    """As it stands in a file."""
+    """Return the server as the JSON object of a settings file."""
     fields = {key: value for key, value in msgspec.to_builtins(server.reach).items() if value}
     transport = fields.pop("transport", None)
     return fields if transport is None else {"type": transport, **fields}
 
 
 def filled(server: Server, env: Mapping[str, str]) -> Server:
-    """With the values of the variables it names. Raises `UnsetVariable`."""
+    """Return the server with its variables expanded; raise `UnsetEnvironmentVariable`."""
 
     def fill(text: str) -> str:
         return _VARIABLE.sub(lambda found: _value(found[1], found[2], env), text)
@@ -147,7 +147,10 @@ def _texts(given: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def read_push(params: Any) -> Push:
-    """The params of `notifications/claude/channel`. Raises `BadPush`; what only adorns it is left out."""
+    """Parse the params of `notifications/claude/channel`; raise `InvalidChannelMessage`.
+
+    Invalid metadata is skipped.
+    """
     content = params.get("content") if isinstance(params, Mapping) else None
     if not isinstance(content, str):
         raise BadPush("its content is no text")
@@ -155,7 +158,7 @@ def read_push(params: Any) -> Push:
     meta = {
         key: value[:_LONGEST_META]
         for key, value in (given.items() if isinstance(given, Mapping) else ())
-        # The source is who sent it, whatever it says.
+        # The source is always the sender, so a value given here is ignored.
         if isinstance(value, str) and _META_KEY.fullmatch(key) and key != "source"
     }
     return Push(

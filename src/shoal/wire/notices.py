@@ -1,4 +1,4 @@
-"""What the runtime and other agents say to an agent, as its model reads it."""
+"""Text of runtime notifications and agent messages as the model reads it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ LETTER = re.compile(
     r"(?P<words>.*?)\n</teammate-message>",
     re.DOTALL,
 )
-"""What `message_from` writes, wherever it stands in what an agent was told."""
+"""Matches the output of `format_mail_message` anywhere in an agent's input."""
 
 
 def reminder(text: str) -> str:
-    """The runtime's own words, which nobody else can say in this form."""
+    """Wrap text of the runtime in a tag that no other sender can produce."""
     return f"{_REMINDER}\n{text}\n</system-reminder>"
 
 
@@ -39,7 +39,7 @@ def is_reminder(text: str) -> bool:
 
 
 def task_notification(completion: Completion) -> str:
-    """A finished background agent, announced. All of it is bounded but for what `text` was bounded to."""
+    """Announce a finished background agent; everything is bounded except `text`, which the caller bounds."""
     usage = completion.usage
     lines = [
         "<task-notification>",
@@ -62,14 +62,14 @@ def task_notification(completion: Completion) -> str:
 
 
 def summary(completion: Completion) -> str:
-    """One sentence: who, how it ended, and what there is to show for it."""
+    """Return one sentence with the agent, its end status and its evidence."""
     who = f'Agent "{completion.description}" ({completion.kind})'
     why = f": {completion.detail}" if completion.detail else ""
     return f"{who} {_ENDED[completion.status]}{why}. {evidence(completion.evidence)}"
 
 
 def report(completion: Completion) -> str:
-    """The agent's words, neutral; where they are cut, how to read them whole."""
+    """Return the agent's report with escaped tags and, if it is cut, where to read all of it."""
     text = neutral(completion.text) if completion.text.strip() else NO_REPORT
     if not completion.result:
         return text
@@ -80,7 +80,7 @@ def report(completion: Completion) -> str:
 
 
 def kept_work(work: KeptWork) -> str:
-    """Where the work of an agent in a worktree is, and how to bring it in."""
+    """Return where the work of an agent in a worktree is and how to merge it."""
     where = f"worktreePath: {work.path}"
     if work.branch:
         where += f"\nworktreeBranch: {work.branch}"
@@ -108,7 +108,7 @@ def evidence(seen: Evidence) -> str:
 
 
 def shell_notification(end: ShellEnd) -> str:
-    """The end of a command in the background, announced."""
+    """Announce the end of a background command."""
     exit_code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
     why = f": {end.detail}" if end.detail else ""
     told = f"{_command(end.facts)} {_ENDED[end.status]}{exit_code}{why}."
@@ -145,7 +145,7 @@ def _shell_notice(facts: ShellFacts, status: str, told: str, tail: str) -> str:
 
 
 def hook_notification(word: HookWord, *, elsewhere: bool) -> str:
-    """The words of a hook that nobody waited for; `elsewhere`: another agent hears them."""
+    """Format the output of a background hook; `forwarded` means that another agent receives it."""
     told = f"The {word.event} hook `{word.hook}` ({word.origin}), which ran in the background, "
     told += "objects." if word.wakes else "adds something."
     if elsewhere:
@@ -161,7 +161,7 @@ def hook_notification(word: HookWord, *, elsewhere: bool) -> str:
 
 
 def scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
-    """What a schedule brings: the words of the agent that made it, not a person's."""
+    """Format a scheduled prompt, which is text of the agent that created the schedule, not of a person."""
     when = datetime.fromtimestamp(due / 1000).astimezone().isoformat(timespec="minutes")
     end = "\n[This was the last time: the schedule has run out.]" if last else ""
     return (
@@ -171,7 +171,7 @@ def scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
 
 
 def channel_message(server: str, push: Push) -> str:
-    """What an MCP server pushes: neither a person's words nor ours."""
+    """Format a message pushed by an MCP server; it comes neither from a person nor from the runtime."""
     about = "".join(f" {key}={quoteattr(neutral(value))}" for key, value in push.meta.items())
     cut = f"\n[The message is longer: {push.left_out:,} characters are left out.]" if push.left_out else ""
     return (
@@ -186,7 +186,7 @@ def channel_overflow(server: str, count: int) -> str:
 
 
 def late_permission(question: MayRun, answer: Allowed, *, asker: str) -> str:
-    """A yes for a call that was cut off; `asker` is the agent that made it, empty for the one that reads."""
+    """Format the permission for an interrupted call; `requester` is empty if the reader made the call."""
     given = question.input if answer.input is None else answer.input
     shown = dump(given).decode()
     if len(shown) > _INPUT_SHOWN:
@@ -206,7 +206,7 @@ def late_permission(question: MayRun, answer: Allowed, *, asker: str) -> str:
 def message_from(
     sender: str, text: str, *, summary: str = "", color: str | None = None, verified: bool = True
 ) -> str:
-    """A message of one agent to another. That it is not verified stands where no text reaches."""
+    """Format a message between agents; `verified="no"` is in an attribute that the text cannot forge."""
     doubt = "" if verified else ' verified="no"'
     about = f" summary={quoteattr(neutral(summary))}" if summary else ""
     paint = f" color={quoteattr(color)}" if color else ""

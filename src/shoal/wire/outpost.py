@@ -1,7 +1,7 @@
-"""What a lead and a teammate in a process of its own say to each other over their line ⇄ types.
+"""Codec for messages between a lead and a member in a separate process.
 
-Mail goes through inboxes and events to the journal, wherever a teammate runs. The line carries the rest:
-how the teammate stands, what it asks of the purse and the desk, and what the lead wants done at once.
+Mail goes through inboxes and events go to the journal, wherever a member runs. The channel carries the rest:
+the member's state, its requests to the budget and the question broker, and immediate commands of the lead.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from shoal.wire.foreign import decoded
 class _Word(Struct, frozen=True, kw_only=True, tag_field="type"): ...
 
 
-# From the teammate
+# From the member
 
 
 class Ready(_Word, frozen=True, tag="Ready"):
     started: AgentStarted
     resolved: Resolved
     prompt: str = ""
-    """What is to be its first message."""
+    """Its first message."""
 
 
 class Refused(_Word, frozen=True, tag="Refused"):
-    """It cannot be what it is wanted to be; the process ends."""
+    """The member cannot start as requested; the process ends."""
 
     why: str
 
@@ -54,19 +54,19 @@ class Pong(_Word, frozen=True, tag="Pong"):
 
 
 class Withdrawn(_Word, frozen=True, tag="Withdrawn"):
-    """It waits no longer for the answer to what it asked by mail."""
+    """The member no longer waits for the answer to a mail request."""
 
     request: str
 
 
 class Agreed(_Word, frozen=True, tag="Agreed"):
-    """It shuts down as it was asked to."""
+    """The member agrees to a shutdown request."""
 
     request: str
 
 
 class Left(_Word, frozen=True, tag="Left"):
-    """Its last word."""
+    """Last message of the member."""
 
     status: End
     text: str
@@ -75,13 +75,13 @@ class Left(_Word, frozen=True, tag="Left"):
 
 
 class Told(_Word, frozen=True, tag="Told"):
-    """An event that it has written to the journal, as it stands there."""
+    """An event that the member has written to the journal, as the journal line."""
 
     line: msgspec.Raw
 
 
 class Asks(_Word, frozen=True, tag="Asks"):
-    """A question for a person that does not go by mail."""
+    """A question for a person that is not sent by mail."""
 
     question: MayRun | Choose | ApprovePlan
 
@@ -91,7 +91,7 @@ class Unasks(_Word, frozen=True, tag="Unasks"):
 
 
 class Opens(_Word, frozen=True, tag="Opens"):
-    """An account of one of its agents, with limits of its own."""
+    """The member opened a budget with limits for one of its agents."""
 
     agent: AgentId
     kind: str
@@ -99,7 +99,7 @@ class Opens(_Word, frozen=True, tag="Opens"):
 
 
 class Holds(_Word, frozen=True, tag="Holds"):
-    """Before a request; answered by `Granted`."""
+    """Asks to reserve budget before a model request; answered by `GrantDecided`."""
 
     number: int
     agent: AgentId
@@ -109,7 +109,7 @@ class Holds(_Word, frozen=True, tag="Holds"):
 
 
 class Settles(_Word, frozen=True, tag="Settles"):
-    """What a request cost; `billed`, an attempt of it that may be billed; neither, that it is over."""
+    """Reports the usage of a request, an attempt that may be billed (`billed`), or just its end."""
 
     number: int
     usage: Usage | None = None
@@ -117,7 +117,7 @@ class Settles(_Word, frozen=True, tag="Settles"):
 
 
 class Enters(_Word, frozen=True, tag="Enters"):
-    """Before it starts an agent; answered by `Granted`."""
+    """Asks to start an agent; answered by `GrantDecided`."""
 
     number: int
     kind: str
@@ -131,13 +131,13 @@ class Leaves(_Word, frozen=True, tag="Leaves"):
 
 
 class Works(_Word, frozen=True, tag="Works"):
-    """Before the member works; answered by `Granted` when it may."""
+    """Asks to start working; answered by `GrantDecided` when the member may."""
 
     number: int
 
 
 class Rests(_Word, frozen=True, tag="Rests"):
-    """It works no longer, or gives up waiting for it."""
+    """The member stopped working, or stopped waiting to work."""
 
 
 # From the lead
@@ -158,17 +158,17 @@ class Ping(_Word, frozen=True, tag="Ping"):
 
 
 class Permits(_Word, frozen=True, tag="Permits"):
-    """What a person answered for the whole session; said by whoever heard it, to all others."""
+    """A person's answer for the whole session; the process that received it sends it to all others."""
 
     update: AddRules | AddDirectories | SetMode
 
 
 class Cut(_Word, frozen=True, tag="Cut"):
-    """End the working period, not the teammate."""
+    """Ends the current work of the member, not the member."""
 
 
 class Leave(_Word, frozen=True, tag="Leave"):
-    """End; whoever `stays` is taken up again with the session."""
+    """Ends the member; with `stays` it is resumed with the session."""
 
     why: str
     stays: bool = False
@@ -205,12 +205,12 @@ def word(message: Up | Down) -> bytes:
 
 
 def up(message: bytes) -> Up:
-    """Raises ValueError for what no teammate of ours says."""
+    """Parse a message of a member; raise ValueError if it is invalid."""
     heard: Up = decoded(message, _decode_up, Up)
     return heard
 
 
 def down(message: bytes) -> Down:
-    """Raises ValueError for what no lead of ours says."""
+    """Parse a message of the lead; raise ValueError if it is invalid."""
     heard: Down = decoded(message, _decode_down, Down)
     return heard

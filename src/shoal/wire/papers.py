@@ -1,4 +1,4 @@
-"""A teammate's papers ⇄ the words of a command line."""
+"""Codec between a member's launch arguments and a command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEEDED = ("--agent-id", "--agent-name", "--team-name", "--parent-session-id", "
 
 
 def command_line(papers: Papers) -> tuple[str, ...]:
-    """The words behind a program's name: a flag only where it applies, that of a list once per entry."""
+    """Return the arguments after the program name: set flags only, a list flag once per entry."""
     return tuple(_words(papers))
 
 
@@ -48,7 +48,7 @@ def _words(papers: Papers) -> Iterator[str]:
 
 
 def papers_of(words: Sequence[str]) -> Papers:
-    """Raises ValueError or `BadName`, saying which word is wrong."""
+    """Parse the arguments; raise ValueError or `InvalidName` that names the wrong argument."""
     found: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:

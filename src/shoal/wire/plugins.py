@@ -1,4 +1,4 @@
-"""A plug-in's manifest and its other JSON files ⇄ types."""
+"""Parser for a plug-in's manifest and its other JSON files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TEXTS = ("version", "description")
 _PLACES = ("agents", "skills", "commands")
 _CONFIGURED = ("hooks", "mcpServers")
 _ELSEWHERE = ("author", "homepage", "repository", "license", "keywords", "category", "tags", "$schema")
-"""What other programs read."""
+"""Keys that only other programs read."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True):
-    """`places` are directories beside the usual ones; `configured` is a file, or the thing itself."""
+    """`component_paths` are extra directories; `component_configs` are file paths or inline objects."""
 
     name: str
     version: str = ""
@@ -32,11 +32,11 @@ class Manifest(Struct, frozen=True, kw_only=True):
     configured: Mapping[str, str | Mapping[str, Any]] = {}
     text: str = ""
     warnings: tuple[tuple[int, str], ...] = ()
-    """Line and what about it."""
+    """Line and message."""
 
 
 def read_object(text: str, path: Path) -> dict[str, Any]:
-    """Raises `SettingsError` with the line."""
+    """Parse a JSON object; raise `SettingsError` with the line."""
     try:
         raw = load(text.encode()) if text.strip() else {}
     except ValueError as error:
@@ -49,7 +49,7 @@ def read_object(text: str, path: Path) -> dict[str, Any]:
 
 
 def read_manifest(text: str, path: Path) -> Manifest:
-    """Raises `SettingsError`, which tells what and at which line."""
+    """Parse a manifest; raise `SettingsError` with the mistake and its line."""
     raw = read_object(text, path)
 
     def wrong(key: str, what: str) -> SettingsError:

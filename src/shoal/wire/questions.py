@@ -1,4 +1,4 @@
-"""Questions and answers ⇄ JSON files."""
+"""Codec between questions, answers and their JSON files."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def answer_file(answer: Answer) -> bytes:
 
 
 def read_question(content: bytes) -> Question:
-    """Raises ValueError for what is none."""
+    """Parse a question; raise ValueError if the content is not one."""
     question: Question = decoded(content, _decode_question, Question)
     return question
 
 
 def read_answer(content: bytes) -> Answer:
-    """Raises ValueError for what is none."""
+    """Parse an answer; raise ValueError if the content is not one."""
     answer: Answer = decoded(content, _decode_answer, Answer)
     return answer
 
 
 def suggestions_in(raw: object) -> tuple[Suggestion, ...]:
-    """The changes to permissions that a program sends with an answer; what is none is left out."""
+    """Return the permission changes that a program sends with an answer; skip invalid ones."""
     found: list[Suggestion] = []
     for each in raw if isinstance(raw, list) else ():
         try:
@@ -63,9 +63,9 @@ def _decode_suggestion(raw: object) -> Suggestion:
 
 
 def fits(answer: Answer, question: Question) -> bool:
-    """Whether this is an answer to that question at all."""
+    """Return True if the type of the answer fits the question."""
     if isinstance(question, ApprovePlan):
-        # An approval of another text is none of this plan.
+        # An approval of a different plan text does not count.
         approves = isinstance(answer, Approved) and answer.digest == question.digest
         return approves or isinstance(answer, Denied)
     return isinstance(answer, (Denied, Chosen if isinstance(question, Choose) else Allowed))

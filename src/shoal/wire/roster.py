@@ -1,4 +1,4 @@
-"""A team's `config.json` ⇄ the team."""
+"""Codec between a team and its `config.json`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _MemberForm(Struct, rename="camel"):
 
 
 class _TeamForm(Struct, rename="camel"):
-    """Late 2026 has no description, and a `leadProcess`, which stays among the unknown fields."""
+    """The late 2026 format has no description, and a `leadProcess` that is kept as an unknown field."""
 
     members: list[Any]
     description: str | None = None
@@ -51,7 +51,7 @@ class _TeamForm(Struct, rename="camel"):
 
 
 class _WholeForm(_TeamForm):
-    """Where every member has the right shape."""
+    """Team file in which every member is valid."""
 
     members: list[_MemberForm]
 
@@ -65,25 +65,25 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class TeamFile(Struct, frozen=True, kw_only=True):
-    """A team beside the bytes it was read from, which hold what only other programs know of it."""
+    """A team and the bytes it was read from, which include fields of other programs."""
 
     team: Team
     content: bytes
     rejected: tuple[Rejected, ...] = ()
-    """Entries among the members that are none; a rewrite keeps them."""
+    """Invalid entries in the member list; a rewrite keeps them."""
     entries: Mapping[Any, bytes] | None = None
-    """The members' objects by name, where they are known already."""
+    """Encoded members by name, if already known."""
 
     def rewritten(self, team: Team) -> bytes:
         return self.changed(team).content
 
     def changed(self, team: Team) -> TeamFile:
-        """The file with the team as it is now; unknown fields of the team and of its members stay."""
+        """Return the file with the new team; unknown fields of the team and of its members stay."""
         fields = fields_of(self.content)
         before = self.entries
         if before is None:
             before = {_name_in(entry): entry for entry in _entries(fields.get("members"))}
-        # Most members are as they were read, and so are their bytes: a team may have a thousand.
+        # Most members are unchanged, so their bytes are reused: a team may have a thousand.
         unchanged = {id(member) for member in self.team.members}
         entries = {
             member.name: before[member.name]
@@ -93,21 +93,21 @@ class TeamFile(Struct, frozen=True, kw_only=True):
         }
         known = _known(team, [*entries.values(), *(rejected.raw for rejected in self.rejected)])
         if "name" in fields:
-            # The directory's name is the team's; the file may spell it in another way.
+            # The directory name is the team name; the file may spell it differently.
             del known["name"]
         content = for_people(rewritten(self.content, known))
         return TeamFile(team=team, content=content, rejected=self.rejected, entries=entries)
 
 
 def team_bytes(team: Team) -> bytes:
-    """The file of a team that is new."""
+    """Return the file content for a new team."""
     return for_people(
         rewritten(b"{}", _known(team, [_member_bytes(member, None) for member in team.members]))
     )
 
 
 def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
-    """The team in the directory of that name; members of a wrong shape are set aside with the reason."""
+    """Parse the team in the directory of that name; invalid members are rejected with the reason."""
     form: _TeamForm
     try:
         form = _decode_whole(content)
@@ -128,7 +128,7 @@ def read_team(content: bytes, name: TeamName) -> TeamFile | Invalid:
         except msgspec.ValidationError as error:
             rejected.append(Rejected(raw=exact(entry), reason=shape(error)))
         else:
-            # Written twice, the second time complete: the last one counts.
+            # A member may be written twice, the second time complete: the last one wins.
             members[member.name] = member
     team = Team(
         name=name,
@@ -160,7 +160,7 @@ def _member(form: _MemberForm, team: TeamName) -> Member:
 
 
 def _whole(number: float | None) -> int:
-    """Of a time that is none, 0: nothing hangs on it."""
+    """Return 0 for an invalid time: nothing depends on it."""
     try:
         return int(number or 0)
     except (OverflowError, ValueError):
@@ -198,7 +198,7 @@ def _member_bytes(member: Member, before: bytes | None) -> bytes:
 
 
 def _entries(members: Any) -> list[bytes]:
-    """The members' objects as bytes, whichever way the file could be read."""
+    """Return the encoded members, whichever way the file could be read."""
     try:
         return [bytes(raw) for raw in msgspec.json.decode(members or b"[]", type=list[Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,27 +1,27 @@
-"""Scripts that stand in for a model's mind, from JSON or TOML: steps, what each answers to and says.
+"""Scripts for a fake model, in JSON or TOML: steps with match conditions and answers.
 
-A script is a list of steps, or a mapping with `steps` and what else holds for the speaker:
+A script is a list of steps, or a mapping with `steps` and options:
 
     steps        in the order in which they are tried
-    pace         seconds per word; 0 where it is left out
-    price        {"input": 3.0, "output": 15.0}, in dollars per million tokens; 0 where it is left out
+    pace         seconds per word; default 0
+    price        {"input": 3.0, "output": 15.0}, in dollars per million tokens; default 0
 
-For each request the first step that fits and is not used up is said. A step is used once, or for ever with
-`repeat`; a step without conditions always fits, so a plain list is said in its order. Which steps are used up
-one process knows for itself: another one that goes on with its conversation begins with all of them. All of a
-step's fields are optional:
+Each request is answered by the first matching step that is not used up. A step is used once, or any number of
+times with `repeat`; a step without conditions always matches, so a plain list is answered in order. Used
+steps are tracked per process: a process that resumes the conversation starts with all of them. All fields of
+a step are optional:
 
-    match        text that occurs in what came since the last answer: user texts and tool results
-    pattern      the same as a regular expression; `{{name}}` in texts and inputs of calls is what its group
-                 of that name matched
+    match        text that occurs in the input since the last answer: user texts and tool results
+    pattern      the same as a regular expression; `{{name}}` in texts and call inputs is replaced by the
+                 match of the group with that name
     system       text that occurs in the system prompt
-    at           how many answers the conversation already holds
+    at           number of answers that the conversation already holds
     repeat       true: the step is never used up
-    thinking     what the model thinks, before
-    text         what it says, before
-    tools        the calls it makes: [{"name": "Read", "input": {"file_path": "a.py"}, "id": "optional"}]
-    usage        {"input_tokens": 10, …}; estimated where it is left out
-    stop_reason  derived from the content where it is left out
+    thinking     thinking of the model, before the text
+    text         text of the model, before the tool calls
+    tools        tool calls: [{"name": "Read", "input": {"file_path": "a.py"}, "id": "optional"}]
+    usage        {"input_tokens": 10, …}; estimated by default
+    stop_reason  derived from the content by default
     delay        seconds before the answer begins
 """
 
@@ -82,7 +82,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
     def filled(self, asked: Asked) -> Self:
-        """With what the groups of its pattern matched in the place of their names."""
+        """Return the step with the named groups of its pattern substituted."""
         found = re.search(self.pattern, asked.last()) if self.pattern else None
         groups = {} if found is None else found.groupdict("")
         if not groups:
@@ -96,7 +96,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What a step may look at; worked out only when one does."""
+    """Inputs for matching a step, computed on demand."""
 
     last: Callable[[], str]
     """The user texts and tool results since the last answer."""
@@ -108,7 +108,7 @@ StepT = TypeVar("StepT", bound=Step)
 
 
 class Steps(Generic[StepT]):
-    """The steps of a script that are not used up."""
+    """Steps of a script that are not used up."""
 
     def __init__(self, steps: Iterable[StepT]) -> None:
         self._open = list(steps)
@@ -123,19 +123,19 @@ class Steps(Generic[StepT]):
 
 
 class Voice(Struct, frozen=True, kw_only=True):
-    """How a script is spoken."""
+    """Pace and price of a script."""
 
     pace: float = 0.0
     price: Price = Price(input=0.0, output=0.0)
 
 
 def read_script(path: Path, kind: type[StepT]) -> tuple[StepT, ...]:
-    """The steps of a script file; raises `SettingsError` that says what is wrong where."""
+    """Read the steps of a script file; raise `SettingsError` with the mistake."""
     return read_spoken(path, kind)[0]
 
 
 def read_spoken(path: Path, kind: type[StepT]) -> tuple[tuple[StepT, ...], Voice]:
-    """As `read_script`, and how they are said."""
+    """Read the steps and the options of a script file; raise `SettingsError` with the mistake."""
     try:
         content = path.read_bytes()
     except OSError as error:

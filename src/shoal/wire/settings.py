@@ -1,4 +1,4 @@
-"""Settings files ⇄ types: what each may hold, how several are merged, and where a mistake is."""
+"""Settings codec: the schema of settings files, their merge rules and the position of mistakes."""
 
 from __future__ import annotations
 
@@ -24,224 +24,223 @@ Count: TypeAlias = Annotated[int, Meta(gt=0)]
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """What a person knows about a model: dollars per million tokens, and sizes in tokens."""
+    """Properties of a model: dollars per million tokens, and sizes in tokens."""
 
     input: Dollars | None = None
-    """A million tokens that it reads."""
+    """Price of a million input tokens."""
     output: Dollars | None = None
-    """A million tokens that it writes."""
+    """Price of a million output tokens."""
     cache_write: Dollars | None = None
-    """A million tokens put into the prompt cache; None is a quarter more than `input`."""
+    """Price of a million tokens written to the prompt cache; None is a quarter more than `input`."""
     cache_read: Dollars | None = None
-    """A million tokens read from the prompt cache; None is `input`."""
+    """Price of a million tokens read from the prompt cache; None is `input`."""
     window: Tokens | None = None
-    """What a conversation may hold."""
+    """Size of the context window."""
     max_output: Tokens | None = None
-    """The longest answer it gives."""
+    """Maximum length of an answer."""
     images: bool | None = None
-    """Whether it sees pictures."""
+    """True if the model accepts images."""
     tools: bool | None = None
-    """Whether it calls tools by itself; else calls are asked for and read as text."""
+    """True if the model supports tool calls; otherwise calls are requested and parsed as text."""
     api: Literal["chat", "responses"] | None = None
-    """Over which of OpenAI's two it is asked, at any base URL."""
+    """OpenAI API used for the model, at any base URL."""
 
 
 class AgentLimits(Struct, frozen=True, kw_only=True):
-    """None means no limit."""
+    """Limits of an agent; None means no limit."""
 
     usd: Dollars | None = None
     """US dollars."""
     tokens: Tokens | None = None
-    """Tokens that models read, cached or not, and write."""
+    """Input tokens, cached or not, and output tokens."""
     requests: Count | None = None
     """Requests to models."""
     seconds: Seconds | None = None
-    """Time at work."""
+    """Working time."""
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How shell commands are confined; see `core.sandbox`."""
+    """Sandbox for shell commands; see `core.sandbox`."""
 
     enabled: bool | Literal["auto"] = "auto"
-    """`auto` confines where the machine can; `true` refuses to run a command where it cannot."""
+    """`auto` uses a sandbox if the machine has one; `true` refuses to run commands without one."""
     network: bool = True
-    """Whether confined commands reach the network."""
+    """True if sandboxed commands may use the network."""
     auto_allow: bool = False
-    """Whether a confined command may run without asking; rules that deny or ask still hold."""
+    """True if sandboxed commands run without asking; deny and ask rules still apply."""
     writable: tuple[str, ...] = ()
-    """Paths that confined commands may write besides the project, granted directories and TMPDIR."""
+    """Paths that sandboxed commands may write in addition to the project, granted directories and TMPDIR."""
     hidden: tuple[str, ...] = ()
-    """Paths that confined commands do not see, besides keys and credentials."""
+    """Paths hidden from sandboxed commands in addition to keys and credentials."""
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
-    """What OpenTelemetry is told; where it goes the usual OTEL_ variables say."""
+    """OpenTelemetry export; the standard OTEL_ variables set the destination."""
 
     enabled: bool | None = None
-    """None leaves it to those variables."""
+    """None means that those variables decide."""
     content: bool = False
-    """Whether it is told what is said: prompts, answers, and what goes into tools and comes out."""
+    """True to export content: prompts, answers, tool inputs and tool outputs."""
 
 
 TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2"]
 
 
 class Own(Struct, frozen=True, kw_only=True):
-    """The settings under `shoal`, which no other program reads."""
+    """Settings under `shoal`, which no other program reads."""
 
     model: str | None = None
-    """The model to ask; stronger than `model` of the same file, which other programs read too."""
+    """Model to use; overrides `model` of the same file, which other programs read too."""
     models: dict[str, ModelFacts] = {}
-    """By a model's name, what is not known of it or known wrongly."""
+    """Model properties by model name, to add or correct what Shoal knows."""
     aliases: dict[str, str] = {}
-    """Names of your own for models."""
+    """Your aliases for model names."""
     compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
-    """The share of the window at which a conversation is compacted."""
+    """Share of the context window at which a conversation is compacted."""
     session_memory: bool = False
-    """Whether a session keeps notes beside its conversation, brought up to date at each compaction."""
+    """True if a session keeps notes, updated at each compaction."""
     request_deadline: Seconds | None = None
-    """For one whole answer of a model; None is the provider's usual."""
+    """Seconds for one whole answer of a model; None is the provider's default."""
     stream_gap: Seconds | None = None
-    """Seconds without a byte after which an answer is asked for again; None is the provider's usual."""
+    """Seconds without a byte after which a request is retried; None is the provider's default."""
     outage_patience: Seconds = 900.0
-    """Seconds a provider may be away before an agent gives up."""
+    """Seconds that a provider may be unavailable before an agent gives up."""
     question_patience: Seconds | None = None
-    """Seconds to wait for a person; None is for ever where one may come, and not at all where none can."""
+    """Seconds to wait for a person; None waits forever if a person can answer, and not at all otherwise."""
     notify: Literal["off", "bell", "desktop", "both"] = "bell"
-    """How a person is called when a question waits: by the terminal's bell, on the desktop, or not at all."""
+    """Notification for a waiting question: terminal bell, desktop notification, both or none."""
     unattended_allow: tuple[str, ...] = ()
-    """Rules for what may run where nobody is there, or came in time, to be asked; the rest is refused."""
+    """Rules for calls that may run if nobody can answer, or nobody answers in time; others are refused."""
     output_limit: Annotated[int, Meta(ge=1000)] = 100_000
-    """Characters of a tool's output that enter the conversation; the rest is kept in a file."""
+    """Characters of a tool's output that enter the conversation; the rest is stored in a file."""
     max_output_tokens: Tokens | None = None
-    """The longest answer that is asked for; None is what the model gives."""
+    """Maximum length of a requested answer; None is the model's maximum."""
     thinking_tokens: Annotated[int, Meta(ge=0)] = 0
-    """Tokens a model may think with before it answers; 0 is none."""
+    """Thinking tokens before an answer; 0 disables thinking."""
     max_turns: Annotated[int, Meta(gt=0)] | None = None
-    """Requests of one turn of the lead."""
+    """Maximum requests in one turn of the lead."""
     max_budget_usd: Dollars | None = None
-    """US dollars, for the whole session with all its agents, as the four below."""
+    """Maximum US dollars for the whole session with all its agents, like the next four limits."""
     max_total_tokens: Tokens | None = None
-    """Tokens that models read, cached or not, and write."""
+    """Maximum input tokens, cached or not, plus output tokens."""
     max_requests: Count | None = None
-    """Requests to models."""
+    """Maximum requests to models."""
     max_seconds: Seconds | None = None
-    """Seconds from the start of this process."""
+    """Maximum seconds since the start of this process."""
     max_agents: Count | None = None
-    """Agents that may ever be started beside the lead."""
+    """Maximum number of agents started in total, not counting the lead."""
     max_concurrent: Count = 20
-    """Agents that may run at once beside the lead."""
+    """Maximum number of agents that run at once, not counting the lead."""
     max_depth: Annotated[int, Meta(ge=0)] = 3
-    """How deep agents may start agents; 0 lets nobody start one."""
+    """Maximum nesting depth of agents; 0 means that no agent can be started."""
     agent_limits: AgentLimits = AgentLimits()
-    """For each agent but the lead."""
+    """Limits for each agent except the lead."""
     agent_type_limits: dict[str, AgentLimits] = {}
-    """For all agents of a type together; seconds for each of them."""
+    """Limits for all agents of a type together; seconds apply to each agent."""
     fan_out_preview: Count | None = 8
-    """Agents that may be started at once without asking a person first; null never asks."""
+    """Number of agents that may be started at once without asking a person first; null never asks."""
     theme: Literal["dark", "light", "ansi"] | None = None
-    """Of the full-screen terminal; `ansi` uses the terminal's own colours, None asks the terminal."""
+    """Theme of the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
     plain: bool = False
-    """Whether the terminal is line by line, without a full screen."""
+    """True for a line-based terminal instead of the full-screen one."""
     coordinator: bool = False
-    """Whether the lead only starts, tells and stops agents, which then all run in the background."""
+    """True if the lead only starts, messages and stops agents, which all run in the background."""
     assistant: bool = False
-    """Whether a session stays open for people and schedules; its agents then all run in the background."""
+    """True if a session stays open for people and schedules; its agents all run in the background."""
     background_agents: bool = True
-    """Whether agents may run in the background."""
+    """True if agents may run in the background."""
     agent_cwd: bool = False
-    """Whether the model is told that it can choose the directory an agent works in."""
+    """True to tell the model that it can choose the working directory of an agent."""
     auto_background: Annotated[float, Meta(ge=0)] = 120.0
-    """Seconds after which an agent that is waited for goes on in the background; 0 is never."""
+    """Seconds after which a foreground agent moves to the background; 0 is never."""
     stuck_after: Seconds = 60.0
-    """Seconds of silence after which a background command whose last line asks for something is told of."""
+    """Seconds of silence after which a background command whose last line asks for input is reported."""
     forks: bool = False
-    """Whether an agent started without a type is a fork of who starts it, where a person is there."""
+    """True if an agent started without a type is a fork of its parent, if a person is present."""
     report_tokens: Annotated[int, Meta(ge=200)] = 1_000
-    """Tokens of an agent's report that enter the conversation of who started it; the rest is in a file."""
+    """Tokens of an agent's report that enter its parent's conversation; the rest is in a file."""
     shutdown_grace: Seconds = 30.0
-    """Seconds a teammate has to answer a request to shut down before it is ended."""
+    """Seconds that a teammate has to answer a shutdown request before it is stopped."""
     stall_after: Seconds = 300.0
-    """Seconds without a sign of a teammate at work after which its turn is begun again, and then failed; one
-    in a process of its own is asked for a sign then, and goes on in another process where it gives none."""
+    """Seconds without activity of a working teammate after which its turn restarts, and then fails. A
+    teammate in a separate process is pinged first, and continues in a new process if it does not reply."""
     team_depth: Count = 1
-    """How deep teams may nest: with 2, teammates may lead teams of their own."""
+    """Maximum nesting depth of teams: with 2, teammates may lead teams."""
     implicit_team: bool = False
-    """Whether an agent that the lead starts with a name, where there is no team, makes one and joins it."""
+    """True if a named agent that the lead starts without a team creates a team and joins it."""
     teammate_mode: TeammateMode = "auto"
-    """Where teammates run: in this process, in processes of their own, or in those and seen in panes."""
+    """Backend for teammates: this process, separate processes, or separate processes shown in panes."""
     split_panes: bool = True
-    """Whether panes are split off the lead's window; else each gets a window of its own."""
+    """True if panes are split from the lead's window; otherwise each gets its own window."""
     teammate_programs: dict[str, tuple[str, ...]] = {}
-    """Other programs that can be teammates: for each agent type the words that start one."""
+    """Other programs that can be teammates: the command line for each agent type."""
     teammate_restarts: Annotated[int, Meta(ge=0)] = 2
-    """How often a teammate whose process died is started again with its history, before it is reported."""
+    """Number of restarts, with history, of a teammate whose process died, before it is reported."""
     file_leases: tuple[str, ...] = ()
-    """Patterns of files that stay with the agent that changed them until it ends; none is no leases."""
+    """Patterns of files leased to the agent that changed them until it ends; empty disables leases."""
     plan_approver: Literal["auto", "lead", "user"] = "user"
-    """Who approves a plan that an agent had to make: at once, the lead (for the lead a person), a person."""
+    """Approver of required plans: automatic, the lead (for the lead's plan a person), or a person."""
     mcp_wait: Annotated[float, Meta(ge=0)] | None = None
-    """Seconds after the start for which the first request waits for MCP servers that are coming up; None is
-    5 where a person is there, and 30 where nobody could ask again."""
+    """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
+    a person is present, and 30 if nobody could ask again."""
     mcp_deadline: Seconds = 60.0
-    """Seconds for one call of an MCP server's tool without a sign of life."""
+    """Seconds without progress after which an MCP tool call fails."""
     channels: tuple[str, ...] = ()
-    """MCP servers that may push messages to the lead, each as `server:NAME`."""
+    """MCP servers that may push messages to the lead, as `server:NAME`."""
     trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
-    """Whether what another program writes to a team in an agent's name is obeyed; `ask` asks a person."""
+    """Policy for unsigned team mail that another program writes in an agent's name; `ask` asks a person."""
     plugins: tuple[str, ...] = ()
-    """Directories of plug-ins; those of all settings files together."""
+    """Plug-in directories; the lists of all settings files are combined."""
     durable: bool = False
-    """Whether every line reaches the disk before work goes on, so that a power cut loses nothing either."""
+    """True to flush every line to disk before work continues, so that a power cut loses nothing."""
     sandbox: SandboxSettings = SandboxSettings()
-    """How shell commands are confined."""
+    """Sandbox for shell commands."""
     instructions: bool = True
-    """Whether agents are told what CLAUDE.md, AGENTS.md and the like say."""
+    """True if agents receive CLAUDE.md, AGENTS.md and similar instruction files."""
     telemetry: TelemetrySettings = TelemetrySettings()
-    """What OpenTelemetry is told."""
+    """OpenTelemetry export."""
     worktree_guard: WorktreeGuard = "sandbox"
-    """What holds an agent in its worktree; `weak` lets it work where no sandbox can hold its commands."""
+    """Guard that keeps an agent in its worktree; `weak` allows work without a sandbox for its commands."""
 
 
 class Rules(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What agents may do; the lists of all files count together."""
+    """Permissions of agents; the lists of all files are combined."""
 
     allow: tuple[str, ...] = ()
-    """Rules for what runs without asking."""
+    """Rules for calls that run without asking."""
     ask: tuple[str, ...] = ()
-    """Rules for what is always asked; stronger than `allow`."""
+    """Rules for calls that always ask; override `allow`."""
     deny: tuple[str, ...] = ()
-    """Rules for what never runs; stronger than both."""
+    """Rules for calls that never run; override both."""
     default_mode: Mode | None = None
-    """What becomes of a call that no rule speaks of, where no flag says it."""
+    """Permission mode for calls that match no rule, unless a flag sets it."""
     additional_directories: tuple[str, ...] = ()
-    """Directories that tools work in besides the project."""
+    """Directories that tools may use in addition to the project."""
 
 
 class Known(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The part of a settings file that Shoal acts on. Every other key belongs to another program."""
+    """Part of a settings file that Shoal uses. Every other key belongs to another program."""
 
     model: str | None = None
-    """The model to ask."""
+    """Model to use."""
     permissions: Rules = Rules()
-    """What agents may do."""
+    """Permissions of agents."""
     env: dict[str, str | int | float | bool] = {}
-    """Variables for the processes that tools start; those of providers count in your own files alone."""
+    """Environment variables for processes that tools start; provider variables count only in user files."""
     cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
-    """Days for which what has ended is kept: transcripts, journals and the other files of runs, debug logs,
-    snapshots of the shell. Older ones are removed when a session starts, once a day, but for what a team
-    needs that still exists; with 0 that is all that ended an hour ago or earlier. It counts in your own files
-    alone."""
+    """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
+    snapshots. Older files are removed when a session starts, once a day, except files that an existing team
+    needs. With 0, everything that ended at least an hour ago is removed. Counts only in user files."""
     hooks: Any = None
-    """Programs that are told what agents do, by event."""
+    """Hooks by event."""
     disable_all_hooks: bool | None = None
-    """In your own files: `true` turns off all hooks but managed ones."""
+    """In user files: `true` disables all hooks except managed ones."""
     mcp_servers: dict[str, Any] = {}
     """MCP servers, by name."""
     disabled_mcpjson_servers: tuple[str, ...] = ()
-    """Servers of a project's `.mcp.json` that are not started."""
+    """Servers of a project's `.mcp.json` that are disabled."""
     shoal: Own = Own()
-    """Shoal's own settings, which no other program reads."""
+    """Settings of Shoal, which no other program reads."""
 
 
 Kind: TypeAlias = Literal["managed", "command line", "local", "project", "mcp", "agent", "plugin", "user"]
@@ -258,7 +257,7 @@ class Document(Struct, frozen=True, kw_only=True):
 
     @property
     def is_persons(self) -> bool:
-        """False for files of the project, which may come from anyone."""
+        """True if the user controls the source; False for project files, which may come from anyone."""
         return self.kind not in ("local", "project", "mcp", "agent", "plugin")
 
     def __repr__(self) -> str:
@@ -269,7 +268,7 @@ class Document(Struct, frozen=True, kw_only=True):
 
 
 def read_document(text: str, *, name: str, kind: Kind, path: Path | None) -> Document:
-    """Raises `SettingsError` with the file, the line and the key of the first mistake."""
+    """Parse settings; raise `SettingsError` with the file, line and key of the first mistake."""
     try:
         raw = load(text.encode()) if text.strip() else {}
     except ValueError as error:
@@ -301,12 +300,12 @@ def known_part(raw: Mapping[str, Any], document: Document | None = None) -> Know
 
 _NESTED = (("sandbox", SandboxSettings), ("agent_limits", AgentLimits), ("telemetry", TelemetrySettings))
 _MOST_NAMED = 20
-"""Of the keys that are none: a file of thousands would take minutes to look through, and nobody reads on."""
+"""Unknown keys that are reported: matching thousands would take minutes, and nobody reads that many."""
 _BY_NAME = (("agent_type_limits", AgentLimits), ("models", ModelFacts))
 
 
 def unknown_keys(document: Document) -> Iterator[str]:
-    """A sentence for each key under `shoal` that is none of ours."""
+    """Yield a sentence for each unknown key under `shoal`."""
     places: list[tuple[tuple[str, ...], type[Struct]]] = [(("shoal",), Own)]
     places += [(("shoal", key), kind) for key, kind in _NESTED]
     for key, kind in _BY_NAME:
@@ -338,7 +337,7 @@ _JOINED = frozenset({"allow", "ask", "deny", "additionalDirectories"})
 
 
 def merged(documents: Sequence[Document]) -> dict[str, Any]:
-    """All of them as one: mappings are merged, permission lists joined; of anything else the first wins."""
+    """Merge all documents: mappings are merged, permission lists joined; for other values the first wins."""
     result: dict[str, Any] = {}
     for document in documents:
         _merge(result, document.raw)

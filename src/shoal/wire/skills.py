@@ -1,6 +1,6 @@
-"""Skills and commands ⇄ text: `SKILL.md` of the open standard, and Markdown files of commands.
+"""Parser for skills and commands: `SKILL.md` of the open standard, and Markdown files of commands.
 
-What the standard only recommends is remarked on; what cannot be used is refused with its line.
+Deviations from recommendations of the standard are warnings; unusable content is an error with its line.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ _LONGEST_TITLE = 100
 
 
 _HINT = re.compile(r"^(argument-hint:[ \t]+)(\[.*)$", re.MULTILINE)
-"""Written as `[file] [page]`, as everybody does, it is no YAML."""
+"""Commonly written as `[file] [page]`, which is not valid YAML."""
 
 
 class ParsedSkill(Struct, frozen=True, kw_only=True):
-    """A skill, and what a person should know about how it is written."""
+    """A skill and warnings about its source text."""
 
     skill: Skill
     warnings: tuple[str, ...] = ()
 
 
 def read_skill(text: str, source: Source, *, name: str) -> ParsedSkill:
-    """`name` is what its directory is called. Raises `BadDefinition` with file, line and field."""
+    """Parse a skill; `name` is its directory name.
+
+    Raises `InvalidAgentDefinition` with file, line and field.
+    """
     making = _Making(source, name)
     page = making.page(text)
     values = making.values(page.entries, "skill")
@@ -54,7 +57,7 @@ def read_skill(text: str, source: Source, *, name: str) -> ParsedSkill:
 
 
 def read_command(text: str, source: Source, *, name: str) -> ParsedSkill:
-    """`name` is what it is called by. Front matter may be missing. Raises `BadDefinition`."""
+    """Parse a command invoked by `name`; front matter is optional. Raises `InvalidAgentDefinition`."""
     making = _Making(source, name)
     first = next((line for line in text.removeprefix("\ufeff").splitlines() if line.strip()), "")
     if not first:
@@ -71,7 +74,7 @@ def read_command(text: str, source: Source, *, name: str) -> ParsedSkill:
 
 
 def name_problem(name: str) -> str | None:
-    """Why a text cannot be what a skill or a command is called by; None where it can."""
+    """Return why a text cannot be the name of a skill or command; None if it can."""
     if not name or len(name) > _LONGEST_SHOWN_NAME:
         return f"a name has from 1 to {_LONGEST_SHOWN_NAME} characters"
     bad = any(character.isspace() or character in "/\\,()<>`\"'$!@" for character in name)
@@ -81,7 +84,7 @@ def name_problem(name: str) -> str | None:
 
 
 class _Making:
-    """One skill in the making: its place for problems, and what is worth a warning."""
+    """Builds one skill: locates problems and collects warnings."""
 
     def __init__(self, source: Source, name: str) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""The stream-json protocol, inwards: the lines of a program that drives a run → what they mean."""
+"""Parser for stream-json input lines of a program that drives a run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from shoal.wire.content import load, message_from
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """A `user` line: something to do."""
+    """A `user` line: a prompt."""
 
     message: Message
     left_out: tuple[str, ...] = ()
-    """Types of content blocks that are not known here."""
+    """Types of content blocks that were skipped as unknown."""
 
 
 class Control(Struct, frozen=True, kw_only=True):
-    """A `control_request` line: wants an answer."""
+    """A `control_request` line, which needs a response."""
 
     id: str
     subtype: str
@@ -29,7 +29,7 @@ class Control(Struct, frozen=True, kw_only=True):
 
 
 class Responded(Struct, frozen=True, kw_only=True):
-    """A `control_response` line: the answer to a request of ours."""
+    """A `control_response` line: the response to our request."""
 
     id: str
     body: Mapping[str, Any] = {}
@@ -37,7 +37,7 @@ class Responded(Struct, frozen=True, kw_only=True):
 
 
 class Other(Struct, frozen=True, kw_only=True):
-    """A line of a type that asks nothing of us, such as `keep_alive`."""
+    """A line of a type that needs no action, such as `keep_alive`."""
 
     type: str
 
@@ -46,11 +46,11 @@ Incoming: TypeAlias = Prompt | Control | Responded | Other
 
 
 class BadLine(ShoalError):
-    """A line of input that is not of the protocol."""
+    """An input line that violates the protocol."""
 
 
 def incoming(line: bytes) -> Incoming:
-    """The meaning of one line of input; raises `BadLine` with what is wrong about it."""
+    """Parse one input line; raise `InvalidStreamLine` with the mistake."""
     raw = _object(line)
     match raw.get("type"):
         case "user":

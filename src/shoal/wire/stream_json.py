@@ -1,4 +1,4 @@
-"""The stream-json protocol, outwards: a JSON object a line for what happens, what we ask and answer."""
+"""Output lines of the stream-json protocol: events, requests and responses, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Subtype: TypeAlias = Literal[
 State: TypeAlias = Literal["running", "requires_action", "idle"]
 
 SPOKEN = "2.1.248"
-"""Of the original: the version whose protocol this is. The public SDK warns where it is not told one."""
+"""Version of the original whose protocol this is. The public SDK warns if no version is sent."""
 
 _SUBTYPES: dict[EndReason, Subtype] = {
     "done": "success",
-    # An API failure is a success of the program that is an error of the answer: readers look at `is_error`.
+    # For an API failure the program succeeds and the answer fails: readers look at `is_error`.
     "model_error": "success",
     "max_turns": "error_max_turns",
     "budget": "error_max_budget_usd",
@@ -36,7 +36,7 @@ _SUBTYPES: dict[EndReason, Subtype] = {
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """What goes out; `type` comes first on every line."""
+    """Base of all output lines; `type` comes first on every line."""
 
 
 class Init(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
@@ -59,14 +59,14 @@ class Init(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
 
 
 class StateChanged(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """Whether a turn is running; only a program that feeds us by stream-json is told."""
+    """The state of the session changed; sent only to a program that uses stream-json input."""
 
     subtype: Literal["session_state_changed"] = "session_state_changed"
     state: State
     session_id: str
     uuid: str
     sdk_host_only: bool | msgspec.UnsetType = msgspec.UNSET
-    """Whether it is meant for the library that the program uses, and not for the program."""
+    """True if the line is meant for the program's SDK, not for the program."""
 
 
 class CompactBoundary(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
@@ -77,7 +77,7 @@ class CompactBoundary(Line, frozen=True, kw_only=True, tag_field="type", tag="sy
 
 
 class BudgetWarning(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """So many percent of a limit are spent; `whose` is a type or an agent, nothing for the whole run."""
+    """A percentage of a limit is spent; `whose` is a type or an agent, empty for the whole run."""
 
     subtype: Literal["budget_warning"] = "budget_warning"
     limit: str
@@ -90,7 +90,7 @@ class BudgetWarning(Line, frozen=True, kw_only=True, tag_field="type", tag="syst
 
 
 class HookResponse(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """A hook was told of something, and what came of it."""
+    """A hook ran, with its outcome."""
 
     subtype: Literal["hook_response"] = "hook_response"
     hook_event: str
@@ -117,7 +117,7 @@ class UserLine(Line, frozen=True, kw_only=True, tag_field="type", tag="user"):
 
 
 class StreamEvent(Line, frozen=True, kw_only=True, tag_field="type", tag="stream_event"):
-    """A piece of an answer while it is being written, in the shape of the Messages API's events."""
+    """A delta of an answer as an event of the Messages API."""
 
     event: Mapping[str, Any]
     parent_tool_use_id: str | None = None
@@ -177,14 +177,14 @@ def model_usage(spent: Mapping[str, tuple[Usage, float]]) -> dict[str, ModelSpen
 
 
 def tool_names(names: Iterable[str]) -> tuple[str, ...]:
-    """As readers of this protocol know them."""
+    """Return the tool names that readers of this protocol expect."""
     return tuple("Task" if name == "Agent" else name for name in names)
 
 
 def message_line(added: MessageAdded, session: str, *, parent: str | None = None) -> AssistantLine | UserLine:
-    """A message as it entered the conversation, under the id it has in the transcript.
+    """Build the line for a message that entered the conversation, with its transcript id.
 
-    `parent` is the call that started the agent whose conversation it is.
+    `parent` is the call that started the agent of this conversation.
     """
     content = [_block(block) for block in added.message.content]
     if added.message.role == "user":
@@ -204,7 +204,7 @@ def message_line(added: MessageAdded, session: str, *, parent: str | None = None
 
 
 def answered(request_id: str, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The answer to a control request; the id stands inside `response`."""
+    """Build the success response to a control request; the id is inside `response`."""
     inner = {"subtype": "success", "request_id": request_id, "response": dict(response or {})}
     return {"type": "control_response", "response": inner}
 
@@ -223,9 +223,9 @@ def asked(
     suggested: Sequence[Any] = (),
     agent: str | None = None,
 ) -> dict[str, Any]:
-    """A request of ours: may this tool run? With what would make the question needless.
+    """Build the request for permission to run a tool, with suggested rules that would avoid the question.
 
-    `agent` is who asks, where it is not the lead.
+    `agent` is the agent that asks, if it is not the lead.
     """
     request = {"subtype": "can_use_tool", "tool_name": tool, "input": given, "tool_use_id": call}
     if agent is not None:
@@ -236,18 +236,18 @@ def asked(
 
 
 def request_of(request_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """A request of ours."""
+    """Build a control request to the program."""
     return {"type": "control_request", "request_id": request_id, "request": dict(request)}
 
 
 def cancelled(request_id: str) -> dict[str, Any]:
-    """An answer to that request of ours is no longer needed."""
+    """Build the cancellation of a control request that needs no answer any more."""
     return {"type": "control_cancel_request", "request_id": request_id}
 
 
 def _block(block: ContentBlock) -> Any:
     raw = msgspec.to_builtins(block)
     if isinstance(block, Thinking):
-        # Left out elsewhere when empty, but readers of this protocol index into it.
+        # Omitted elsewhere when empty, but readers of this protocol index into it.
         raw["signature"] = block.signature
     return raw

@@ -1,4 +1,4 @@
-"""What a program asks for when it begins to drive a run: the body of its `initialize` request."""
+"""Parser for the `initialize` request of a program that drives a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shoal.wire.stream_incoming import BadLine
 
 
 class CallbackWish(Struct, frozen=True, kw_only=True):
-    """A function of the program that is to be called at an event."""
+    """A request to call a function of the program at a hook event."""
 
     event: str
     matcher: str
     callback: str
-    """The id under which the program knows it."""
+    """Id of the function in the program."""
     seconds: float
     blocks_on_failure: bool
 
@@ -29,7 +29,7 @@ class Wishes(Struct, frozen=True, kw_only=True):
 
 
 def wishes_in(body: Mapping[str, Any]) -> Wishes:
-    """Raises `BadLine`."""
+    """Parse the request body; raise `InvalidStreamLine`."""
     agents, hooks = body.get("agents"), body.get("hooks")
     if agents is not None and not isinstance(agents, Mapping):
         raise BadLine('"agents" of initialize is an object of names and their fields')
@@ -60,6 +60,6 @@ def _entry(event: str, entry: object) -> Iterator[CallbackWish]:
             matcher=matcher or "",
             callback=str(callback),
             seconds=float(min(seconds, LONGEST_SECONDS)) if seconds and seconds > 0 else USUAL_SECONDS,
-            # What nobody knows is read as the stricter of the two.
+            # An unknown value is read as the stricter of the two.
             blocks_on_failure=entry.get("onFailure", "continue") != "continue",
         )

@@ -1,4 +1,4 @@
-"""Pieces of an answer while it is written, in the shape of the Messages API's events."""
+"""Encoder for partial answers as events of the Messages API."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _BEGUN: dict[Kind, dict[str, Any]] = {
 
 
 class PartialMessage:
-    """One agent's answer: each event is told of in its place, whoever made the pieces.
+    """Encodes one agent's answer as an ordered stream of events, whichever provider sends the deltas.
 
-    Calls are told whole, when the answer is: before, nobody knows that it will count.
+    Tool calls are sent whole at the end: until then the answer may still be discarded.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class PartialMessage:
         yield self._delta({"type": f"{kind}_delta", kind: text})
 
     def begun_anew(self) -> tuple[()]:
-        """What was told of an answer that never came whole does not count."""
+        """Discard the state of an answer that was never completed."""
         self._begun, self._open, self._index = False, None, -1
         return ()
 

@@ -1,4 +1,4 @@
-"""What the stream-json protocol tells of agents that a run starts: their beginnings, steps and ends."""
+"""Stream-json lines for the start, progress and end of agents that a run starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TaskUsage(Struct, frozen=True, kw_only=True):
 
 
 class TaskStarted(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """An agent began its job; `tool_use_id` is the call that asked for it."""
+    """An agent started; `tool_use_id` is the call that requested it."""
 
     subtype: Literal["task_started"] = "task_started"
     task_id: str
@@ -32,12 +32,12 @@ class TaskStarted(Line, frozen=True, kw_only=True, tag_field="type", tag="system
 
 
 class TaskProgress(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """An agent begins a tool call."""
+    """An agent started a tool call."""
 
     subtype: Literal["task_progress"] = "task_progress"
     task_id: str
     description: str
-    """What it does now."""
+    """Current activity of the agent."""
     tool_use_id: str | None
     last_tool_name: str
     usage: TaskUsage
@@ -46,7 +46,7 @@ class TaskProgress(Line, frozen=True, kw_only=True, tag_field="type", tag="syste
 
 
 class TaskNotification(Line, frozen=True, kw_only=True, tag_field="type", tag="system"):
-    """An agent has ended."""
+    """An agent ended."""
 
     subtype: Literal["task_notification"] = "task_notification"
     task_id: str

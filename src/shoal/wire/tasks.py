@@ -1,4 +1,4 @@
-"""Task files ⇄ tasks."""
+"""Codec between tasks and their JSON files."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _decode = msgspec.json.Decoder(_Form).decode
 
 
 class TaskFile(Struct, frozen=True, kw_only=True):
-    """A task beside the bytes it was read from, which hold what only other programs know of it."""
+    """A task and the bytes it was read from, which include fields of other programs."""
 
     task: Task
     content: bytes
 
     def rewritten(self, task: Task) -> bytes:
-        """The file with the task as it is now; fields we do not know keep their value and place."""
+        """Encode the file with the new task; unknown fields keep their value and position."""
         known = _known(task)
         if task.metadata == self.task.metadata:
-            # Left as it stands: an empty one that was written stays, and so does the spelling of numbers.
+            # Left unchanged: an explicit empty mapping stays, and so does the spelling of numbers.
             del known["metadata"]
         return rewritten(self.content, known)
 
 
 def task_bytes(task: Task) -> bytes:
-    """The file of a task that is new."""
+    """Return the file content for a new task."""
     return rewritten(b"{}", _known(task))
 
 
 def read_task(content: bytes, expected: TaskId | None = None) -> TaskFile | Invalid | None:
-    """The task; None where it is stored as deleted. `expected` is the id that the file's name gives."""
+    """Parse the task; return None if it is stored as deleted. `expected` is the id from the file name."""
     form = _form(content)
     if isinstance(form, Invalid):
         return form
@@ -91,7 +91,7 @@ def _form(content: bytes) -> _Form | Invalid:
 
 
 def _references(ids: list[str] | None) -> tuple[TaskId, ...]:
-    """Each once. What cannot be an id names no task, and must not become a path."""
+    """Return each id once. Invalid ids are dropped: they must not become paths."""
     known: dict[TaskId, None] = {}
     for text in ids or ():
         try:

@@ -1,4 +1,4 @@
-"""Team templates ⇄ text: Markdown with front matter, whose body is for the lead, or TOML."""
+"""Parser for team templates: Markdown with front matter and a body for the lead, or TOML."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AT_LINE = re.compile(r"line (\d+)")
 
 
 def read_template(text: str, origin: Origin) -> Template:
-    """Raises `BadTemplate` with the file and the line."""
+    """Parse a template; raise `InvalidTeamTemplate` with the file and the line."""
     if origin.path.suffix == ".toml":
         raw, origin = _from_toml(text, origin)
     else:
@@ -64,7 +64,7 @@ def _from_page(text: str, origin: Origin) -> tuple[dict[str, Any], Origin]:
 
 
 def _nested_lines(text: str) -> Iterator[tuple[Place, int]]:
-    """Of everything in the front matter, where that is YAML as a whole."""
+    """Yield the line of every key in the front matter if all of it is valid YAML."""
     try:
         header, start, _ = parts_of(text)
         node = composed("\n".join(header), start)
@@ -77,7 +77,7 @@ def _nested_lines(text: str) -> Iterator[tuple[Place, int]]:
 def _lines_below(node: yaml.Node, place: Place, start: int) -> Iterator[tuple[Place, int]]:
     import yaml
 
-    # Two levels of lists and mappings is all that a template has: what is deeper has the line around it.
+    # A template has only two levels of lists and mappings: deeper keys get the line of their parent.
     if len(place) > 3:
         return
     if isinstance(node, yaml.MappingNode):
@@ -104,7 +104,7 @@ def _from_toml(text: str, origin: Origin) -> tuple[dict[str, Any], Origin]:
 
 
 def _toml_lines(text: str) -> Iterator[tuple[Place, int]]:
-    """Of its tables and their keys; what stands in a text of several lines is passed over."""
+    """Yield the lines of the tables and their keys; the content of multi-line strings is skipped."""
     place: Place = ()
     seen: dict[str, int] = {}
     closing = ""
@@ -127,7 +127,7 @@ def _toml_lines(text: str) -> Iterator[tuple[Place, int]]:
 
 
 class _Maker:
-    """One template in the making."""
+    """Builds one template and locates its mistakes."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin

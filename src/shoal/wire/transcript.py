@@ -1,4 +1,4 @@
-"""Transcript entries ⇄ lines of JSON, in the layout other programs of this home read and write."""
+"""Codec between transcript entries and JSON lines, in the layout that other programs share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _USER = b'"type":"user","message":'
 
 
 class Lines:
-    """Writes the lines of one transcript; what never changes in them is encoded once."""
+    """Encodes the lines of one transcript; constant fields are encoded once."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ def _rewound(entry: Rewound) -> bytes:
 
 
 class _Answer(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
-    """An assistant's message as the Messages API returns it."""
+    """Assistant message as the Messages API returns it."""
 
     id: str
     role: str
@@ -109,13 +109,13 @@ class _Answer(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"
 
 
 class Title(Struct, frozen=True, kw_only=True):
-    """A name another program gave the conversation."""
+    """Title that another program gave the conversation."""
 
     text: str
 
 
 class Passed(Struct, frozen=True, kw_only=True):
-    """A line we do not know. It may stand in the chain, so its place there is kept."""
+    """An unknown line. Its links are kept because it may be part of the chain."""
 
     kind: str
     id: EntryId | None = None
@@ -123,7 +123,7 @@ class Passed(Struct, frozen=True, kw_only=True):
 
 
 class Read(Struct, frozen=True, kw_only=True):
-    """A line understood as far as we can. `left_out` names the blocks that were not."""
+    """A parsed line. `left_out` has the types of the blocks that were skipped."""
 
     entry: Said | Compacted | Rewound | Title | Passed
     left_out: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ Raw: TypeAlias = Mapping[str, Any]
 
 
 def read_line(line: bytes) -> Read:
-    """Raises ValueError for a line that is not a JSON object."""
+    """Parse a line; raise ValueError if it is not a JSON object."""
     raw = load(line)
     if not isinstance(raw, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
@@ -146,7 +146,7 @@ def read_line(line: bytes) -> Read:
         left_out=left_out,
         session=_text(raw.get("sessionId")),
         cwd=_text(raw.get("cwd")),
-        # Older programs keep the lines of sub-agents in the file of the session, without naming them.
+        # Older programs write the lines of sub-agents into the session file without an agent id.
         agent=(_text(raw.get("agentId")) or "unnamed") if raw.get("isSidechain") is True else "",
     )
 
@@ -163,7 +163,7 @@ def _entry(raw: Raw) -> tuple[Said | Compacted | Rewound | Title | Passed, tuple
         if isinstance(place, str) and kind == "system" and subtype == "shoal_rewind":
             return _read_rewound(raw), ()
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        pass  # a line of a known type in a shape we do not know
+        pass  # a line of a known type with an unknown layout
     name = "/".join(str(part) for part in (kind, subtype) if part is not None)
     return Passed(kind=name or "untyped", id=_id(place), parent=_id(raw.get("parentUuid"))), ()
 

@@ -1,4 +1,4 @@
-"""What a person said about the settings of projects ⇄ the JSON of `trust.json`."""
+"""Codec between trust decisions about project settings and `trust.json`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from shoal.wire.content import dump, load
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """A person's word on one settings file of a project."""
+    """A person's decision on one settings file of a project."""
 
     digest: str
-    """Of what the file would widen: another digest was never spoken of."""
+    """Digest of what the file would widen; a different digest has no decision."""
     trusted: bool
     at: int
     """Milliseconds since 1970."""
 
 
 def said_in(content: bytes, project: str, file: str) -> Said | None:
-    """Raises `ValueError` for content that is not a trust file."""
+    """Return the decision for a file, or None; raise `ValueError` if the content is not a trust file."""
     entry = _projects(_read(content)).get(project, {}).get(file)
     try:
         return None if entry is None else msgspec.convert(entry, Said)
@@ -31,7 +31,7 @@ def said_in(content: bytes, project: str, file: str) -> Said | None:
 
 
 def with_said(content: bytes, project: str, said: Mapping[str, Said | None]) -> bytes:
-    """The content with these words about a project's files, None to forget one; all else stays as it is."""
+    """Return the content with these decisions for a project, None to remove one; the rest stays unchanged."""
     raw = _read(content)
     projects = raw["projects"] = _projects(raw)
     entry = projects.setdefault(project, {})
@@ -47,7 +47,7 @@ def with_said(content: bytes, project: str, said: Mapping[str, Said | None]) -> 
 
 
 def without(content: bytes, project: str) -> bytes:
-    """The content without any word about a project."""
+    """Return the content without decisions for a project."""
     raw = _read(content)
     projects = raw["projects"] = _projects(raw)
     projects.pop(project, None)

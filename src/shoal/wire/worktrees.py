@@ -1,4 +1,4 @@
-"""Records of worktrees ⇄ JSON files."""
+"""Codec between worktree records and JSON files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shoal.core.worktrees import WorktreeRecord
 
 
 def record_bytes(record: WorktreeRecord) -> bytes:
-    # The json module, because it takes paths that are not UTF-8 to the file and back.
+    # The json module, because it round-trips paths that are not UTF-8.
     return json.dumps(msgspec.to_builtins(record, enc_hook=_text), indent=1).encode() + b"\n"
 
 
 def read_record(content: bytes) -> WorktreeRecord | None:
-    """None where it is no such record."""
+    """Parse the record; return None if the content is not one."""
     try:
         return msgspec.convert(json.loads(content), WorktreeRecord, dec_hook=_path)
     except (ValueError, RecursionError):

@@ -1,1 +1,1 @@
-"""The files an agent works on."""
+"""Files that agents work on: workspaces, checkpoints and worktrees."""

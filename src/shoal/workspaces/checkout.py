@@ -1,4 +1,4 @@
-"""The checkout a lead works in: its repository, its commit, and what a worktree of it will not have."""
+"""The lead's checkout: its repository, its commit, and what a worktree made from it lacks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from shoal.core.errors import WorktreeError
 from shoal.workspaces.git import Git, Place
 
 _NAMED = 5
-"""So many files are named in a note."""
+"""Maximum number of files named in a note."""
 
 
 class Checkout(Struct, frozen=True, kw_only=True):
     top: Path
     common: Path
-    """The directory of the repository, which all its working trees share."""
+    """Directory of the repository, shared by all its working trees."""
     entry: Path
-    """The directory of this working tree's HEAD and index; `common` for the main one."""
+    """Directory of this working tree's HEAD and index; equals `common` for the main one."""
     inside: str
-    """Where in it the lead works, relative; empty at its top."""
+    """Relative directory in which the lead works; empty at the top."""
 
     @property
     def place(self) -> Place:
@@ -30,7 +30,7 @@ class Checkout(Struct, frozen=True, kw_only=True):
 
 
 async def find_checkout(git: Git, directory: Path) -> Checkout:
-    """Raises `WorktreeError` where there is no working tree of a git repository."""
+    """Find the checkout around a directory. Raises `WorktreeError` outside a git working tree."""
     words = ("--is-bare-repository", "--is-inside-work-tree", "--git-common-dir", "--git-dir")
     said = await git.tried("rev-parse", *words, at=directory)
     if said.status != 0:
@@ -66,7 +66,7 @@ async def head_of(git: Git, checkout: Checkout) -> str:
 
 
 async def left_behind(git: Git, checkout: Checkout) -> tuple[str, ...]:
-    """What of the checkout is not in a worktree made from its HEAD, as sentences for the agent."""
+    """Describe to the agent the changes of the checkout that a worktree made from its HEAD lacks."""
     status = await git.tried(
         "status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal",
         "--ignore-submodules=none", at=checkout.place,

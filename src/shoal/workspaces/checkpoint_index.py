@@ -1,4 +1,4 @@
-"""The list of changes an agent made to files: one JSON line each, appended before the change."""
+"""List of the file changes that an agent made: one JSON line each, appended before the change."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Change(Struct, frozen=True, kw_only=True):
     turn: int
     path: Path
     before: str | None
-    """The digest of the old content; None where there was no file."""
+    """Digest of the old content; None if there was no file."""
     after: str | None
-    """None where the change deletes the file."""
+    """None if the change deletes the file."""
     mode: int | None
-    """The mode bits the file had."""
+    """Mode bits of the file before the change."""
 
 
 class _Undone(Struct, frozen=True, kw_only=True):
@@ -57,11 +57,11 @@ class Index:
         )
 
     def mark_undone(self, turn: int, replaced: Mapping[Path, str | None]) -> None:
-        """The changes of these files from `turn` on are undone; `replaced` names what the undo took away."""
+        """Mark changes of these files from `turn` on as undone; `replaced` names what the undo removed."""
         self._append({"undone": turn, "replaced": {str(path): name for path, name in replaced.items()}})
 
     def changes(self) -> list[Change]:
-        """The changes that are not undone, oldest first."""
+        """Return the changes that are not undone, oldest first."""
         live: list[Change] = []
         for line in self._lines():
             try:
@@ -83,7 +83,7 @@ class Index:
             raise complaint("read", self.path, error) from None
         for line in content.split(b"\n"):
             try:
-                # The json module, because it takes file names that are not UTF-8 to the file and back.
+                # The json module preserves file names that are not UTF-8.
                 parsed = json.loads(line)
             except (ValueError, RecursionError):
                 continue
@@ -96,7 +96,7 @@ class Index:
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(descriptor).st_size
-            # A line that was cut, by a process that died or a disk that was full, is ended first.
+            # First end a line that was cut off by a crash or a full disk.
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
                 encoded = b"\n" + encoded
             if os.write(descriptor, encoded) != len(encoded):

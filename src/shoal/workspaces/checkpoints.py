@@ -1,4 +1,4 @@
-"""Keeps what files held before tools changed them, turn by turn, and brings it back."""
+"""Stores file contents before tools change them, turn by turn, and restores them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LeftAlone(Struct, frozen=True, kw_only=True):
 
 
 class UndoReport(Struct, frozen=True, kw_only=True):
-    """What an undo did: files brought back, files the agent had made and that are gone, files not touched."""
+    """Result of an undo: restored files, removed files that the agent had created, and skipped files."""
 
     turn: int
     restored: tuple[Path, ...] = ()
@@ -41,11 +41,11 @@ class UndoReport(Struct, frozen=True, kw_only=True):
 
 
 class _Blocked(Exception):
-    """Why a file is left alone."""
+    """The text says why a file is skipped."""
 
 
 class Checkpoints:
-    """Old contents under `directory`: `blobs/` by digest, and `index.jsonl`, one line per change."""
+    """Old contents under `directory`: `blobs/` by digest, and `index.jsonl` with one line per change."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -55,8 +55,11 @@ class Checkpoints:
     def keep(
         self, turn: int, path: Path, *, before: bytes | None, after: bytes | None, mode: int | None
     ) -> None:
-        """To be called before the change: the old content, then the line that names it, are on disk when this
-        returns, so that dying at any point leaves either nothing to undo or all that undoing needs."""
+        """Record a change; must be called before the change is made.
+
+        The old content and then the index line are on disk when this returns, so a crash at any point leaves
+        either nothing to undo or everything that undoing needs.
+        """
         change = Change(
             turn=turn,
             path=path,
@@ -67,7 +70,7 @@ class Checkpoints:
         self._index.append(change)
 
     def turns(self) -> tuple[TurnChanges, ...]:
-        """The turns that can be undone, oldest first."""
+        """Return the turns that can be undone, oldest first."""
         by_turn: dict[int, dict[Path, list[Change]]] = {}
         for change in self._index.changes():
             by_turn.setdefault(change.turn, {}).setdefault(change.path, []).append(change)
@@ -77,7 +80,7 @@ class Checkpoints:
         )
 
     def undo(self, turn: int) -> UndoReport:
-        """Bring all files back to how they were before `turn`, except what somebody else changed since."""
+        """Restore all files to their state before `turn`, except those that somebody else changed since."""
         by_path: dict[Path, list[Change]] = {}
         for change in self._index.changes():
             if change.turn >= turn:
@@ -105,13 +108,13 @@ class Checkpoints:
         )
 
     def _bring_back(self, path: Path, changes: Sequence[Change]) -> tuple[str | None, str | None]:
-        """The digests of what was there and of what is there now."""
+        """Restore one file; return the digests of its content before and after."""
         content, state = _there(path)
         was = None if content is None else digest(content)
         reached, mode = _walk_back(was, changes)
         if reached != was:
             if content is not None:
-                # What the undo takes away can be had again from the blobs.
+                # Content that the undo removes can be recovered from the blobs.
                 self._store(content)
             self._put(path, reached, mode, state)
         if reached != changes[0].before:
@@ -162,9 +165,9 @@ def digest(content: bytes) -> str:
 
 
 def _walk_back(now: str | None, changes: Sequence[Change]) -> tuple[str | None, int | None]:
-    """How far back an unbroken chain of the agent's own changes leads from `now`: that content and its mode.
+    """Follow the agent's own changes back from `now` along an unbroken chain; return content and mode.
 
-    A change whose `before` is there already was never carried out, or is undone: it is passed over.
+    A change whose `before` is already present was never made, or is undone: it is skipped.
     """
     reached, mode = now, None
     if now == changes[0].before:

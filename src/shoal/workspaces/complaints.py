@@ -1,4 +1,4 @@
-"""What the system refused to do with a file, in sentences a model can act on."""
+"""Operating system errors about files, as sentences that a model can act on."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ _REASONS = {
 
 
 def complaint(doing: str, path: Path, error: OSError) -> WorkspaceError:
-    """`doing` is "read", "write", …"""
+    """Return an error for a failed `action`, such as "read" or "write"."""
     reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
     return WorkspaceError(f"Cannot {doing} {shown(path)}: {reason}.")

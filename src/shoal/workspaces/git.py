@@ -1,4 +1,4 @@
-"""Runs the git program: with a deadline, and without what would make it run other programs unasked."""
+"""Runs the git program with a timeout and without settings that make it run other programs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 
 PATIENCE = 120.0
-"""Seconds for one git command; a checkout of a large repository takes some."""
+"""Seconds for one git command; a checkout of a large repository takes a while."""
 _GRACE = 2.0
-# Hooks and file monitors can lie in the tree, where agents write. Filters and merge drivers stay as the
-# person configured them: without them files would have another content.
+# Hooks and file monitors may be in the tree, where agents write. Filters and merge drivers stay as the
+# user configured them: without them files would have different content.
 _SAFE = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "gc.auto=0",
     "maintenance.auto=false",
     "submodule.recurse=false",
-    # Or making a branch writes .git/config, and many at once fight for its lock.
+    # Otherwise creating a branch writes .git/config, and concurrent calls compete for its lock.
     "branch.autoSetupMerge=false",
 )
-# Which repository git works on is ours to say; whose configuration it reads stays the person's.
+# Shoal decides which repository git works on; the configuration that git reads stays the user's.
 _KEPT = frozenset(
     {"GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_EXEC_PATH", "GIT_SSL_CAINFO"}
     | {f"GIT_{who}_{what}" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -35,7 +35,7 @@ _KEPT = frozenset(
 
 
 class Said(Struct, frozen=True):
-    """What git answered."""
+    """Output and exit status of a git command."""
 
     status: int
     out: bytes
@@ -47,15 +47,15 @@ class Said(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The entries of an answer that NUL bytes separate."""
+        """Entries of NUL-separated output."""
         return tuple(os.fsdecode(name) for name in self.out.split(b"\0") if name)
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where git works. Said outright, not found by its .git file, which an agent can write."""
+    """Location that git works on, set explicitly and not found by a .git file, which an agent can write."""
 
     entry: Path
-    """The directory of this working tree's HEAD and index."""
+    """Directory of this working tree's HEAD and index."""
     common: Path
     tree: Path
     index: Path | None = None
@@ -70,7 +70,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class Git:
-    """`env` is the person's environment, of which git sees nothing that names another repository."""
+    """`env` is the user's environment; git does not receive variables that name another repository."""
 
     def __init__(self, env: Mapping[str, str], clock: Clock, *, patience: float = PATIENCE) -> None:
         self._env = {
@@ -85,13 +85,13 @@ class Git:
         self._lent: tuple[int, ...] = ()
 
     def lend(self, *fds: int) -> None:
-        """Every git from now on holds these files open, and with them their locks."""
+        """Let every git process from now on inherit these descriptors, and with them their locks."""
         self._lent = fds
 
     async def __call__(
         self, *words: str, at: Place | Path, given: bytes = b"", settings: Sequence[str] = ()
     ) -> Said:
-        """Raises `WorktreeError` where git refuses."""
+        """Run git. Raises `WorktreeError` if it fails."""
         said = await self.tried(*words, at=at, given=given, settings=settings)
         if said.status != 0:
             raise WorktreeError(f"git {words[0]} failed: {said.complaint or f'exit code {said.status}'}")
@@ -100,7 +100,7 @@ class Git:
     async def tried(
         self, *words: str, at: Place | Path, given: bytes = b"", settings: Sequence[str] = ()
     ) -> Said:
-        """Raises `WorktreeError` where git cannot be run or does not end."""
+        """Run git and return any result. Raises `WorktreeError` if it cannot run or times out."""
         cwd, told = _place(at)
         options = [part for setting in (*_SAFE, *settings) for part in ("-c", setting)]
         try:
@@ -140,7 +140,7 @@ def _place(at: Place | Path) -> tuple[Path, dict[str, str]]:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """TERM first: git then removes its lock files."""
+    """Stop the process with TERM first, so that git removes its lock files."""
     with contextlib.suppress(ProcessLookupError):
         process.terminate()
     try:

@@ -1,4 +1,4 @@
-"""A directory of an agent's own that somebody else made, in place of a worktree of git."""
+"""A working directory for one agent that another program created, used in place of a git worktree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.workspaces.worktree import Worktree
 
 
 class GivenWorktree(Worktree, frozen=True, kw_only=True):
-    """Nothing is known of a repository in it, so nothing but its own files can be written."""
+    """Worktree without a known repository, so only its own files can be written."""
 
     @property
     def writable(self) -> tuple[Path, ...]:
@@ -29,7 +29,7 @@ class GivenWorktree(Worktree, frozen=True, kw_only=True):
 
 
 def given_worktree(path: Path, *, root: Path, agent: str, session: str, now: int) -> GivenWorktree:
-    """`root` is where the lead works. Raises `WorktreeError` where the agent would not be apart from it."""
+    """Open the directory; `root` is the lead's. Raises `WorktreeError` if the agent would not be separate."""
     if not path.is_absolute() or not _is_directory(path):
         raise WorktreeError(f"{shown(path)} is no directory. Its whole path is expected.")
     real, lead = Path(os.path.realpath(path)), Path(os.path.realpath(root))
@@ -51,7 +51,7 @@ def given_worktree(path: Path, *, root: Path, agent: str, session: str, now: int
 
 
 def _is_directory(path: Path) -> bool:
-    """False also for what the system will not look at: a program's output may be anything."""
+    """Return False also for paths that the system rejects, because a program may output anything."""
     try:
         return path.is_dir()
     except OSError:
@@ -59,7 +59,7 @@ def _is_directory(path: Path) -> bool:
 
 
 def told_of_given(worktree: GivenWorktree) -> str:
-    """What an agent must know that starts in it."""
+    """Describe the directory to the agent that starts in it."""
     return (
         f"You work in {shown(worktree.root)}, a copy of {shown(worktree.record.checkout)} of your own.\n"
         "Nothing outside of it can be changed. What you leave in it is kept for the lead."

@@ -1,4 +1,4 @@
-"""The files of a project on this machine, with the freshness of what its agent has read."""
+"""Files of a project on this machine, with a record of what its agent has read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_PATH = 4096
 
 
 class _Seen(Struct, frozen=True):
-    """How a file looked when it was read; without a digest where only parts of it were."""
+    """State of a file when it was read; has no digest if only parts of it were read."""
 
     digest: bytes | None
     size: int
@@ -40,9 +40,9 @@ class _Seen(Struct, frozen=True):
 
 
 class LocalWorkspace:
-    """One agent's view of a project: agents that share the files have a workspace each.
+    """View of one agent on a project; agents that share the files have a workspace each.
 
-    `changed` is told of each file a tool has written, with the turn's number.
+    `on_change` is called for each file that a tool has written, with the number of the turn.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class LocalWorkspace:
         self._changed = changed
         self._turn = 0
         self.guard: Callable[[Path], None] | None = None
-        """Asked before a file is written; refuses with `WorkspaceError`."""
+        """Called before a file is written; raises `WorkspaceError` to refuse."""
         self._seen: dict[Path, _Seen] = {}
         self._contents: OrderedDict[Path, bytes] = OrderedDict()
         self._cleared: set[Path] = set()
-        """Directories in which nothing is left that a killed process was writing."""
+        """Directories already cleared of temporary files left by killed processes."""
 
     def beside(self, changed: Callable[[int, Path], None]) -> LocalWorkspace:
-        """Another agent's view of the same files, held to the same places: it has read nothing yet."""
+        """Create a workspace for another agent on the same files and directories; it has read nothing yet."""
         other = copy(self)
         other._changed = changed
         other._seen = {}
@@ -76,7 +76,7 @@ class LocalWorkspace:
         return other
 
     def know(self, other: LocalWorkspace) -> None:
-        """Count as read what the agent of the other one has read, as its fork has."""
+        """Mark as read what the agent of the other workspace has read, for its fork."""
         self._seen.update(other._seen)
         self._contents.update(other._contents)
 
@@ -106,7 +106,7 @@ class LocalWorkspace:
 
     def contains(self, path: Path) -> bool:
         try:
-            # Follows links in every part, and keeps the parts that do not exist yet.
+            # Follows links in every part, and keeps parts that do not exist yet.
             real = Path(os.path.realpath(self._cwd / path))
         except (OSError, ValueError):
             return False
@@ -126,7 +126,7 @@ class LocalWorkspace:
 
     def _absolute(self, path: str) -> Path:
         try:
-            # Another user's ~name stays a file's name.
+            # Another user's ~name stays a file name.
             given = Path(path).expanduser() if path == "~" or path.startswith("~/") else path
             located = os.path.normpath(self._cwd / given)
             raw = os.fsencode(located)

@@ -1,4 +1,4 @@
-"""Brings a commit into the branch of a checkout, or leaves the checkout as it was and says why."""
+"""Merges a commit into the branch of a checkout, or leaves the checkout unchanged and reports why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNDER_WAY = {
 
 
 async def branch_of(git: Git, checkout: Checkout) -> str:
-    """The branch to merge into. Raises `WorktreeError` where nothing can be merged into the checkout now."""
+    """Return the branch to merge into. Raises `WorktreeError` if the checkout cannot be merged into now."""
     said = await git.tried("symbolic-ref", "--quiet", "--short", "HEAD", at=checkout.place)
     if said.status != 0:
         raise WorktreeError(
@@ -42,20 +42,20 @@ def refuse_under_way(entry: Path, tree: Path) -> None:
 
 
 async def holds(git: Git, checkout: Checkout, *commits: str) -> bool:
-    """Whether the checkout's branch holds all of them."""
+    """Return True if the checkout's branch contains all of the commits."""
     said = await git.tried("rev-list", "--count", *commits, "--not", "HEAD", "--", at=checkout.place)
     return said.status == 0 and said.text == "0"
 
 
 async def bring_in(git: Git, checkout: Checkout, name: str, commit: str, *, path: Path | None) -> Merged:
-    """`path` is where conflicts can be resolved. Raises `MergeConflict` and `WorktreeError`."""
+    """Merge a commit; conflicts can be resolved in `path`. Raises `MergeConflict` and `WorktreeError`."""
     into = await branch_of(git, checkout)
     place = checkout.place
     count = int((await git("rev-list", "--count", f"HEAD..{commit}", "--", at=place)).text)
     files = (await git("diff", "--name-only", "-z", "--no-renames", f"HEAD...{commit}", at=place)).names
     if count:
         await _refuse_conflicts(git, place, name, commit, into, path)
-        # No hooks: one that lies in the tree would be the agent's.
+        # No hooks: one in the tree would come from the agent.
         words = ("merge", "--no-ff", "--no-edit", "--commit", "--no-squash", "--no-autostash", "--quiet")
         settings = await identity_settings(git, checkout.common)
         said = await git.tried(*words, "-m", f"Merge the work of {name}", commit, at=place, settings=settings)
@@ -68,7 +68,7 @@ async def bring_in(git: Git, checkout: Checkout, name: str, commit: str, *, path
 async def _refuse_conflicts(
     git: Git, place: Place, name: str, commit: str, into: str, path: Path | None
 ) -> None:
-    """Found out without touching the checkout, where git is new enough to."""
+    """Detect conflicts without touching the checkout, if git is recent enough."""
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", commit)
     said = await git.tried(*words, at=place)
     if said.status == 1:
@@ -76,7 +76,7 @@ async def _refuse_conflicts(
 
 
 async def _back(git: Git, place: Place, name: str, into: str, path: Path | None, complaint: str) -> None:
-    """Undo a merge that stopped. One that git refused to begin has left nothing to undo."""
+    """Undo a merge that stopped; if git refused to begin one, there is nothing to undo."""
     unmerged = (await git("diff", "--name-only", "--diff-filter=U", "-z", at=place)).names
     if (place.entry / "MERGE_HEAD").exists():
         await git("merge", "--abort", at=place)

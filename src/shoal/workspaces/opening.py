@@ -1,4 +1,4 @@
-"""Files opened for a tool: plain ones alone, whole where they can be, and one process at a time to change."""
+"""Opens files for tools: regular files only, read whole if possible, changed by one process at a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shoal.core.filenames import shown
 from shoal.workspaces.complaints import complaint
 
 LARGEST_WHOLE = 256 * 1024 * 1024
-"""Files above this are read in parts and not changed by tools."""
+"""Larger files are read in parts and not changed by tools."""
 _LOCK_TRIES, _LOCK_PAUSE = 50, 0.005
 
 
 def opened(real: Path) -> BinaryIO:
-    """A regular file, open; a pipe or a device, which could block for ever, is refused."""
+    """Open a regular file; a pipe or device is refused, because it could block forever."""
     try:
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         state = os.fstat(descriptor)
@@ -33,10 +33,10 @@ def opened(real: Path) -> BinaryIO:
 
 
 def opened_alone(real: Path) -> BinaryIO:
-    """As `opened`, while no other process of ours is about to replace it.
+    """Open a regular file while no other Shoal process is about to replace it.
 
-    The lock is on the file that is to be replaced: it leaves nothing behind, and ends with its holder.
-    Another program may hold it for reasons of its own, so nobody waits long; `replace` looks once more.
+    The lock is on the file to be replaced: it leaves nothing behind, and ends with its holder. Another
+    program may hold it for its own reasons, so the wait is short; `replace_file` checks again.
     """
     patience = _LOCK_TRIES
     while True:
@@ -61,7 +61,7 @@ def _try_lock(file: BinaryIO) -> bool:
 
 
 def _is_at(real: Path, file: BinaryIO) -> bool:
-    """Whether the file is not replaced meanwhile."""
+    """Return True if the path still refers to the open file."""
     try:
         return os.path.samestat(real.stat(), os.fstat(file.fileno()))
     except OSError:

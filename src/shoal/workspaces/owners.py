@@ -1,4 +1,4 @@
-"""Who lives: a locked file for each process that owns worktrees, freed by the kernel however it ends."""
+"""Leases: a locked file for each process that owns worktrees, released by the kernel however it ends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 _LEASE = re.compile(r"[0-9]+-[0-9a-f]{16}")
 _YOUNG = 60.0
-"""Seconds during which a file without a lock may be one that is just being made."""
+"""Seconds during which a file without a lock may be a lease that is being created."""
 
 
 class Lease:
-    """Held from its making until `end`, or the end of the process.
+    """Lease held from its creation until `release`, or until the process ends.
 
-    A lock, not a pid alone: a pid means nothing to a process in another container that shares the files.
+    A lock and not just a pid: a pid means nothing in another container that shares the files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -27,7 +27,7 @@ class Lease:
         making = directory / f".{self.name}"
         self._fd = os.open(making, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._fd, fcntl.LOCK_EX)
-        # Under its name only once it is locked: nobody ever sees it unlocked while its holder lives.
+        # It gets its name only once it is locked, so nobody sees it unlocked while its holder lives.
         making.rename(self._path)
 
     @property
@@ -49,7 +49,7 @@ def lives(directory: Path, lease: str) -> bool:
     except OSError:
         return False
     try:
-        # Shared, so that several who look at once do not take each other for the holder.
+        # Shared, so that concurrent checks do not take each other for the holder.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -61,18 +61,18 @@ def lives(directory: Path, lease: str) -> bool:
 def clear_dead(directory: Path) -> None:
     for path in directory.iterdir() if directory.is_dir() else ():
         with contextlib.suppress(OSError):
-            # Only one that is being made can be without its lock while its holder lives.
+            # Only a lease that is being created can be without its lock while its holder lives.
             making = path.name.startswith(".") and time.time() - path.lstat().st_mtime < _YOUNG
             if not making and not lives(directory, path.name):
                 path.unlink()
 
 
 def started(pid: int) -> int:
-    """When a process started, in the system's ticks since boot; 0 where that is not known."""
+    """Return the start time of a process in ticks since boot, or 0 if unknown."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0
-    # The program's name stands in brackets and may hold anything; the start is the 20th word after it.
+    # The program name in parentheses may contain anything; the start time is the 20th word after it.
     words = stat[stat.rfind(b")") + 1 :].split()
     return int(words[19]) if len(words) > 19 else 0

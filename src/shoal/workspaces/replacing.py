@@ -1,4 +1,4 @@
-"""Puts a file in place whole: a reader sees the old content or the new, never a part."""
+"""Atomic file writes: a reader sees the old content or the new, never a part."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 _numbers = itertools.count()
 _TEMPORARY = re.compile(r"\.shoal-([0-9]{1,9})-[0-9]+\.tmp")
 _ABANDONED = 60.0
-"""Seconds after which nobody writes to a file any more that is there for one write."""
+"""Age in seconds after which a temporary file is no longer being written."""
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK})
 
 
 class Overtaken(OSError):
-    """The file is not the one any more that was to be replaced."""
+    """The file changed since it was read and is not replaced."""
 
     def __init__(self) -> None:
         super().__init__("somebody else changed it just now. Nothing was written; read it again")
@@ -28,9 +28,9 @@ class Overtaken(OSError):
 def replace(
     path: Path, content: bytes, *, like: os.stat_result | None = None, mode: int | None = None
 ) -> None:
-    """Put `content` in place of whatever is there, with `mode`; or of `like` alone, with its mode and owner.
+    """Replace whatever is at `path`, with `mode`; or only the file `like`, with its mode and owner.
 
-    Raises `Overtaken` where something else is there than this file as it was.
+    Raises `ConcurrentWriteError` if that file was changed or replaced.
     """
     temporary = _beside(path, content, like, mode)
     try:
@@ -43,7 +43,7 @@ def replace(
 
 
 def create(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Put a new file in place; raises FileExistsError when one came to be there meanwhile."""
+    """Create a new file; raises FileExistsError if one appeared meanwhile."""
     temporary = _beside(path, content, None, mode)
     try:
         path.hardlink_to(temporary)
@@ -58,14 +58,14 @@ def create(path: Path, content: bytes, *, mode: int | None = None) -> None:
 
 
 def clear_abandoned(directory: Path) -> None:
-    """Remove what processes that were killed left half written here."""
+    """Remove temporary files that killed processes left in the directory."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             found = _TEMPORARY.fullmatch(entry.name)
             if found is None or not entry.is_file(follow_symlinks=False):
                 continue
             age = time.time() - entry.stat(follow_symlinks=False).st_mtime
-            # Both: a process in another container has a number of its own, and a clock can be set.
+            # Check both: a process in another container has a different pid, and a clock can be set.
             if age > _ABANDONED and not _is_process(int(found[1])):
                 _forget(Path(entry.path))
 
@@ -76,7 +76,7 @@ def _is_process(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # of another user
+        return True  # belongs to another user
     return True
 
 
@@ -111,7 +111,7 @@ def _beside(path: Path, content: bytes, like: os.stat_result | None, mode: int |
 def _new_file(directory: Path) -> tuple[Path, int]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     while True:
-        # A short name of its own: beside a file whose name is as long as names may be, a longer one fails.
+        # A short name: next to a file whose name has the maximum length, a longer one would fail.
         temporary = directory / f".shoal-{os.getpid()}-{next(_numbers)}.tmp"
         try:
             return temporary, os.open(temporary, flags, 0o666)

@@ -1,4 +1,4 @@
-"""Where the git repository of a directory keeps itself: what commits write, and what git later runs."""
+"""Paths of the git repository around a directory: what commits write, and what controls git."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST = 4096
 
 
 def writable_of_git(directory: Path) -> Iterator[Path]:
-    """What a commit writes outside of the directory: the repository around it, or behind its worktree."""
+    """Yield the paths outside the directory that a commit writes: the repository around or behind it."""
     for place in (directory, *directory.parents):
         dot = place / ".git"
         if dot.is_dir():
@@ -25,7 +25,7 @@ def writable_of_git(directory: Path) -> Iterator[Path]:
 
 
 def kept_of_git(directory: Path) -> Iterator[Path]:
-    """What decides which programs git runs: written by an agent's command, a person's git would obey it."""
+    """Yield the paths that decide which programs git runs, so that an agent cannot change the user's git."""
     for place in (directory, *directory.parents):
         dot = place / ".git"
         if dot.is_dir():
@@ -39,7 +39,7 @@ def kept_of_git(directory: Path) -> Iterator[Path]:
 
 
 def head_commit(directory: Path) -> str | None:
-    """The commit the checkout around a directory is on, read from git's own files; None where that fails."""
+    """Return the commit of the checkout around a directory from git's own files; None if that fails."""
     for place in (directory, *directory.parents):
         dot = place / ".git"
         if dot.exists():
@@ -66,12 +66,12 @@ def _packed(path: Path, ref: str) -> str | None:
 
 
 def _worktree_entry(dot: Path) -> Path | None:
-    """The `worktrees/NAME` directory that a worktree's .git file names, if it knows of this worktree too."""
+    """Return the `worktrees/NAME` directory in a worktree's .git file, if it refers back to the worktree."""
     named = _line(dot).removeprefix("gitdir: ")
     if not named:
         return None
     entry = Path(os.path.realpath(dot.parent / named))
-    # Anyone can write a .git file that names another's repository; that one would not name it back.
+    # Anyone can write a .git file that names another repository; that one would not refer back to it.
     return entry if os.path.realpath(entry / _line(entry / "gitdir")) == os.path.realpath(dot) else None
 
 

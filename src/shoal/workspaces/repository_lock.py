@@ -1,4 +1,4 @@
-"""One at a time among all processes of a machine that change which worktrees a repository has."""
+"""Lock between all processes of a machine that change the worktrees of a repository."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 
 PATIENCE = 300.0
-"""Seconds; who holds it has deadlines of its own."""
+"""Seconds; the holder has its own timeouts."""
 
 
 class RepositoryLock:
-    """In the repository, not in a home: two homes may work on one repository."""
+    """Lock file in the repository, not in a home, because two homes may use one repository."""
 
     def __init__(self, common: Path, clock: Clock) -> None:
         self._path = common / "shoal-worktrees.lock"
@@ -48,7 +48,7 @@ class RepositoryLock:
 
     async def _waited(self, fd: int) -> None:
         wait = _Wait(fd)
-        # Not one of the loop's own threads: all of those could wait here, and the holder need one to go on.
+        # Not a thread of the loop's pool: all of those could wait here while the holder needs one.
         threading.Thread(target=wait.run, name="shoal-worktrees", daemon=True).start()
         try:
             async with self._clock.deadline(PATIENCE):
@@ -65,7 +65,7 @@ class RepositoryLock:
 
 
 class _Wait:
-    """A descriptor whose flock is wanted, and which belongs to the wait until that is given."""
+    """Pending flock on a descriptor, which this object owns until the lock is acquired."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -73,7 +73,7 @@ class _Wait:
         self.given: asyncio.Future[None] = self._loop.create_future()
 
     def run(self) -> None:
-        """In the thread."""
+        """Acquire the lock; runs in the thread."""
         failure: OSError | None = None
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
@@ -85,7 +85,7 @@ class _Wait:
             os.close(self._fd)
 
     def abandon(self) -> None:
-        """Nobody wants it any more. Where the thread still waits, it is closed once that ends."""
+        """Give up the wait; if the thread still waits, the descriptor is closed once it ends."""
         if self.given.cancelled() or self.given.cancel():
             return
         os.close(self._fd)

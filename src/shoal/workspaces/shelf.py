@@ -1,4 +1,4 @@
-"""A repository with the worktrees of its agents: what is done to one, whoever asks for it."""
+"""A repository with the worktrees of its agents, and the operations on one worktree."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Shelf(Struct, frozen=True, kw_only=True):
         return record
 
     def free(self, name: str) -> WorktreeRecord:
-        """The record of a worktree that no agent works in. Raises `WorktreeError`."""
+        """Return the record of a worktree that no agent uses. Raises `WorktreeError`."""
         record = self.known(name)
         if self.in_use(record):
             raise WorktreeError(
@@ -49,7 +49,7 @@ class Shelf(Struct, frozen=True, kw_only=True):
         return await keep(self.git, self.checkout.common, record, work, self.files.directory)
 
     async def settle(self, record: WorktreeRecord) -> Kept | Removed:
-        """Its agent is gone. With the lock held."""
+        """Remove or keep a worktree whose agent is gone; the lock must be held."""
         if record.state in ("making", "removing"):
             return await self.remove(record)
         found = await self.look(record)
@@ -58,14 +58,14 @@ class Shelf(Struct, frozen=True, kw_only=True):
         return await self.remove(record) if found.is_nothing else await self.retain(record, found)
 
     async def look(self, record: WorktreeRecord) -> Work | Kept:
-        """What was done in it. Where git cannot tell, it is kept as it is."""
+        """Return the work done in it; if git cannot tell, the worktree is kept as it is."""
         try:
             return await self.work(record)
         except WorktreeError as error:
             return self._left(record, None, None, f"git cannot tell what is in it: {error}")
 
     async def retain(self, record: WorktreeRecord, work: Work) -> Kept:
-        """Under its ref first, then as what it is: dying in between leaves it to be reaped."""
+        """Save the work under its ref, then mark the worktree kept; after a crash in between it is reaped."""
         try:
             ref = await self.keep(record, work)
         except WorktreeError as error:
@@ -74,8 +74,8 @@ class Shelf(Struct, frozen=True, kw_only=True):
         return self._left(record, work, ref, nested)
 
     async def remove(self, record: WorktreeRecord) -> Removed:
-        """With the lock held."""
-        # First of all: after a crash in the middle, what is left must not be taken for work.
+        """Remove the worktree with its branches; the lock must be held."""
+        # First of all: after a crash in the middle, the remains must not be taken for work.
         self.files.mark(record, "removing")
         common, name = self.checkout.common, record.name
         entry = find_entry(common, record.path)
@@ -92,7 +92,7 @@ class Shelf(Struct, frozen=True, kw_only=True):
         return Removed(name=name)
 
     async def refs(self) -> dict[str, str]:
-        """The commits that are kept, by the names of their worktrees."""
+        """Return the kept commits by worktree name."""
         words = ("for-each-ref", "--format=%(refname) %(objectname)", KEPT)
         lines = (await self.git(*words, at=self.checkout.place)).text.splitlines()
         return {ref.removeprefix(f"{KEPT}/"): commit for ref, commit in (line.split(" ") for line in lines)}
@@ -107,7 +107,7 @@ def unknown(name: str) -> WorktreeError:
 
 
 def _half_made(common: Path, name: str) -> list[Path]:
-    """What a git that was killed while it made the worktree left: it does not say yet where the files are."""
+    """List entries left by a git that was killed while creating the worktree; they name no directory yet."""
     entries = common / "worktrees"
     return [
         entry

@@ -1,4 +1,4 @@
-"""What people do with worktrees: look at them, bring their work back, remove them."""
+"""User operations on worktrees: list, show, merge and remove."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def standings(shelf: Shelf) -> list[Standing]:
 
 
 async def shown(shelf: Shelf, name: str) -> tuple[Standing, str]:
-    """How it stands, and its changes as git sums them up."""
+    """Return the status of a worktree and a summary of its changes from git."""
     refs, record = await shelf.refs(), shelf.files.read(name)
     stat = ("diff", "--stat=100", "--no-ext-diff", "--no-textconv")
     if record is None:
@@ -44,7 +44,7 @@ async def shown(shelf: Shelf, name: str) -> tuple[Standing, str]:
 
 
 async def merge(shelf: Shelf, name: str) -> Merged:
-    """One at a time: with the lock held."""
+    """Merge one worktree; the lock must be held."""
     await branch_of(shelf.git, shelf.checkout)
     record = shelf.files.read(name)
     if record is None:
@@ -71,7 +71,7 @@ async def merge(shelf: Shelf, name: str) -> Merged:
 
 
 async def remove(shelf: Shelf, name: str, *, force: bool) -> Removed:
-    """With the lock held."""
+    """Remove a worktree; the lock must be held."""
     record = shelf.free(name)
     if record.state in ("making", "removing"):
         return await shelf.remove(record)
@@ -79,7 +79,7 @@ async def remove(shelf: Shelf, name: str, *, force: bool) -> Removed:
     _refuse_nested(record, work)
     if work.is_nothing:
         return await shelf.remove(record)
-    # What was not committed may have been merged from the ref: git gives the same content the same tree.
+    # Uncommitted work may have been merged from the ref: git gives the same content the same tree.
     ref = await shelf.keep(record, work)
     merged = await holds(shelf.git, shelf.checkout, ref)
     if not merged and not force:
@@ -120,7 +120,7 @@ async def _alone(shelf: Shelf, name: str, commit: str) -> Standing:
 
 
 async def _let_go(shelf: Shelf, name: str, merged: str) -> None:
-    """Delete the ref if what it holds is now in the branch, be it under another commit."""
+    """Delete the ref if the branch now contains its content, even under another commit."""
     kept = (await shelf.refs()).get(name)
     if kept is None:
         return

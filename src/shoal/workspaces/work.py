@@ -1,4 +1,4 @@
-"""What was done in a worktree since it was made, and how it is kept: as a commit under a ref of its own."""
+"""Work done in a worktree since its creation, and how it is saved: as a commit under its own ref."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SUBMODULE = "160000"
 
 
 class _Listed(Struct, frozen=True, kw_only=True):
-    """What the index says: files whose changes git was told not to see, and repositories inside."""
+    """Contents of the index: files whose changes git was told to ignore, and nested repositories."""
 
     unseen: tuple[str, ...]
     nested: tuple[str, ...]
 
 
 def prefix_of(name: str) -> str:
-    """All branches of an agent are below it: a directory of its own is what a sandbox can grant."""
+    """Return the prefix of all branches of an agent: a directory that a sandbox can grant."""
     return f"shoal/{name}"
 
 
@@ -37,7 +37,7 @@ def kept_ref(name: str) -> str:
 
 
 def find_entry(common: Path, path: Path) -> Path | None:
-    """The directory under the repository's `worktrees` that belongs to the worktree at `path`."""
+    """Return the directory under the repository's `worktrees` that belongs to the worktree at `path`."""
     entries = common / "worktrees"
     for entry in sorted(entries.glob(f"{path.name}*")) if entries.is_dir() else ():
         try:
@@ -50,7 +50,7 @@ def find_entry(common: Path, path: Path) -> Path | None:
 
 
 async def place_of(git: Git, common: Path, record: WorktreeRecord, scratch: Path) -> Place:
-    """Where git looks at the worktree. Where git has forgotten it: an index made from its branch."""
+    """Return the location of the worktree; if git has forgotten it, with an index made from its branch."""
     entry = find_entry(common, record.path)
     if entry is not None and (entry / "index").exists():
         return Place(entry=entry, common=common, tree=record.path)
@@ -60,7 +60,7 @@ async def place_of(git: Git, common: Path, record: WorktreeRecord, scratch: Path
 
 
 async def tip_of(git: Git, common: Path, record: WorktreeRecord) -> str:
-    """The commit the worktree stands on; where it stands on none, that of its branch, or its base."""
+    """Return the commit that the worktree is on; otherwise that of its branch, or its base."""
     entry = find_entry(common, record.path)
     if entry is not None:
         place = Place(entry=entry, common=common, tree=common)
@@ -74,7 +74,7 @@ async def tip_of(git: Git, common: Path, record: WorktreeRecord) -> str:
 
 
 async def work_of(git: Git, common: Path, record: WorktreeRecord, directory: Path) -> Work:
-    """Changes nothing in the worktree. `directory` is for an index of our own."""
+    """Collect the work without changing the worktree; `directory` is for a temporary index."""
     head = await tip_of(git, common, record)
     tips = [head, *await _other_tips(git, common, record)]
     log = ("log", "-z", "--format=%s", f"--max-count={_SUBJECTS}", *tips, "--not", record.base, "--")
@@ -94,7 +94,7 @@ async def work_of(git: Git, common: Path, record: WorktreeRecord, directory: Pat
 
 
 async def keep(git: Git, common: Path, record: WorktreeRecord, work: Work, directory: Path) -> str:
-    """Put all of the work under the worktree's ref, which is given back. The worktree stays as it is."""
+    """Save all work under the worktree's ref and return the ref; the worktree stays as it is."""
     ref, bare = kept_ref(record.name), _bare(common)
     before = (await git.tried("rev-parse", "--verify", "--quiet", ref, at=bare)).text
     heads = await _independent(git, common, [*work.tips, *([before] if before else [])])
@@ -112,7 +112,7 @@ async def keep(git: Git, common: Path, record: WorktreeRecord, work: Work, direc
 
 
 async def committed(git: Git, common: Path, record: WorktreeRecord, work: Work, directory: Path) -> str:
-    """The work as one commit on top of the worktree's head; the head itself where all is committed."""
+    """Return the work as one commit on top of the worktree's head; the head itself if all is committed."""
     if not work.uncommitted:
         return work.head
     with _scratch(directory, record.name) as scratch:
@@ -127,7 +127,7 @@ async def committed(git: Git, common: Path, record: WorktreeRecord, work: Work, 
 
 
 async def _kept_alone(git: Git, common: Path, record: WorktreeRecord, tree: str, head: str) -> str | None:
-    """The commit under the ref, if it is this tree on top of this head and nothing else."""
+    """Return the commit under the ref, if it is exactly this tree on top of this head."""
     ref = kept_ref(record.name)
     said = await git.tried("rev-parse", ref, f"{ref}^{{tree}}", f"{ref}^@", at=_bare(common))
     commit, *rest = said.text.split() or [""]
@@ -135,7 +135,7 @@ async def _kept_alone(git: Git, common: Path, record: WorktreeRecord, tree: str,
 
 
 async def identity_settings(git: Git, common: Path) -> tuple[str, ...]:
-    """Who makes a commit: the person, where git knows them."""
+    """Return the committer settings: the user, if git knows them."""
     settings = []
     for key, value in (("user.name", "Shoal"), ("user.email", "shoal@localhost")):
         if not (await git.tried("config", key, at=_bare(common))).text:
@@ -146,7 +146,7 @@ async def identity_settings(git: Git, common: Path) -> tuple[str, ...]:
 async def _differences(
     git: Git, common: Path, record: WorktreeRecord, scratch: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """What is not committed, what differs from the base in tracked files, and repositories inside."""
+    """Return uncommitted files, tracked files that differ from the base, and nested repositories."""
     if not record.path.is_dir():
         changed = ("diff-tree", "-r", "--name-only", "--no-renames", "-z", record.base)
         return (), (await git(*changed, await tip_of(git, common, record), at=_bare(common))).names, ()
@@ -158,7 +158,7 @@ async def _differences(
         "--ignore-submodules=none", at=place,
     )  # fmt: skip
     lines = status.names
-    # Git does not look into a repository inside this one: it names the directory.
+    # Git does not look into a nested repository: it names the directory.
     inside = [line[3:].rstrip("/") for line in lines if line.startswith("??") and line.endswith("/")]
     diff = ("diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", record.base, "--")
     differing = (await git(*diff, at=place)).names
@@ -184,7 +184,7 @@ def _is_repository(directory: Path) -> bool:
 
 
 async def _seeing(git: Git, place: Place, listed: _Listed, scratch: Path) -> Place:
-    """A place whose index hides no changes: `update-index --assume-unchanged` must not lose work."""
+    """Return a location whose index hides no changes: `--assume-unchanged` must not lose work."""
     if not listed.unseen:
         return place
     place = _with_own_index(place, scratch)
@@ -195,7 +195,7 @@ async def _seeing(git: Git, place: Place, listed: _Listed, scratch: Path) -> Pla
 
 
 def _with_own_index(place: Place, scratch: Path) -> Place:
-    """The place with an index that can be changed: a copy, unless it has one of ours already."""
+    """Return the location with a writable index: a copy, unless it already has its own."""
     if place.index is not None:
         return place
     try:
@@ -206,7 +206,7 @@ def _with_own_index(place: Place, scratch: Path) -> Place:
 
 
 async def _tree(git: Git, common: Path, record: WorktreeRecord, work: Work, scratch: Path) -> str:
-    """The worktree as a tree: what is tracked, and what is not but would be."""
+    """Write the worktree as a tree: tracked files, and untracked files that are not ignored."""
     if not record.path.is_dir():
         return (await git("rev-parse", f"{work.head}^{{tree}}", at=_bare(common))).text
     place = await place_of(git, common, record, scratch)
@@ -228,7 +228,7 @@ async def _commit(git: Git, common: Path, record: WorktreeRecord, tree: str, par
 
 
 async def _other_tips(git: Git, common: Path, record: WorktreeRecord) -> tuple[str, ...]:
-    """Commits of the agent's other branches, and of refs that only this worktree has."""
+    """Return the commits of the agent's other branches, and of refs that only this worktree has."""
     entry = find_entry(common, record.path)
     place = Place(entry=entry or common, common=common, tree=common)
     own = () if entry is None else ("refs/worktree", "refs/bisect", "refs/rewritten")
@@ -237,7 +237,7 @@ async def _other_tips(git: Git, common: Path, record: WorktreeRecord) -> tuple[s
 
 
 async def _independent(git: Git, common: Path, commits: Sequence[str]) -> list[str]:
-    """Those that no other holds, in their order."""
+    """Return the commits that no other one contains, in order."""
     distinct = list(dict.fromkeys(commits))
     if len(distinct) == 1:
         return distinct
@@ -246,13 +246,13 @@ async def _independent(git: Git, common: Path, commits: Sequence[str]) -> list[s
 
 
 def _bare(common: Path) -> Place:
-    """For questions about the repository alone."""
+    """Return the location for commands about the repository itself."""
     return Place(entry=common, common=common, tree=common)
 
 
 @contextmanager
 def _scratch(directory: Path, name: str) -> Iterator[Path]:
-    """A name for an index of our own; a crash may have left one."""
+    """Provide a path for a temporary index, after removing one left by a crash."""
     path = directory / f".{name}.index"
     lock = path.with_name(f"{path.name}.lock")
     for each in (path, lock):

@@ -1,4 +1,4 @@
-"""A worktree as its agent has it: the files, what of the repository may be written, and what to tell it."""
+"""The worktree of one agent: its files, the writable parts of the repository, and its description."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from shoal.workspaces.work import prefix_of
 class Worktree(Struct, frozen=True, kw_only=True):
     record: WorktreeRecord
     common: Path
-    """The directory of the repository."""
+    """Directory of the repository."""
     entry: Path
-    """What the repository holds for this worktree alone."""
+    """Directory of the repository for this worktree only."""
     notes: tuple[str, ...] = ()
-    """What of the lead's checkout is not in it, as sentences for the agent."""
+    """Changes of the lead's checkout that it lacks, as sentences for the agent."""
 
     @property
     def name(self) -> str:
@@ -35,13 +35,13 @@ class Worktree(Struct, frozen=True, kw_only=True):
 
     @property
     def root(self) -> Path:
-        """Where the agent works: the place in the worktree that is the lead's in its checkout."""
+        """Directory in which the agent works, corresponding to the lead's directory in its checkout."""
         place = self.path / self.record.inside
         return place if place.is_dir() else self.path
 
     @property
     def writable(self) -> tuple[Path, ...]:
-        """What a command of the agent may write, which is what a commit needs; branches are made here."""
+        """Paths that the agent's commands may write, as a commit needs; creates the branch directories."""
         own = (self.common / "refs/heads", self.common / "logs/refs/heads")
         branches = [directory / prefix_of(self.name) for directory in own]
         for directory in branches:
@@ -51,12 +51,12 @@ class Worktree(Struct, frozen=True, kw_only=True):
 
     @property
     def sealed(self) -> tuple[Path, ...]:
-        """What no command of the agent may write, though it were inside a writable directory."""
+        """Paths that the agent's commands must not write, even inside a writable directory."""
         return (self.record.checkout, self.common)
 
     @property
     def kept(self) -> tuple[Path, ...]:
-        """Inside what is writable: what leads git elsewhere, and history that is packed."""
+        """Read-only paths inside writable ones: files that redirect git, and packed history."""
         return (
             self.path / ".git",
             *(self.entry / name for name in ("gitdir", "commondir", "config.worktree")),
@@ -71,12 +71,12 @@ class Worktree(Struct, frozen=True, kw_only=True):
         checkpoints: Checkpoints | None = None,
         changed: Callable[[int, Path], None] | None = None,
     ) -> WorktreeWorkspace:
-        """`lent` are directories outside of it in which file tools may write, as for plans."""
+        """Create a workspace; file tools may also write in `extra_writable`, as for plans."""
         return WorktreeWorkspace(self, granted=granted, lent=lent, checkpoints=checkpoints, changed=changed)
 
 
 class WorktreeWorkspace(LocalWorkspace):
-    """Writes nothing outside the worktree and what was granted, whatever rules and modes allow."""
+    """Workspace that writes nothing outside the worktree and granted directories, whatever rules allow."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class WorktreeWorkspace(LocalWorkspace):
             self.grant(directory)
 
     def grant(self, directory: Path) -> None:
-        """A directory of the lead's checkout is not granted: the worktree stands for it."""
+        """Grant a directory, unless it is in the lead's checkout, which the worktree replaces."""
         if not _inside(Path(os.path.realpath(directory)), self._barred):
             super().grant(directory)
 
     def lend(self, directory: Path) -> None:
-        """Let file tools write there too; the path is real, and a link put in its place leads nowhere."""
+        """Let file tools write there too; the path is real, so a link put in its place has no effect."""
         self._lent = (*self._lent, directory)
 
     def contains(self, path: Path) -> bool:
@@ -141,7 +141,7 @@ def _inside(path: Path, places: Iterable[Path]) -> bool:
 
 
 def told_to_agent(worktree: Worktree) -> str:
-    """What an agent must know that starts in a worktree."""
+    """Describe the worktree to the agent that starts in it."""
     record = worktree.record
     where = f"You work in {shown(worktree.root)}, a git worktree of your own on the branch {record.branch}"
     lines = [
@@ -153,7 +153,7 @@ def told_to_agent(worktree: Worktree) -> str:
 
 
 def told_to_fork(worktree: Worktree) -> str:
-    """For an agent that has the lead's conversation, whose paths and contents are the lead's."""
+    """Describe the worktree to a fork, whose conversation has the lead's paths and contents."""
     record = worktree.record
     return "\n".join(
         (

@@ -1,4 +1,4 @@
-"""The directory of a repository's worktrees: a record beside each, and taking one away whole."""
+"""Directory of a repository's worktrees: a record next to each, and complete removal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.wire.worktrees import read_record, record_bytes
 from shoal.workspaces.replacing import clear_abandoned, create, replace
 
 _ABANDONED = 60.0
-"""Seconds after which nobody uses an index any more that is there for one look."""
+"""Age in seconds after which a temporary index is no longer in use."""
 
 
 class WorktreeFiles:
@@ -34,7 +34,7 @@ class WorktreeFiles:
         return self.directory / name
 
     def clear_abandoned(self) -> None:
-        """Remove what processes that were killed left half done."""
+        """Remove temporary files left by killed processes."""
         clear_abandoned(self.directory)
         for path in self.directory.glob(".agent-*.index"):
             with suppress(OSError):
@@ -48,7 +48,7 @@ class WorktreeFiles:
             raise WorktreeError(f"{record.path} is in the way and is no worktree of ours. Move it away.")
 
     def enter(self, record: WorktreeRecord) -> None:
-        """Before the worktree is made: whatever is made has a record."""
+        """Create the record before the worktree, so that every worktree has one."""
         try:
             create(self._file(record.name), record_bytes(record), mode=0o600)
         except FileExistsError:
@@ -73,7 +73,7 @@ class WorktreeFiles:
         except OSError:
             return None
         record = read_record(content)
-        # A record that names another place would have us remove that.
+        # A record that names another path would make us remove that path.
         return record if record and record.name == name and record.path == self.path(name) else None
 
     def all(self) -> Iterator[WorktreeRecord]:
@@ -90,7 +90,7 @@ class WorktreeFiles:
 
 
 def is_recorded(place: Path) -> bool:
-    """Whether it is in a worktree of ours, or was in one that is not wholly taken away."""
+    """Return True if the path is in a worktree of an agent, or in one that is not fully removed."""
     return any(
         path.with_name(f"{path.name}.json").is_file()
         for path in (place, *place.parents)
@@ -110,7 +110,7 @@ def _taken(record: WorktreeRecord) -> WorktreeError:
 
 
 def erase(directory: Path) -> None:
-    """Remove a directory with all that is in it, write-protected or not. Links are not followed."""
+    """Remove a directory with its contents, even if write-protected; links are not followed."""
     try:
         if directory.is_dir() and not directory.is_symlink():
             shutil.rmtree(directory, onerror=_opened)
@@ -121,13 +121,13 @@ def erase(directory: Path) -> None:
 
 
 def _opened(act: Callable[..., Any], path: str, failure: Any) -> None:
-    """An agent may have made a directory that its owner cannot write: once more, with the right to."""
+    """Retry with write permission, because an agent may have created a directory without it."""
     error = failure[1]
     if isinstance(error, FileNotFoundError):
         return
     if not isinstance(error, PermissionError):
         raise error
-    # Only where something changes by it: what cannot be removed for another reason is not tried for ever.
+    # Only if a mode changed: what cannot be removed for another reason is not retried forever.
     changed = _made_free(Path(path).parent)
     if act in (os.open, os.scandir, os.rmdir):
         if not _made_free(Path(path)) and not changed:
@@ -138,7 +138,7 @@ def _opened(act: Callable[..., Any], path: str, failure: Any) -> None:
 
 
 def _made_free(directory: Path) -> bool:
-    """Whether its owner could not do everything in it, and can now."""
+    """Give the owner all rights in the directory; return False if it had them."""
     if stat.S_IMODE(directory.lstat().st_mode) == stat.S_IRWXU:
         return False
     directory.chmod(stat.S_IRWXU)

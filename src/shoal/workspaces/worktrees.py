@@ -1,4 +1,4 @@
-"""The worktrees of a repository's agents: made from the lead's commit, never removed with work in them."""
+"""Worktrees of a repository's agents: created from the lead's commit, never removed with work in them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _NAMED_BY = 8
 """Characters of an agent's id in the name of its worktree."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _SIDE_BY_SIDE = 8
-"""Checkouts at once; more only fight for the disk."""
+"""Concurrent checkouts; more only compete for the disk."""
 _LONGEST_NAME = 100
 
 
 class Worktrees:
-    """`root` is where the lead works, `home` is Shoal's, with the worktrees of all repositories.
+    """Creates, reopens, merges and removes worktrees; `root` is the lead's directory, `home` is Shoal's.
 
-    Not in the checkout: there its own tools would find every file once more. Not below `shoal` in Shoal's
-    home, which is hidden from commands.
+    The worktrees of all repositories are in `home`. They are not in the checkout, where tools would find
+    every file twice, and not below `shoal` in the home, which is hidden from commands.
     """
 
     def __init__(self, root: Path, home: Path, *, env: Mapping[str, str], clock: Clock) -> None:
@@ -50,7 +50,7 @@ class Worktrees:
         self._checkouts = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     async def make(self, agent: str, *, session: str) -> Worktree:
-        """A worktree at the commit the lead's checkout is on. Raises `WorktreeError`."""
+        """Create a worktree at the commit of the lead's checkout. Raises `WorktreeError`."""
         shelf = await self._opened()
         if _ID.fullmatch(agent) is None:
             raise WorktreeError(f"{agent!r} cannot name a worktree.")
@@ -62,7 +62,7 @@ class Worktrees:
             entry = await self._filled(shelf, record)
             notes = await left_behind(self._git, shelf.checkout)
         except BaseException:
-            # Whoever cancels twice leaves it to be reaped.
+            # After a second cancellation it is left to be reaped.
             await asyncio.shield(self._discard(shelf, record))
             raise
         record = shelf.files.mark(record, "live")
@@ -71,7 +71,7 @@ class Worktrees:
         return Worktree(record=record, common=shelf.checkout.common, entry=entry, notes=notes)
 
     async def reopen(self, name: str, *, session: str) -> Worktree:
-        """A kept worktree, for its agent to go on in. Raises `WorktreeError` where it is gone or in use."""
+        """Reopen a kept worktree for its agent. Raises `WorktreeError` if it is gone or in use."""
         shelf = await self._opened()
         async with shelf.lock.held():
             record = shelf.free(name)
@@ -83,10 +83,10 @@ class Worktrees:
         return Worktree(record=record, common=shelf.checkout.common, entry=entry)
 
     async def finish(self, worktree: Worktree) -> Kept | Removed:
-        """The agent has ended: without changes the worktree goes with its branch, else it is kept."""
+        """Finish after the agent ended: remove an unchanged worktree with its branch, keep any other."""
         shelf = await self._opened()
         record = shelf.known(worktree.name)
-        # Looked at without the lock: nobody else touches what a living owner has.
+        # Inspected without the lock: nobody else touches a living owner's worktree.
         found = await shelf.look(record)
         if isinstance(found, Kept):
             return found
@@ -96,7 +96,7 @@ class Worktrees:
             return await shelf.remove(record)
 
     async def settle(self, place: Path) -> Kept | Removed | None:
-        """What a dead owner left at this place, which is in the worktree; None where nobody's is there."""
+        """Settle the worktree of a dead owner that contains this path; None if there is none."""
         shelf = await self._opened()
         async with shelf.lock.held():
             for record in shelf.files.all():
@@ -105,7 +105,7 @@ class Worktrees:
         return None
 
     async def settle_left(self, session: str, going_on: Collection[Path]) -> list[Kept | Removed]:
-        """What dead processes of a session left, but for the places where their agents may go on."""
+        """Settle the worktrees of dead processes of a session, except where their agents may resume."""
         shelf = await self._opened()
         async with shelf.lock.held():
             return [
@@ -116,7 +116,7 @@ class Worktrees:
             ]
 
     async def reap(self) -> list[Kept | Removed]:
-        """What dead owners left: unchanged worktrees are removed, all others kept and put under a ref."""
+        """Settle the worktrees of dead owners: remove unchanged ones, keep all others under a ref."""
         shelf = await self._opened()
         async with shelf.lock.held():
             done = [await shelf.settle(record) for record in _abandoned(shelf)]
@@ -128,26 +128,26 @@ class Worktrees:
         return await upkeep.standings(await self._opened())
 
     async def show(self, name: str) -> tuple[Standing, str]:
-        """How it stands, and its changes as git sums them up."""
+        """Return the status of a worktree and a summary of its changes from git."""
         return await upkeep.shown(await self._opened(), name)
 
     async def merge(self, name: str) -> Merged:
-        """Bring the work into the branch of the checkout, and remove the worktree.
+        """Merge the work into the branch of the checkout, and remove the worktree.
 
-        Raises `MergeConflict`, with the checkout as it was, and `WorktreeError`.
+        Raises `MergeConflict`, which leaves the checkout unchanged, and `WorktreeError`.
         """
         shelf = await self._opened()
         async with shelf.lock.held():
             return await upkeep.merge(shelf, name)
 
     async def remove(self, name: str, *, force: bool = False) -> Removed:
-        """Raises `WorktreeError` for work that is not merged, unless forced: then it stays under its ref."""
+        """Remove a worktree. Raises `WorktreeError` for unmerged work, unless forced: its ref remains."""
         shelf = await self._opened()
         async with shelf.lock.held():
             return await upkeep.remove(shelf, name, force=force)
 
     def close(self) -> None:
-        """From now on this process owns none: what it did not finish is left to be reaped."""
+        """Give up ownership of all worktrees; unfinished ones are left to be reaped."""
         if self._lease is not None:
             self._git.lend()
             self._lease.end()
@@ -159,7 +159,7 @@ class Worktrees:
         return self._shelf
 
     def _first(self, checkout: Checkout) -> Shelf:
-        """Another may have been faster: all must wait for one lock."""
+        """Create the repository object, unless a concurrent call did: all must share one lock."""
         if self._shelf is None:
             files = WorktreeFiles(
                 Path(os.path.realpath(self._home)) / "worktrees" / _name_of(checkout.common)
@@ -189,7 +189,7 @@ class Worktrees:
                 clear_dead(files.owners)
             except OSError as error:
                 raise unwritable(files.directory, error) from error
-            # A git that goes on after we are killed is one more reason not to reap what it makes.
+            # A git process that outlives us is one more reason not to reap what it creates.
             self._git.lend(self._lease.fileno)
         pid = os.getpid()
         return Owner(pid=pid, started=started(pid), lease=self._lease.name, session=session)
@@ -212,20 +212,20 @@ class Worktrees:
 
 
 def _name_of(common: Path) -> str:
-    """With a mark of its own: two repositories must never share a directory."""
+    """Return a directory name with a hash: two repositories must never share a directory."""
     path = str(common.parent if common.name == ".git" else common)
     mark = sha256(os.fsencode(common)).hexdigest()[:8]
     return f"{slug(path)[-_LONGEST_NAME:].lstrip('-')}-{mark}"
 
 
 def _abandoned(shelf: Shelf) -> list[WorktreeRecord]:
-    """Those of dead owners that nobody has seen to yet."""
+    """Return the worktrees of dead owners that are not settled yet."""
     left = [record for record in shelf.files.all() if record.state != "kept"]
     return [record for record in left if not lives(shelf.files.owners, record.owner.lease)]
 
 
 async def _refuse_taken(shelf: Shelf, record: WorktreeRecord) -> None:
-    """Looked at before the record is there: what is not ours must not become so."""
+    """Refuse before the record exists: somebody else's branch must not become ours."""
     shelf.files.refuse_taken(record)
     if (await shelf.git("for-each-ref", f"refs/heads/{prefix_of(record.name)}", at=shelf.checkout.place)).out:
         raise WorktreeError(

@@ -1,1 +1,1 @@
-"""How the agents of a session are made and led: their orders, outfits and seats, and where teammates run."""
+"""Creates and supervises the agents of a session: spawn requests, agent factory, and member launch."""

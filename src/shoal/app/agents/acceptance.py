@@ -1,4 +1,4 @@
-"""Commands that decide whether work is done: run by the runtime, with the authority of whose work it is."""
+"""Acceptance commands, which decide whether work is done and run with the worker's permissions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shoal.core.messages import ToolUse
 from shoal.core.tools import Tool
 
 PATIENCE = 600_000
-"""Milliseconds that such a command may take."""
+"""Milliseconds that an acceptance command may take."""
 _TAIL = 2_000
 
 
 class Acceptance:
-    """`agent` finds one at work; `tools` are those of the session, whether the agent has them or not."""
+    """`find_agent` returns a working agent; `tools` are those of the session, not of the agent."""
 
     def __init__(self, tools: Mapping[str, Tool], agent: Callable[[AgentId], Agent]) -> None:
         self._tools = tools
@@ -28,7 +28,7 @@ class Acceptance:
         return await self.run(command, self._agent(whose.agent))
 
     async def run(self, command: str, agent: Agent) -> tuple[Ran, str]:
-        """How it ended, and the end of what it wrote."""
+        """Run the command; return its exit status and the end of its output."""
         call = ToolUse(
             id=f"accept-{agent.ids.short()}", name="Bash", input={"command": command, "timeout": PATIENCE}
         )

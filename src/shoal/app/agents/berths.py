@@ -1,4 +1,4 @@
-"""Where the teammates of a session run: which backend, and what their processes are handed."""
+"""Launches the teammates of a session on a backend."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ PRELOADED = ("shoal.app.session.rehearsal",)
 
 
 class Shore(Struct, frozen=True, kw_only=True):
-    """What of a session the processes of its teammates are started from."""
+    """Session services that launching a teammate's process needs."""
 
     cwd: Path
     model: Model
-    """The lead's, as the session was opened."""
+    """Model of the lead when the session was opened."""
     transcript: Path
     processes: Processes
     shells: Shells
     note: Callable[[str], None]
     hear: Callable[[bytes], None]
-    """Told what teammates in other processes have written to the journal."""
+    """Called with each line that a teammate in another process wrote to the journal."""
     trace: Callable[[AgentId, str], str]
-    """Where the trace of a teammate goes on that this call started."""
+    """Returns the trace parent for a teammate that this call spawned."""
 
 
 class Berths:
-    """Chosen when a teammate is first wanted, and again for each: a person may have moved into tmux."""
+    """Launches members; it chooses the backend for each one, because a person may have moved into tmux."""
 
     def __init__(self, ground: Ground, lead: Callable[[], Agent]) -> None:
         self._on = ground
@@ -63,7 +63,7 @@ class Berths:
         return kind in self._on.settings.own.teammate_programs
 
     async def place(self, kind: str) -> BackendType:
-        """Raises `AgentRefused` where what is configured cannot be had: nothing else is taken instead."""
+        """Return the configured backend. Raises `AgentRefused` if it is unavailable; there is no fallback."""
         on, foreign = self._on, self.foreign(kind)
         place = chosen(on.settings, attended=on.options.attended, foreign=foreign)
         if place == "in-process":
@@ -79,7 +79,7 @@ class Berths:
         place = chosen(self._on.settings, attended=self._on.options.attended, foreign=False)
         if place != "in-process" and not self._bound_here():
             self._on.shore.shells.prepare()
-            with suppress(ProcessError):  # who is started hears of it
+            with suppress(ProcessError):  # the launch of the member reports it
                 await self._backends.of(place).prepare()
 
     async def start(self, entered: Entered, order: Order | None, *, mode: Mode | None, call: str) -> Berth:
@@ -99,7 +99,7 @@ class Berths:
             raise AgentRefused(f"The teammate {entered.name} was not started: {error}") from error
 
     def _begins_in(self, entered: Entered) -> Path:
-        """A worktree without work in it is gone when its agent rests; it gets another one."""
+        """Return its directory, or the project root if its unused worktree was removed while it was idle."""
         cwd = Path(entered.cwd)
         return cwd if cwd.is_dir() else self._lead().surroundings.workspace.root
 
@@ -107,7 +107,7 @@ class Berths:
         await self._backends.aclose()
 
     def _bound_here(self) -> str:
-        """Why teammates cannot leave this process, if so."""
+        """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._on.options
         if not options.persist:
             return "a session that keeps nothing on disk has its teammates in its own process."

@@ -1,4 +1,4 @@
-"""What a teammate's process is handed by its lead: who it is, its job, and how its session is opened."""
+"""Bootstrap message from a lead to a teammate's process: its identity, its job and its session options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shoal.team.purse_afar import Rules
 
 
 class Opened(Struct, frozen=True, kw_only=True):
-    """How the lead's session was opened, where it concerns its agents; the names are those of `Options`."""
+    """Options of the lead's session that its members inherit; the names are those of `Options`."""
 
     cwd: str
     model: str | None
@@ -54,13 +54,13 @@ class Brief(Struct, frozen=True, kw_only=True):
     run: str
     transcript: str
     snapshot: str
-    """Of the person's shell, if the lead has taken one: not every process need take its own."""
+    """Shell snapshot of the lead, if it has one, so that not every process takes its own."""
     rules: Rules
     answered: tuple[AddRules | AddDirectories | SetMode, ...]
-    """What a person has answered for the whole session so far."""
+    """Session-wide permissions that a person has granted so far."""
     opened: Opened
     trace: str = ""
-    """The place in the lead's trace where its own goes on."""
+    """Parent of its trace in the lead's trace."""
 
     def membership(self, link: LeadLink) -> Membership:
         return Membership(
@@ -85,7 +85,7 @@ class Brief(Struct, frozen=True, kw_only=True):
 
 
 def opened_by(options: Options, *, cwd: Path, model: str | None, mode: Mode, seed: int | None) -> Opened:
-    """As the process of a member opens its session: like its lead's, as that stands now."""
+    """Build the options of a member's session from the current state of its lead's."""
     agents, sources = options.agents, options.setting_sources
     return Opened(
         cwd=str(cwd),
@@ -116,5 +116,5 @@ def sealed(brief: Brief) -> bytes:
 
 
 def unsealed(message: bytes) -> Brief:
-    """Raises ValueError."""
+    """Decode the bootstrap message. Raises ValueError."""
     return msgspec.json.decode(message, type=Brief)

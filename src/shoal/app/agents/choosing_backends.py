@@ -1,4 +1,4 @@
-"""Which backend a session's teammates run on: by setting, by whether a person looks, and by where it runs."""
+"""Chooses and creates the backends of a session's teammates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOGS = "members"
 
 
 def chosen(settings: Settings, *, attended: bool, foreign: bool) -> BackendType:
-    """Panes only where a person looks; `auto` takes them only inside tmux. Another program needs a pane."""
+    """Choose a backend: panes only if attended, `auto` only inside tmux; a foreign program needs a pane."""
     mode, environ = settings.own.teammate_mode, settings.environ
     if mode == "iterm2" and (attended or foreign):
         return "iterm2"
@@ -30,7 +30,7 @@ def chosen(settings: Settings, *, attended: bool, foreign: bool) -> BackendType:
 
 
 class Backends:
-    """Those of one session, made when they are first wanted; all start our own teammates in one way."""
+    """Backends of one session, created on first use; all start own teammates in the same way."""
 
     def __init__(self, ground: Ground, session: Callable[[], str]) -> None:
         self._on = ground
@@ -44,7 +44,7 @@ class Backends:
         return self._made[place]
 
     async def trouble_with(self, place: BackendType) -> str:
-        """Why it cannot be used here. That it can is looked at once, until `look_again`."""
+        """Return the reason why a backend is unavailable; success is cached until `forget_checks`."""
         if place in self._usable:
             return ""
         why = await self.of(place).unavailable()

@@ -1,4 +1,4 @@
-"""Gives a session its crew: where the agents it starts come from, and the tools that reach them."""
+"""Creates the agent supervisor of a session, its services, and the tools that use it."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ from shoal.tools.team import TEAM_TOOLS, team_tools
 
 
 class Ground(Struct, frozen=True, kw_only=True):
-    """What of a session its crew stands on."""
+    """Session services that the agent supervisor and the team use."""
 
     options: Options
     settings: Settings
     definitions: Definitions
     subagents: Path | None
     directory: Path
-    """Of the run's own record."""
+    """Directory of the run."""
     bounds: Bounds
     purse: Purse
     queue: Queue
@@ -87,7 +87,7 @@ class Ground(Struct, frozen=True, kw_only=True):
 def make_crew(
     ground: Ground, tools: dict[str, Tool], shells: Shells
 ) -> tuple[AgentCrew, SessionTeams | Outpost]:
-    """`tools` is what agents choose from; the tools of the crew and of the team are added to it."""
+    """Create the supervisor and the teams; their tools are added to `tools`."""
     stock = _stock(ground, tools, shells)
     outfitter = Outfitting(stock)
     crew = AgentCrew(
@@ -125,7 +125,7 @@ def _stock(ground: Ground, tools: dict[str, Tool], shells: Shells) -> Stock:
         memory=partial(memory_of, home=settings.home, project=ground.shore.cwd),
         tools=tools,
         equip=ground.servers.equip,
-        # An agent ends with its job, and a schedule would have nobody to come to.
+        # An agent ends with its job, so a schedule of it would have no recipient.
         of_lead=(*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT),
         housing=ground.housing,
         hooks=ground.hooks,
@@ -142,7 +142,7 @@ def _stock(ground: Ground, tools: dict[str, Tool], shells: Shells) -> Stock:
 
 def _habits(ground: Ground) -> Habits:
     own, attended = ground.settings.own, ground.options.attended
-    # Where nobody is there, a fork would multiply what nobody sees; a coordinator has a way of its own.
+    # No forks unattended, where they would multiply unseen work, nor for a coordinator.
     forks = ground.settings.forks and attended and not ground.coordinator
     return Habits(
         background=own.background_agents,
@@ -151,7 +151,7 @@ def _habits(ground: Ground) -> Habits:
         forks=forks,
         auto_background=own.auto_background,
         report_tokens=own.report_tokens,
-        # Where nobody can be asked, caps and budgets hold alone.
+        # Unattended, nobody can be asked: only caps and budgets apply.
         preview=own.fan_out_preview if attended else None,
     )
 
@@ -178,18 +178,18 @@ def _system(ground: Ground) -> Callable[[str, Path, bool], str]:
 
 
 class Plans:
-    """The plans of the agents of a session; those of the lead are always there."""
+    """Planning state of each agent of a session; that of the lead is never dropped."""
 
     def __init__(self, make: Callable[[RulePermissions], Planning]) -> None:
         self._make = make
         self._of: dict[AgentId, Planning] = {}
         self.crew: AgentCrew | None = None
         self.approved: Callable[[AgentId, Mode], None] = lambda _, __: None
-        """Told of the mode in which an agent other than the lead carries its plan out."""
+        """Called with the mode in which an agent other than the lead executes its plan."""
         self.emit: Callable[[Journaled], None] = lambda _: None
 
     def agent(self, agent: AgentId) -> Agent:
-        """One at work."""
+        """Return a working agent."""
         assert self.crew is not None
         return self.crew.agent(agent)
 
@@ -200,7 +200,7 @@ class Plans:
             if not agent.is_lead:
                 planning.approved = partial(self.approved, agent.agent)
             if agent.is_teammate:
-                # Who approves is for the lead's side to say: the plan goes there in any case.
+                # The lead's side decides who approves: the plan is sent there in any case.
                 planning.approver = lambda: "user"
         return self._of[agent.agent]
 
@@ -238,7 +238,7 @@ def _models(ground: Ground) -> Callable[[Agent, Order, Definition], Awaitable[Mo
 
     async def model(parent: Agent, order: Order, definition: Definition) -> Model:
         if definition is FORKED:
-            # One that goes on does so with the model it began with, whatever others get now.
+            # A resumed fork keeps the model that it started with, whatever others get now.
             name = order.model
         else:
             name = named(parent.model.card, order.model, definition.model)

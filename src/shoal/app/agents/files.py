@@ -1,4 +1,4 @@
-"""The transcripts of a session's agents, and how one is taken up again from its own."""
+"""Transcripts of a session's agents, and loading an agent from its transcript."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from shoal.wire.transcript import Lines
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
-"""Of an agent, or of a teammate."""
+"""Id of an agent or of a teammate."""
 
 
 class Recalled(Struct, frozen=True, kw_only=True):
-    """An agent as its transcript tells it."""
+    """An agent as loaded from its transcript."""
 
     facts: Remembered
     transcript: Transcript
     conversation: Conversation
     delivered: frozenset[str] = frozenset()
-    """What it got of what was sent to it, by identity."""
+    """Ids of the items that it received."""
     answered: frozenset[str] = frozenset()
-    """Its calls that got a result of their own."""
+    """Ids of its calls that have their own result."""
 
 
 class _PutAway(Struct, frozen=True, kw_only=True):
-    """One that ended, in memory: there may be thousands, and few are asked again."""
+    """An ended agent in memory: there may be thousands, and few are resumed."""
 
     facts: Remembered
     messages: bytes | list[Message]
@@ -56,7 +56,7 @@ class _PutAway(Struct, frozen=True, kw_only=True):
 
 
 class AgentFiles:
-    """`directory` is where transcripts are; None keeps conversations in memory."""
+    """`directory` contains the transcripts; None keeps conversations in memory."""
 
     def __init__(self, directory: Path | None, *, durable: bool, clock: Clock, ids: Ids) -> None:
         self._directory = directory
@@ -67,11 +67,11 @@ class AgentFiles:
 
     @property
     def kept(self) -> bool:
-        """Whether they outlive the session."""
+        """True if transcripts outlive the session."""
         return self._directory is not None
 
     def path(self, agent: AgentId) -> str:
-        """Of its transcript; empty where none is kept."""
+        """Return the path of its transcript; empty if none is stored."""
         return "" if self._directory is None else str(subagent_path(self._directory, agent))
 
     def transcript(self, newcomer: Newcomer, facts: Remembered) -> Transcript:
@@ -87,7 +87,7 @@ class AgentFiles:
         return FileTranscript(path, lines, durable=self._durable)
 
     def last_entry(self, agent: AgentId) -> str:
-        """In the file that would be its transcript; nothing where there is none, or it cannot be read."""
+        """Return the last entry id of its transcript file; empty if there is none or it is unreadable."""
         if self._directory is None:
             return ""
         try:
@@ -100,19 +100,19 @@ class AgentFiles:
             remember(subagent_path(self._directory, agent), facts)
 
     def put_away(self, agent: AgentId, facts: Remembered, conversation: Conversation) -> None:
-        """It has ended, and what is not on disk has to stay where it can be asked again."""
+        """Keep an ended agent in memory if it is not on disk, so that it can be resumed."""
         if self._directory is None:
-            # A fork shares what was said with the one it is of: a copy would take more.
+            # A fork shares the messages with its parent: a copy would use more memory.
             messages = conversation.messages if facts.fork_of else _packed(conversation.messages)
             self._in_memory[agent] = _PutAway(facts=facts, messages=messages, last=conversation.last)
 
     def approved(self, agent: AgentId, mode: Mode) -> None:
-        """Its plan was approved: resumed, it need not plan again."""
+        """Store the mode of an approved plan, so that a resumed agent need not plan again."""
         if self._directory is not None:
             remember_mode(subagent_path(self._directory, agent), mode)
 
     def recalled(self, newcomer: Newcomer) -> Recalled:
-        """Raises `AgentRefused` where there is no such agent, or its transcript cannot be used."""
+        """Load an agent. Raises `AgentRefused` if there is none or its transcript is unusable."""
         agent = newcomer.agent
         if self._directory is None:
             if agent not in self._in_memory:
@@ -130,11 +130,11 @@ class AgentFiles:
         except StoreError as error:
             raise AgentRefused(str(error)) from error
         if newcomer.seat is None and loaded.last in (None, facts.fork_of or None):
-            # It was ended before its prompt was written down, and nobody else has that.
+            # It ended before its prompt was written, and nobody else has the prompt.
             raise AgentRefused(_stranger(agent))
         transcript = self.transcript(newcomer, facts)
         if facts.after and loaded.last == facts.after:
-            # All that is there was said by one that had its name before.
+            # All entries are from a former agent of that name.
             conversation = Conversation(transcript, self._clock, self._ids.branch())
             return Recalled(facts=facts, transcript=transcript, conversation=conversation)
         conversation = Conversation(
@@ -171,7 +171,7 @@ def _packed(messages: list[Message]) -> bytes | list[Message]:
     try:
         return msgspec.json.encode(messages)
     except (TypeError, ValueError, RecursionError):
-        # Half a character, or an input of a tool that is nested too deeply: no file could hold it either.
+        # A lone surrogate or a too deeply nested tool input: no file could store it either.
         return messages
 
 

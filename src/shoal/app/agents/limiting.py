@@ -1,4 +1,4 @@
-"""What an order for an agent takes from what its definition gives it, and what it lends it."""
+"""Limits an agent's tools by its spawn request, and lends it permissions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.policy.rules import parse_rule
 
 
 def limited(toolset: Toolset, order: Order) -> Toolset:
-    """The tools of the definition, less those that the order does not name. Raises `AgentRefused`."""
+    """Return the tools of the definition that the request allows. Raises `AgentRefused`."""
     if not order.only_tools:
         return toolset
     wanted = tool_names(
@@ -30,12 +30,12 @@ def limited(toolset: Toolset, order: Order) -> Toolset:
 
 
 def narrowing(order: Order | None) -> Narrowed | None:
-    """So that whoever it starts has no more either."""
+    """Build the restriction that also applies to the agents it starts."""
     return Narrowed(only=(order.only_tools,)) if order is not None and order.only_tools else None
 
 
 def lend(permissions: RulePermissions, order: Order | None, known: Preloaded) -> None:
-    """For as long as it works; one that is resumed has to ask."""
+    """Lend permissions while the agent works; a resumed agent has to ask."""
     for directory in known.directories:
         permissions.open_for_reading(directory)
     if order is not None and order.lent:

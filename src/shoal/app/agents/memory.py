@@ -1,4 +1,4 @@
-"""What an agent remembers between its runs: its directory, and the index that enters its system prompt."""
+"""Memory of an agent between its runs: its directory and the index in its system prompt."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _PLACES = {"project": "agent-memory", "local": "agent-memory-local"}
 
 
 class AgentMemory(Struct, frozen=True, kw_only=True):
-    """`directory` is real: no link stands in the way to it below the project or the home."""
+    """Memory directory and tools; `directory` has no symlink below the project or the home."""
 
     directory: Path
     tools: tuple[str, ...]
-    """All of the agent's, with those that its memory needs."""
+    """All tools of the agent, including those that its memory needs."""
     added: tuple[str, ...] = ()
-    """Those that it has for its memory alone."""
+    """Tools that it has only for its memory."""
 
     def section(self) -> str:
-        """Of the system prompt, with the index as it is now."""
+        """Build the section of the system prompt with the current index."""
         place = shown(self.directory)
         write = (
             f"Keep what will help you there, short and true; {INDEX} is its index, one line for each thing "
@@ -74,7 +74,7 @@ class AgentMemory(Struct, frozen=True, kw_only=True):
 def memory_of(
     definition: Definition, toolset: Toolset, offered: Iterable[str], *, home: Path, project: Path
 ) -> AgentMemory | None:
-    """None for an agent without one. Raises `AgentRefused` where a link would lead it elsewhere."""
+    """Return its memory, None if it has none. Raises `AgentRefused` if a symlink leads elsewhere."""
     if definition.memory is None:
         return None
     if definition.memory == "user":
@@ -83,13 +83,13 @@ def memory_of(
         top, way = project, f".claude/{_PLACES[definition.memory]}/{_plain(definition.name)}"
     directory = Path(os.path.realpath(top)) / way
     if (real := os.path.realpath(directory)) != str(directory):
-        # A repository could make any directory of the person's the memory of its agent.
+        # A repository could otherwise use any directory of the person as an agent's memory.
         raise AgentRefused(
             f"The agent {definition.name} ({definition.source}) has its memory in {shown(directory)}, and a "
             f"link there leads to {shown(real)}. It is not started: take the link away."
         )
     offered = tuple(offered)
-    # What the definition disallows stays off, also for the memory.
+    # Tools that the definition disallows stay off, also for the memory.
     allowed = tool_names(replace(definition, tools=None), offered).names
     added = tuple(name for name in _TOOLS if name in allowed and name not in toolset.names)
     wanted = {*toolset.names, *added}
@@ -99,7 +99,7 @@ def memory_of(
 
 
 def _kept_name(definition: Definition, project: Path) -> str:
-    """A project's agent shares no memory with an agent of the person's that has its name."""
+    """Return a name so that a project's agent shares no memory with a user agent of the same name."""
     if definition.source.kind != "project":
         return _plain(definition.name)
     digest = sha256(os.path.realpath(project).encode("utf-8", "surrogateescape")).hexdigest()
@@ -107,5 +107,5 @@ def _kept_name(definition: Definition, project: Path) -> str:
 
 
 def _plain(name: str) -> str:
-    # A comma stands in no agent's name, so that no other agent can have this directory.
+    # No agent name contains a comma, so that no other agent can have this directory.
     return name.replace(":", ",")

@@ -1,4 +1,4 @@
-"""What an order for an agent comes down to: whether it can be had, what it is told, how hard it may think."""
+"""Resolves a spawn request: whether it is allowed, its first prompt and its loop limits."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def refuse_where_it_cannot_work(definition: Definition, order: Order) -> None:
 
 
 def first_prompt(definition: Definition, order: Order, told: str, known: tuple[str, ...] = ()) -> Message:
-    """`known` is what its skills say."""
+    """Build the first prompt; `skill_texts` are the texts of its preloaded skills."""
     texts = (definition.initial_prompt, *known, told, order.prompt)
     return Message(role="user", content=tuple(Text(text=text) for text in texts if text))
 
 
 def bounds_for(usual: Bounds, definition: Definition, order: Order, thinking: int | None = None) -> Bounds:
-    """`thinking` is what an agent that goes on had; other settings would cost it what a cache knows."""
+    """Resolve the loop limits; a resumed agent keeps `thinking`, because a change would miss the cache."""
     effort = definition.effort if order.effort is None else order.effort
     if thinking is None:
         thinking = usual.thinking_tokens if effort is None else thinking_tokens(effort)
@@ -61,7 +61,7 @@ def bounds_for(usual: Bounds, definition: Definition, order: Order, thinking: in
 
 
 def thinking_tokens(effort: str | int) -> int:
-    """Raises `AgentRefused` for a level nobody knows."""
+    """Return the thinking tokens of an effort. Raises `AgentRefused` for an unknown level."""
     if isinstance(effort, int):
         return max(0, effort)
     if effort not in _THINKING:
@@ -74,11 +74,11 @@ def mode_named(name: str) -> Mode:
 
 
 def name_of(model: Model) -> str:
-    """By which it is found again, whoever runs on what then."""
+    """Return the model name with its provider, which is valid whatever the defaults are later."""
     return f"{model.card.provider}:{model.card.id}"
 
 
 def move_to(cwd: str | None, workspace: LocalWorkspace) -> None:
-    """Raises `AgentRefused` where the agent may not work there."""
+    """Change the working directory. Raises `AgentRefused` if the agent may not work there."""
     if cwd is not None and not workspace.move(workspace.locate(cwd)):
         raise AgentRefused(f"{cwd} is outside the project and the granted directories, or no directory.")

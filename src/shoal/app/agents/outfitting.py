@@ -1,4 +1,4 @@
-"""Makes agents ready for their jobs: the model, tools, authority, workspace and transcript of each."""
+"""Prepares agents: the model, tools, permissions, workspace and transcript of each."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from shoal.workspaces.local import LocalWorkspace
 
 
 class _Wanted(Struct, frozen=True, kw_only=True):
-    """What an order comes down to, before anything is made for it."""
+    """A resolved spawn request, before anything is created for it."""
 
     order: Order
     definition: Definition
@@ -74,7 +74,7 @@ class _Wanted(Struct, frozen=True, kw_only=True):
 
 
 class _Start(Struct, frozen=True, kw_only=True):
-    """What an agent begins with that comes of its definition, or of the parent it is a fork of."""
+    """Initial state of an agent, from its definition or from the parent that it forks."""
 
     mode: Mode
     system: str
@@ -83,13 +83,13 @@ class _Start(Struct, frozen=True, kw_only=True):
     memory: Memory | None
     history: Sequence[Message] = ()
     fork_of: EntryId | None = None
-    """The last entry of that history."""
+    """Last entry of that history."""
     after: str = ""
-    """The last entry of whoever had its id before."""
+    """Last entry of a former agent with its id."""
 
 
 class _Toolsets:
-    """Knows the last one, which is that of the next agent as a rule: many of one kind start together."""
+    """Caches the last toolset, because many agents of one type usually start together."""
 
     def __init__(self, of_lead: Collection[str]) -> None:
         self._of_lead = of_lead
@@ -207,7 +207,7 @@ class Outfitting:
         )
         job = "\n\n".join(filter(None, (quarters.told, order.prompt)))
         outfit = self._begun(wanted, newcomer, quarters, start, fork_prompt(history[-1].tool_uses, job))
-        # What the provider counted for the parent is better than an estimate.
+        # The provider's count for the parent is better than an estimate.
         outfit.agent.context_tokens = parent.context_tokens
         return replace(outfit, resolved=replace(outfit.resolved, start_tokens=parent.context_tokens))
 
@@ -272,7 +272,7 @@ class Outfitting:
     ) -> Outfit:
         facts, toolset = recalled.facts, self._toolset(definition, newcomer.seat, kit)
         if facts.tools:
-            # As they were, for a definition that changed since would change what a cache knows.
+            # Kept as they were: a definition that changed since would miss the prompt cache.
             names = tuple(name for name in facts.tools if name in kit.tools)
             toolset = replace(toolset, names=names)
         order = Order(description=facts.description, prompt="", model=facts.model or None)
@@ -342,7 +342,7 @@ class Outfitting:
             definition = self._stock.definition(kind)
         except (UnknownAgent, BadDefinition) as error:
             raise AgentRefused(str(error)) from error
-        # Before anything is made for it: its hooks must be such as can be run.
+        # Checked before anything is created: its hooks must be runnable.
         self._stock.hooks.own(definition)
         return definition
 

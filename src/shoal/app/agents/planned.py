@@ -1,4 +1,4 @@
-"""An agent about to be made: who it will be, and what it may do."""
+"""Blueprint of an agent: its future identity and permissions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from shoal.stores.files.subagents import Remembered
 
 
 class Plan(Struct, kw_only=True):
-    """An agent about to be made."""
+    """Everything needed to create an agent."""
 
     newcomer: Newcomer
     order: Order | None = None
-    """What it was called for with; None for one that goes on."""
+    """Request it was spawned with; None for a resumed agent."""
     known: Preloaded = Preloaded()
     definition: Definition
     facts: Remembered
@@ -66,7 +66,7 @@ def identity_of(plan: Plan) -> Identity:
 
 
 def permissions_of(plan: Plan) -> RulePermissions:
-    """Those of a resumed agent come from whoever resumes it, and are narrowed as they were."""
+    """Build its permissions; a resumed agent's come from its resumer, restricted as they were."""
     quarters, toolset, facts = plan.quarters, plan.toolset, plan.facts
     resumed = plan.resumed
     permissions = authority_of(plan.newcomer.parent).child(

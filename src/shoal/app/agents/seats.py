@@ -1,4 +1,4 @@
-"""What a seat in a team changes about an agent: its tools, its mode and its system prompt."""
+"""Adapts an agent's identity, tools, mode and system prompt to its team membership."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from shoal.runs.outfit import Seat
 from shoal.tools.team import TEAM_TOOLS
 
 _TEAM_TOOLS = ("SendMessage", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate")
-"""Those a teammate has, whatever its definition says."""
+"""Tools that every teammate has, whatever its definition says."""
 
 
 def seated(identity: Identity, seat: Seat | None, mode: str) -> Identity:
-    """`mode` is the permission mode it begins with: a plan that was approved is not asked for again."""
+    """Return its identity in the team.
+
+    `mode` is its first permission mode: an approved plan is not required again.
+    """
     if seat is None:
         return identity
     planning = seat.mode == "plan" == mode
@@ -52,13 +55,13 @@ def seated_mode(authority: RulePermissions, definition: Definition, seat: Seat |
 
 
 def worded_mode(authority: RulePermissions, wish: Mode | None) -> tuple[Mode | None, bool]:
-    """For a command line: the mode to be named, and whether permissions are skipped.
+    """Return the mode for a command line, and whether permissions are skipped.
 
-    Another program is held by these words alone, so they never say more than its lead may.
+    A foreign program is restricted by these arguments only, so they never exceed what its lead may do.
     """
     lead = authority.mode
     if wish in (None, "plan"):
-        # That it plans first is a word of its own; afterwards it may what its lead may.
+        # Planning first has its own flag; afterwards it has the lead's mode.
         return (lead if is_wider("default", than=lead) else None), lead == "bypassPermissions"
     mode = narrowed(lead, wish, may_skip=authority.may_skip)
     if mode == "bypassPermissions":
@@ -67,7 +70,7 @@ def worded_mode(authority: RulePermissions, wish: Mode | None) -> tuple[Mode | N
 
 
 def own_part(definition: Definition, seat: Seat | None) -> str:
-    """Of the system prompt: the definition's, and before it for a teammate how agents and its team work."""
+    """Build its part of the system prompt; a teammate also gets the default prompt and the team section."""
     if seat is None:
         return definition.prompt
     return "\n\n".join(filter(None, (usual_prompt().strip(), seat.section, definition.prompt.strip())))

@@ -1,4 +1,4 @@
-"""What every agent of a session is made from."""
+"""Services from which every agent of a session is created."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shoal.runs.queue import Queue
 
 
 class Stock(Struct, frozen=True, kw_only=True):
-    """What every agent of a session is made from."""
+    """Services from which every agent of a session is created."""
 
     files: AgentFiles
     outputs: Path
@@ -33,17 +33,16 @@ class Stock(Struct, frozen=True, kw_only=True):
     """Raises `UnknownAgent` or `BadDefinition`."""
     model: Callable[[Agent, Order, Definition], Awaitable[Model]]
     system: Callable[[str, Path, bool], str]
-    """The whole system prompt, from an agent's own part of it, where it works, and whether it is told what
-    instruction files say."""
+    """Builds the system prompt from an agent's own part, its directory, and whether to add instructions."""
     memory: Callable[[Definition, Toolset, Iterable[str]], AgentMemory | None]
     """Raises `AgentRefused`."""
     known: Callable[[Definition], Preloaded]
-    """What its definition lets an agent know from the start. Raises `AgentRefused`."""
+    """Preloads the skills of a definition. Raises `AgentRefused`."""
     tools: Mapping[str, Tool]
     equip: Callable[[Definition, Sequence[str]], Awaitable[Kit]]
-    """Those that one agent chooses from, beside the tools it had before; raises `AgentRefused`."""
+    """Opens the tools of one agent, given the tools it had before. Raises `AgentRefused`."""
     of_lead: Collection[str]
-    """Tools that the lead alone has, and its forks see."""
+    """Tools that only the lead has, and its forks see."""
     housing: Housing
     hooks: SessionHooks
     bounds: Bounds
@@ -52,7 +51,7 @@ class Stock(Struct, frozen=True, kw_only=True):
     accept: Callable[[str, Agent], Awaitable[tuple[Ran, str]]]
     """Runs an acceptance command for an agent."""
     left: Callable[[AgentId], Awaitable[None]]
-    """Told when an agent has ended, so that nothing of it is left."""
+    """Cleans up after an agent has ended."""
     tell: Tell
     clock: Clock
     ids: Ids

@@ -1,4 +1,4 @@
-"""Gives a session its team: what of the session it stands on."""
+"""Creates the teams of a session and their services."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> SessionTeams | Outpost:
-    """What the session leads, or, where it is a teammate's process, the team it belongs to."""
+    """Create the teams that the session leads or, in a teammate's process, the member host."""
     own, membership = ground.settings.own, ground.options.membership
     footing = Footing(
         record=ground.between,
@@ -63,12 +63,12 @@ def make_teams(ground: Ground, crew: AgentCrew, outfitter: Outfitter) -> Session
 
 
 def _note(ground: Ground, text: str) -> None:
-    with suppress(StoreError):  # a disk that is full must not end who only wanted to say something
+    with suppress(StoreError):  # a full disk must not end the caller over a note
         ground.emit(Noted(agent=LEAD, text=text))
 
 
 def _permit(crew: AgentCrew, update: Suggestion) -> None:
-    with suppress(ShoalError):  # whoever was answered was told what is wrong with it
+    with suppress(ShoalError):  # the person who answered has seen the error
         authority_of(crew.lead()).answers.add(update)
 
 

@@ -1,1 +1,1 @@
-"""What a session is built on: what was asked for, what it goes on from, and what its lead is given."""
+"""Configuration of a session: its options, its history, and the tools and prompt of its lead."""

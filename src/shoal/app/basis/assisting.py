@@ -1,4 +1,4 @@
-"""Assistant mode: a session that stays open, with its lead free for the person at any time."""
+"""Assistant mode: the session stays open and its lead is always available to the person."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.app.settings.settings import Settings
 
 
 def assists(options: Options, settings: Settings) -> bool:
-    """Whether the session stays open. Raises `SettingsError` where its lead would not be free."""
+    """Return True in assistant mode. Raises `SettingsError` if background agents are disabled."""
     wanted = settings.own.assistant if options.assistant is None else options.assistant
     if wanted:
         need_background(settings, "In assistant mode all agents run in the background")
@@ -18,6 +18,6 @@ def assists(options: Options, settings: Settings) -> bool:
 
 
 def added_prompt(options: Options, *, assistant: bool) -> str | None:
-    """What stands behind the usual prompt, if anything does."""
+    """Build the text appended to the default prompt; None if there is none."""
     own = (files("shoal.agent") / "prompts" / "assistant.md").read_text("utf-8") if assistant else ""
     return "\n\n".join(filter(None, (own.strip(), options.append_system_prompt))) or None

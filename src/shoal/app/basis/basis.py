@@ -1,4 +1,4 @@
-"""What a session is built on: what was asked for, what is configured, and what it goes on from."""
+"""Configuration of a session from its options, its settings and its history."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from shoal.stores.files.places import subagents_of
 from shoal.tools.structured import StructuredOutput
 
 Choose: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
-"""The model of a name, or the configured one."""
+"""Returns the model of a name, or the configured one."""
 
 
 class Basis(Struct, frozen=True, kw_only=True):
     started: float
     options: Options
     cwd: Path
-    """The project, with links followed."""
+    """Project directory, with symlinks resolved."""
     settings: Settings
     plugins: Plugins
     definitions: Definitions
@@ -45,20 +45,20 @@ class Basis(Struct, frozen=True, kw_only=True):
     ids: Ids
     jitter: Random
     form: StructuredOutput | None
-    """Takes the answer, where it has to have a form."""
+    """Tool that receives the structured answer, if one is required."""
     coordinator: bool
     assistant: bool
     notes: tuple[str, ...]
-    """What a person should know about all this."""
+    """Notes for the person about the configuration."""
 
     @property
     def subagents(self) -> Path:
-        """Where the transcripts of its agents are."""
+        """Directory of its agents' transcripts."""
         return subagents_of(self.history.transcript)
 
 
 def basis_of(options: Options, leave: AsyncExitStack) -> Basis:
-    """The session is held until `leave` is left. Raises a `ShoalError` for what cannot be had."""
+    """Load the configuration and lock the session until `exit_stack` closes. Raises `ShoalError`."""
     started = options.clock.monotonic()
     (options, form), cwd = with_form(options), _project(options.cwd)
     settings = replace(
@@ -78,11 +78,11 @@ def basis_of(options: Options, leave: AsyncExitStack) -> Basis:
         sources=options.setting_sources,
     )
     ids = Ids(options.seed)
-    # Whether it is used or not: what a session draws must not depend on its model or on others before it.
+    # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.branch().random
     history = open_history(options, settings.home, str(cwd), ids)
     if history.lock is not None:
-        # Only of a new session is it certain that nobody else looks for its directory.
+        # Only for a new session is it certain that nobody else uses its directory.
         leave.callback(history.lock.release if history.turns else history.lock.leave_nothing)
     return Basis(
         started=started,
@@ -102,7 +102,7 @@ def basis_of(options: Options, leave: AsyncExitStack) -> Basis:
 
 
 def chooser(basis: Basis, leave: AsyncExitStack) -> Choose:
-    """Each model is closed when `leave` is left."""
+    """Create a model chooser; `exit_stack` closes each model."""
     options, settings = basis.options, basis.settings
     stand_ins = _stand_ins(basis)
 
@@ -126,7 +126,7 @@ def _project(cwd: Path | None) -> Path:
 
 
 def _stand_ins(basis: Basis) -> StandIns:
-    """What of the requests differs between a recorded run and its replay."""
+    """Build placeholders for the request parts that differ between a recording and its replay."""
     return StandIns(
         {
             "cwd": str(basis.cwd),

@@ -1,4 +1,4 @@
-"""Coordinator mode: the lead starts, tells and stops agents, and touches nothing itself."""
+"""Coordinator mode: the lead only starts, messages and stops agents."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COORDINATOR_TOOLS = frozenset(
 
 
 def coordinates(options: Options, settings: Settings) -> bool:
-    """Whether the lead is a coordinator. Raises `SettingsError` where it could be none."""
+    """Return True if the lead is a coordinator. Raises `SettingsError` if it cannot be one."""
     wanted = settings.own.coordinator if options.coordinator is None else options.coordinator
     if wanted:
         need_background(settings, "A coordinator's agents all run in the background")
@@ -27,7 +27,7 @@ def coordinates(options: Options, settings: Settings) -> bool:
 
 
 def need_background(settings: Settings, why: str) -> None:
-    """Raises `SettingsError` where agents may not run there."""
+    """Raises `SettingsError` if background agents are disabled."""
     if not settings.own.background_agents:
         raise SettingsError(
             f"{why}, and the setting shoal.background_agents "
@@ -36,13 +36,13 @@ def need_background(settings: Settings, why: str) -> None:
 
 
 def tools_of_lead(options: Options, tools: dict[str, Tool], *, coordinator: bool) -> dict[str, Tool]:
-    """Raises `SettingsError` for a name that no tool has."""
+    """Return the tools of the lead. Raises `SettingsError` for an unknown tool name."""
     given = left_of(only(tools, options.available_tools), options.disallowed_tools)
     return {name: tool for name, tool in given.items() if not coordinator or name in COORDINATOR_TOOLS}
 
 
 def prompt_of_lead(options: Options, *, coordinator: bool) -> str | None:
-    """What stands in place of the usual prompt, if anything does."""
+    """Return the prompt that replaces the default prompt; None if there is none."""
     if options.system_prompt is not None or not coordinator:
         return options.system_prompt
     return (files("shoal.agent") / "prompts" / "coordinator.md").read_text("utf-8")

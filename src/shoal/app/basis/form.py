@@ -1,4 +1,4 @@
-"""The form that the answer of a session has to have, where it has to have one."""
+"""Structured output option of a session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ASKED = f"Give your final answer with the tool {STRUCTURED_OUTPUT}: programs re
 
 
 def with_form(options: Options) -> tuple[Options, StructuredOutput | None]:
-    """The options of a session that asks for a form, and the tool that takes it."""
+    """Return options with the structured output tool added, and the tool; None without a schema."""
     form = options.output_schema
     if form is None:
         return options, None

@@ -1,4 +1,4 @@
-"""What a session goes on from: nothing, an earlier session, or a copy of one."""
+"""History from which a session starts: none, an earlier session, or a fork of one."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class History(Struct, frozen=True, kw_only=True):
     session: SessionId
     transcript: Path
     directory: Path
-    """The run's own directory."""
+    """Directory of the run."""
     lock: SessionLock | None
-    """None where nothing is kept."""
+    """None if nothing is persisted."""
     messages: tuple[Message, ...] = ()
     last: EntryId | None = None
     interrupted: Message | None = None
     turns: int = 0
     delivered: frozenset[str] = frozenset()
-    """The identities of what the agent was ever told while it worked."""
+    """Ids of all items that the lead received while it worked."""
     answered: frozenset[str] = frozenset()
-    """Its calls that got a result of their own."""
+    """Ids of its calls that have their own result."""
     notes: tuple[str, ...] = ()
 
 
 def open_history(options: Options, home: Path, cwd: str, ids: Ids) -> History:
-    """Hold the session, so that nobody else writes to it, and read back what was said."""
+    """Lock the session against other writers and read its messages."""
     if (lead := options.membership) is not None and lead.link is not None:
-        # The lead holds it; this process speaks for one of its teammates alone.
+        # The lead holds the lock; this process only runs one of its teammates.
         return History(
             session=SessionId(lead.session),
             transcript=Path(lead.transcript),

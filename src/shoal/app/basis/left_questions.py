@@ -1,4 +1,4 @@
-"""Permission questions of an earlier process that may still be answered, as the journal tells."""
+"""Recovers from the journal the open permission questions of an earlier process."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class LeftQuestions:
                 pass
 
     def cut_off(self, answered: frozenset[str]) -> tuple[MayRun, ...]:
-        """Those whose calls are not among the answered, and where nobody was told of a late yes."""
+        """Return the questions whose calls have no result and no delivered late answer."""
         return tuple(each for each in self._asked.values() if each.tool_use_id not in answered)

@@ -1,4 +1,4 @@
-"""The schedules that an earlier process of a session kept, read from its journal."""
+"""Recovers from the journal the schedules of an earlier process."""
 
 from __future__ import annotations
 

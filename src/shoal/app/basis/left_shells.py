@@ -1,4 +1,4 @@
-"""The commands in the background that an earlier process of a session left, read from its journal."""
+"""Recovers from the journal the background commands of an earlier process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROCESS_ENDED = "the process of the session ended, and the command with it"
 class LeftShells:
     def __init__(self) -> None:
         self.last = 0
-        """The highest number in a shell's name."""
+        """Highest number in a shell name."""
         self.ended: dict[str, ShellEnded] = {}
         self._running: dict[str, ShellFacts] = {}
 
@@ -31,7 +31,7 @@ class LeftShells:
                 pass
 
     def cut_off(self, ids: Ids) -> Iterator[ShellEnded]:
-        """Those of whose end the journal does not know."""
+        """Yield end events for commands without an end in the journal."""
         for facts in self._running.values():
             end = ShellEnd(facts=facts, status="killed", detail=PROCESS_ENDED)
             yield ShellEnded(agent=facts.agent, id=ids.short(), end=end)

@@ -1,4 +1,4 @@
-"""The system prompt of a session: who the agent is, and where it stands."""
+"""System prompt of a session: the agent's role and its environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def system_prompt(
     instructions: str = "",
     granted: tuple[Path, ...] = (),
 ) -> str:
-    """Made once per session: a prefix that changes between requests is a prefix no cache can hold."""
+    """Build the system prompt, once per session: a prefix that changes cannot be cached."""
     base = instead if instead is not None else usual_prompt()
     facts = [
         f"Working directory: {cwd}",
@@ -40,7 +40,7 @@ def date_line(clock: Clock) -> str:
 
 @cache
 def usual_prompt() -> str:
-    """How an agent works, whoever it is: of the lead and of every teammate."""
+    """Return the default prompt of the lead and of every teammate."""
     return (files("shoal.agent") / "prompts" / "lead.md").read_text("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The purse of a session: its limits from flags and settings, and what was spent before it was resumed."""
+"""Budget of a session: its limits from flags and settings, and the spending before a resume."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def open_purse(options: Options, own: Own, warn: Callable[[BudgetWarned], None])
 
 
 def carry_over(purse: Purse, journal: Path) -> None:
-    """Enter what earlier processes of the session spent; how many agents they started, recovery tells."""
+    """Add the spending of earlier processes; the number of their agents comes from recovery."""
     ledger = usage_of(journal)
     for (agent, model), spent in ledger.spent.items():
         purse.carry(agent, ledger.worker(agent).kind, model, spent)
@@ -59,7 +59,7 @@ def _limits(given: AgentLimits) -> Limits:
 
 
 def bounds_of(options: Options, own: Own) -> Bounds:
-    """What holds for each agent alone, where its definition says nothing else."""
+    """Create the default limits of each agent, unless its definition overrides them."""
     return Bounds(
         max_turns=options.max_turns or own.max_turns,
         result_limit=own.output_limit,

@@ -1,4 +1,4 @@
-"""What an earlier process of a session left: who was at work, who was not told of what, and the last turn."""
+"""Recovers from the journal what an earlier process left: working agents, pending items, the last turn."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CUT_OFF_AT_START = "its process ended before it had begun; start it again"
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """What the lead's transcript shows that it got."""
+    """Items and results that the lead's transcript contains."""
 
     delivered: frozenset[str]
     answered: frozenset[str]
@@ -57,34 +57,34 @@ class Told(Struct, frozen=True, kw_only=True):
 class LeftOver(Struct, frozen=True, kw_only=True):
     turns: int
     pending: dict[AgentId, list[Item]]
-    """What waits for whom. Whether an agent other than the lead has it already, its transcript tells."""
+    """Pending items by recipient; those that other agents already have are known from their transcripts."""
     completions: tuple[Completion, ...]
     agents: int
-    """How many were ever started."""
+    """Number of agents ever started."""
     cut_off: tuple[Completion, ...]
-    """Of those that were at work; not in the journal yet."""
+    """Results of agents that were working; not in the journal yet."""
     unkept: tuple[tuple[Completion, Path], ...] = ()
-    """Of those that ended, while nobody has seen yet to the worktrees they worked in."""
+    """Results of ended agents whose worktrees are not settled yet."""
     going_on: tuple[Path, ...] = ()
-    """In worktrees of their own, where agents were at work or rested that may go on there."""
+    """Worktrees of working or idle agents that may be resumed there."""
     delivered: frozenset[str] = frozenset()
-    """What the lead has got."""
+    """Ids of the items that the lead received."""
     shells: tuple[ShellEnded, ...] = ()
-    """Of commands that ran when the process ended; not in the journal yet."""
+    """End events of commands that ran when the process ended; not in the journal yet."""
     last_shell: int = 0
-    """The highest number in a shell's name."""
+    """Highest number in a shell name."""
     schedules: tuple[LeftSchedule, ...] = ()
     serving: tuple[AgentStarted, ...] = ()
-    """Teammates of whose end nothing was told. Whether they still are teammates, their roster tells."""
+    """Teammates without an announced end; the roster shows whether they still are members."""
     cut_off_questions: tuple[MayRun, ...] = ()
-    """Of calls without a result, where nobody was told of an answer."""
+    """Questions about calls without a result whose answer nobody received."""
     resting: frozenset[AgentId] = frozenset()
-    """Those that ended with an earlier process, and go on with this one."""
+    """Teammates that ended with an earlier process and continue in this one."""
     unknown_types: tuple[str, ...] = ()
-    """Types of events that could not be read; what they said is missing above."""
+    """Types of unreadable events, whose content is missing above."""
 
     def tell_of(self, work: KeptWork, completion: Completion) -> None:
-        """Whoever is still to be told of the end hears where the work is, too."""
+        """Add the retained work to the pending notice of the agent's end, if there is one."""
         completion = replace(completion, worktree=work)
         waiting = self.pending.get(completion.report_to, [])
         for at, item in enumerate(waiting):
@@ -92,7 +92,7 @@ class LeftOver(Struct, frozen=True, kw_only=True):
                 waiting[at] = replace(notification(completion), instead_of=item.instead_of)
 
     def count_on(self, purse: Purse, shells: Shells) -> None:
-        """Let agents and commands be counted on from there."""
+        """Continue the counters of agents and commands."""
         purse.carry_started(self.agents)
         shells.number_from(self.last_shell + 1)
 
@@ -106,7 +106,7 @@ class Places(Struct, frozen=True, kw_only=True):
 
 
 def left_over(places: Places, told: Told, ids: Ids) -> LeftOver:
-    """Reads alone: what is to be written about it is for the session to write."""
+    """Read the state from the journal without writing; the session writes what is missing."""
     reading = _Reading()
     unknown: dict[str, None] = {}
     for recorded in read_journal(places.journal):
@@ -174,7 +174,7 @@ class _Reading:
             case TurnStarted(turn=turn):
                 self.turns = max(self.turns, turn)
             case AgentStarted(agent=agent, resumed=resumed, team=team) if team:
-                # A teammate is taken up again from its roster.
+                # A teammate is resumed from its roster.
                 self.started += not resumed
                 self._teammates.add(agent)
                 self.serving[agent] = event
@@ -220,9 +220,10 @@ class _Reading:
             self.resting[agent] = started
 
     def unkept(self) -> Iterator[tuple[Completion, Path]]:
-        """A worktree without changes is gone after a clean end, and nothing is told of it.
+        """Yield ended agents with an unsettled worktree.
 
-        Whoever dies while one is taken away may leave no directory, but always a record.
+        An unchanged worktree is removed at a clean end without an event. A process that dies during the
+        removal may leave no directory, but always a record.
         """
         for agent, place in self._worktrees.items():
             if agent not in self.at_work and agent in self._last and is_recorded(place):
@@ -234,9 +235,9 @@ class _Reading:
                 yield Path(started.cwd)
 
     def knows(self, ended: ShellEnded, told: Told) -> bool:
-        """Whether the agent of a command was told that it ended."""
+        """Return True if the agent of a command was notified of its end."""
         if ended.agent != LEAD:
-            # What its queue gave it, its transcript tells when it is resumed.
+            # What it got from its queue is known from its transcript when it is resumed.
             return bool(self._notified.get(ended.id))
         return ended.id in told.delivered or self._notified.get(ended.id, "") in told.answered
 
@@ -246,14 +247,14 @@ class _Reading:
         return completion.report_to == LEAD and self.told_by(completion) in told.answered
 
     def told_by(self, completion: Completion) -> str:
-        """The call whose result tells of the end, if one was to."""
+        """Return the call whose result reports the end; empty if there is none."""
         return self._notified.get(completion.id, "") or ("" if completion.background else completion.call)
 
     def cut_off(self, started: AgentStarted, places: Places, ids: Ids) -> Completion:
         agent, identity = started.agent, ids.short()
         try:
             messages = read_session(places.subagents / f"agent-{agent}.jsonl", agent).messages
-            # A transcript is made before its first line is written.
+            # A transcript is created before its first line is written.
             said, why = last_words(messages), CUT_OFF if messages else CUT_OFF_AT_START
         except NoSuchSession:
             said, why = "", CUT_OFF_AT_START

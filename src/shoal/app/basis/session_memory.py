@@ -1,4 +1,4 @@
-"""What a session remembers beside its conversation: a small file that an internal fork keeps up to date."""
+"""Session memory: a small notes file that an internal fork keeps up to date."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.stores.files.places import write_whole
 from shoal.wire.notices import reminder
 
 MOST = 8_000
-"""Characters of the file."""
+"""Maximum characters of the file."""
 _NONE = "(none yet)"
 _HEAD = "Your notes about this session, kept in a file of their own:"
 
@@ -29,7 +29,7 @@ class SessionMemory:
         self._note = note
 
     def text(self) -> str:
-        """As it stands; empty where there is none."""
+        """Return the notes; empty if there are none."""
         try:
             with self.path.open("rb") as file:
                 return file.read(4 * MOST).decode("utf-8", errors="replace")[:MOST].strip()
@@ -37,26 +37,26 @@ class SessionMemory:
             return ""
 
     async def __call__(self, agent: Agent, messages: list[Message]) -> str:
-        """Bring it up to date at a compaction; what the conversation that goes on is told of it."""
+        """Update the notes at a compaction; return the text for the compacted conversation."""
         try:
             await self.save(agent, messages)
         except (ModelError, StoreError) as error:
-            # The compaction is what the session needs to go on; old notes do no harm.
+            # The session needs the compaction to continue; outdated notes do no harm.
             self._note(f"The notes of this session could not be brought up to date: {error}")
         return f"\n\n{_told(text)}" if (text := self.text()) else ""
 
     async def save(self, agent: Agent, messages: list[Message] | None = None) -> bool:
-        """Whether there was anything to write. Raises what asking the model raises, and `StoreError`."""
+        """Save new notes; False if there were none. Raises `ModelError` and `StoreError`."""
         directive = _directive() + (self.text() or _NONE)
         words = neutral(await run_forked_agent(agent, directive, history=messages)).strip()
         if not words:
             return False
-        # In one step: a crash leaves the notes as they were, or as they are now.
+        # Atomic: a crash leaves either the old or the new notes.
         write_whole(self.path, f"{words[:MOST]}\n".encode())
         return True
 
     def resumed(self, interrupted: Message | None, history: Sequence[Message]) -> Message | None:
-        """What a resumed session is told first: its open calls, and notes that its conversation has not."""
+        """Build the first message of a resumed session: its open calls, and notes that it lacks."""
         text = self.text()
         if not text or not history or any(text in message.text for message in history):
             return interrupted

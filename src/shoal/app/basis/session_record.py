@@ -1,4 +1,4 @@
-"""Where a session's record is kept: on disk or, for one that keeps nothing, in memory."""
+"""Storage of a session: on disk, or in memory without persistence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools an agent is given: the built-in ones and the caller's own, less those denied as a whole."""
+"""Selects the tools of an agent: built-in tools and the caller's, without denied ones."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def all_tools(
 
 
 def only(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]:
-    """Raises `SettingsError` for a name that no tool has: an agent without it would not do its work."""
+    """Return the named tools. Raises `SettingsError` for an unknown name: the agent would lack a tool."""
     if names is None:
         return tools
     for name in names:
-        # The tools of a server are there when the server is.
+        # The tools of an MCP server exist only once it is connected.
         if name not in tools and not name.startswith(PREFIX):
             near = get_close_matches(name, tools, n=1)
             meant = f" Is {near[0]} meant?" if near else f" There are {', '.join(tools)}."
@@ -58,7 +58,7 @@ def only(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]
 
 
 def left_of(tools: dict[str, Tool], denied: Sequence[str]) -> dict[str, Tool]:
-    """A tool denied as a whole is not even shown to the model."""
+    """Remove tools that are denied as a whole, so that the model does not see them."""
     gone = {rule.tool for rule in map(parse_rule, rules_in(denied)) if rule.pattern is None}
     of_servers = [name for name in gone if name.startswith(PREFIX)]
     return {
@@ -73,7 +73,7 @@ def rules_in(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def unknown_rules(flags: Sequence[str], tools: dict[str, Tool]) -> Iterator[str]:
-    """A rule that names no tool does nothing, which is worst where it was meant to forbid."""
+    """Yield a warning for each rule that names no tool: it has no effect, which is worst for a deny rule."""
     for text in rules_in(flags):
         name = parse_rule(text).tool
         if name not in tools and name != "*" and not name.startswith(PREFIX):

@@ -1,4 +1,4 @@
-"""What may run where nobody is there to be asked: what the person listed for that in their own settings."""
+"""Rules for calls that may run unattended, from the person's settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def listed(
         if not isinstance(question, MayRun) or not rules.allow:
             return False
         call = ToolUse(id=question.tool_use_id, name=question.tool, input=question.input)
-        # An agent's own servers have tools that the session does not know.
+        # An agent's own MCP servers have tools that the session does not know.
         return isinstance(engine.decide(call, tools.get(question.tool), agent), Allow)
 
     return is_listed

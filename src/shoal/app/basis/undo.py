@@ -1,4 +1,4 @@
-"""Going back to before a turn: which turns there were, what they changed, and how the conversation stood."""
+"""Undo of turns: their file changes and the conversation before them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class NothingToUndo(ShoalError): ...
 class TurnTaken(Struct, frozen=True, kw_only=True):
     turn: int
     prompt: str
-    """A preview."""
+    """Preview of the prompt."""
     after: EntryId | None = None
     files: tuple[ChangedFile, ...] = ()
-    """What it changed that can be brought back."""
+    """Changed files that can be restored."""
 
 
 class Past(Struct, frozen=True, kw_only=True):
-    """A session as `undo` sees it, running or not."""
+    """Undo history of a session, running or not."""
 
     home: Path
     session: SessionId
@@ -53,7 +53,7 @@ class Past(Struct, frozen=True, kw_only=True):
         return Checkpoints(checkpoints_directory(self.home, self.session))
 
     def turns(self) -> tuple[TurnTaken, ...]:
-        """Those the conversation still has, and those whose changes are still there; oldest first."""
+        """Return the turns that are in the conversation or have restorable changes, oldest first."""
         return turns_taken(self.journal, self.checkpoints)
 
 
@@ -81,7 +81,7 @@ def turns_taken(journal: Path, checkpoints: Checkpoints) -> tuple[TurnTaken, ...
 
 
 def turn_to_undo(turns: Iterable[TurnTaken], wanted: int | None) -> TurnTaken:
-    """The turn of this number, else the last one that changed files."""
+    """Return the turn of this number; by default the last one that changed files."""
     known = list(turns)
     if wanted is None:
         changing = [each for each in known if each.files]
@@ -96,13 +96,13 @@ def turn_to_undo(turns: Iterable[TurnTaken], wanted: int | None) -> TurnTaken:
 
 
 def messages_at(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
-    """The conversation as it stood when `after` was the last entry."""
+    """Return the conversation as it was when `after` was the last entry."""
     back = Rewound(id=EntryId("back"), parent=after, at=0, turn=0)
     return conversation([*lines_of(transcript), Read(entry=back)]).messages
 
 
 def lines_of(transcript: Path) -> Iterator[Read]:
-    """Those that can be read. Raises `NothingToUndo` where the file cannot."""
+    """Yield the readable lines. Raises `NothingToUndo` if the file is unreadable."""
     try:
         content = transcript.read_bytes()
     except OSError as error:
@@ -124,7 +124,7 @@ def undone(report: UndoReport, *, conversation: bool) -> Undone:
 
 
 def undo(past: Past, turn: TurnTaken, clock: Clock, *, conversation: bool) -> UndoReport:
-    """For a session that is not open here. Its conversation can go back only while nobody runs it."""
+    """Undo a turn of a session that is not open here; the conversation only while nobody runs it."""
     lock = SessionLock(past.home, past.session) if conversation else None
     journal = FileJournal(past.journal, clock)
     try:
@@ -151,11 +151,11 @@ def _rewind(past: Past, turn: TurnTaken, clock: Clock) -> None:
 
 
 def brought_back(past: Past | None, agent: Agent, turn: int | None, *, conversation: bool) -> UndoReport:
-    """Files as they were before a turn, and if asked the agent's conversation. Raises `NothingToUndo`."""
+    """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndo`."""
     if past is None:
         raise NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
     chosen = turn_to_undo(past.turns(), turn)
-    # Before any file is changed: what cannot be read must not be found out half-way.
+    # Read before any file is changed, so that a read error cannot leave it half done.
     messages = messages_at(past.transcript, chosen.after) if conversation else ()
     report = past.checkpoints.undo(chosen.turn)
     if conversation:

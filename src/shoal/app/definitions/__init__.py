@@ -1,1 +1,1 @@
-"""What files and plug-ins bring: agents, instructions, and whether their programs are trusted."""
+"""Agents, instructions and plug-ins loaded from files, and the trust checks on the programs they bring."""

@@ -1,4 +1,4 @@
-"""Whether a person trusts the hooks and MCP servers that a project's agents bring: programs that run."""
+"""Trust checks for the hooks and MCP servers that a project's agent definitions start as programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.wire.settings import Document, Known
 
 
 def all_widening(settings: Settings, project: Path) -> tuple[Widening, ...]:
-    """What of a project needs a person's trust: its settings, its servers, and its agents' own."""
+    """Return all parts of a project that need trust: in settings, servers and agent definitions."""
     found = list(settings.widening)
     file = TrustFile(settings.home)
     for definition in definitions_for(cwd=project, home=settings.home).all():
@@ -45,14 +45,14 @@ def trusts_agent(home: Path, project: Path, definition: Definition) -> bool:
 
 
 def _document(definition: Definition) -> Document | None:
-    """What an agent that may come from anyone brings along; None where that is nothing."""
+    """Return the programs that a project's agent brings, as a document; None if it brings none."""
     servers: dict[str, Any] = {}
     for entry in definition.mcp_servers:
         servers |= entry if isinstance(entry, Mapping) else {}
     source = definition.source
     brought = {"hooks": definition.hooks, "mcpServers": servers}
     raw = {key: msgspec.to_builtins(value) for key, value in brought.items() if value}
-    # A plug-in that is used was chosen or trusted whole.
+    # A plug-in in use was chosen by the user or trusted as a whole.
     if not raw or source.kind != "project" or source.path is None:
         return None
     lines = {"hooks": source.lines.get("hooks", 1), "mcpServers": source.lines.get("mcp_servers", 1)}
@@ -66,7 +66,7 @@ def _document(definition: Definition) -> Document | None:
 
 
 def _outline(lines: Mapping[str, int]) -> str:
-    """The file is no JSON: of it only the lines are kept at which a person finds things."""
+    """Return a JSON outline with each key on its line in the agent's file, which is not JSON itself."""
     text, line = "{", 1
     for key in sorted(lines, key=lambda key: lines[key]):
         comma = "" if text.strip() == "{" else ","

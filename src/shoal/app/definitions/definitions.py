@@ -1,4 +1,4 @@
-"""Which agents there are: every source in its order, looked at again whenever somebody asks."""
+"""Catalog of the agents that can be started, merged from all sources and refreshed on every lookup."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from shoal.wire.definitions import Parsed, read_given
 
 _BUILT_IN = Path(__file__).with_name("agents")
 _ALSO = {"claude-code-guide": "shoal-guide"}
-"""Names under which an agent is found too, where no agent has that name itself."""
+"""Alternative names of agents, used if no agent has that name itself."""
 
 
 class Shadowed(Struct, frozen=True, kw_only=True):
-    """A definition that is not used, because a stronger source has one of its name."""
+    """Definition that is not used because a stronger source has one of the same name."""
 
     definition: Definition
     by: Definition | Problem
 
 
 class Shelf(Protocol):
-    """One source: its definitions and what is wrong with others, by path."""
+    """One source of agent definitions."""
 
     def look(self) -> bool: ...
     @property
@@ -40,7 +40,7 @@ class Shelf(Protocol):
 
 
 class Given(Struct, frozen=True):
-    """What came with `--agents`, which does not change."""
+    """Definitions given with `--agents`, which do not change."""
 
     found: tuple[Found, ...]
 
@@ -49,14 +49,14 @@ class Given(Struct, frozen=True):
 
 
 class Definitions:
-    """The shelves stand in their order, the strongest first. Every answer is of the files as they are now."""
+    """Definitions from several sources, the strongest first. Each lookup reflects the current files."""
 
     def __init__(self, shelves: Sequence[Shelf]) -> None:
         self._shelves = tuple(shelves)
         self._known: Shelved[Definition] | None = None
 
     def find(self, name: str) -> Definition:
-        """Raises `UnknownAgent`, or `BadDefinition` where the file that should hold it cannot be used."""
+        """Return a definition. Raises `UnknownAgentType`, or `InvalidAgentDefinition` for a bad file."""
         standing = self._index().standing
         found = standing.get(name) or standing.get(_ALSO.get(name, name))
         match found:
@@ -68,12 +68,12 @@ class Definitions:
         raise UnknownAgent(name, known=known, close=_close(name, known))
 
     def all(self) -> tuple[Definition, ...]:
-        """Those that can be used, the strongest source first; the same object as long as nothing changes."""
+        """Return the usable definitions, the strongest first; the same object while nothing changes."""
         self._index()
         return self.seen()
 
     def seen(self) -> tuple[Definition, ...]:
-        """As at the last look, for who has just looked."""
+        """Return the definitions of the last refresh, without looking at the files again."""
         return (self._known or self._index()).usable
 
     @property
@@ -89,7 +89,7 @@ class Definitions:
         return tuple(self._index().warnings)
 
     def unusable(self) -> tuple[str, ...]:
-        """What a person should know before they miss an agent, in a sentence."""
+        """Return a sentence about unusable agent files for the user, if there are any."""
         found = self.problems
         if not found:
             return ()
@@ -117,9 +117,12 @@ def definitions_for(
     complete: Callable[[str, Definition], Definition] | None = None,
     sources: Sequence[str] | None = None,
 ) -> Definitions:
-    """`managed` are the managed settings files, beside which agents stand too; `plugins` are namespaces with
-    their directories, and `complete` fills in what a plug-in's agent cannot know; `sources` are the people
-    whose files count, all where it is None."""
+    """Load the agents that a session in `cwd` can start.
+
+    `managed` are the managed settings files; agents are also read from the directories next to them.
+    `plugins` are pairs of namespace and directory, and `complete` fills in what a plug-in's agent cannot
+    know. `sources` names the people whose files count; None means all.
+    """
     user = home / "agents"
     shelves: list[Shelf] = [Folder(path, "managed") for path in _beside(managed)]
     shelves.append(Given(tuple(given)))
@@ -134,19 +137,19 @@ def definitions_for(
 
 
 def plugin_definitions(plugins: Sequence[tuple[str, Path]]) -> Definitions:
-    """Of plug-ins alone."""
+    """Load the agents of plug-ins only."""
     return Definitions([Folder(path, "plugin", adapt=_within(space, None)) for space, path in plugins])
 
 
 def definitions_in(paths: Sequence[Path]) -> Definitions:
-    """Of files and directories that a person names, and of nothing else."""
+    """Load the agents in the given files and directories only."""
     return Definitions(
         [Folder(path, "project") if path.is_dir() else Given((read_file(path, "project"),)) for path in paths]
     )
 
 
 def given_definitions(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple[Parsed, ...]:
-    """Of `--agents`: JSON, the path of a file with JSON, or the mapping itself. Raises `BadDefinition`."""
+    """Parse `--agents`: JSON, the path of a JSON file, or a mapping. Raises `InvalidAgentDefinition`."""
     if given is None:
         return ()
     if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
@@ -177,7 +180,7 @@ def _within(space: str, complete: Callable[[str, Definition], Definition] | None
 
 
 def _completed(found: Found) -> Found:
-    """With what only the installed program knows."""
+    """Fill in the paths of the bundled docs, which depend on the installation."""
     if isinstance(found, Problem) or "{docs}" not in found.definition.prompt:
         return found
     prompt = found.definition.prompt.replace("{docs}", str(documents_directory()))

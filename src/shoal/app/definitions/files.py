@@ -1,4 +1,4 @@
-"""The definitions below one directory, kept fresh: looking again costs a stat for each directory and file."""
+"""Cache of parsed definition files below a directory; a refresh costs one stat per directory and file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Found: TypeAlias = Parsed | Problem
 Item = TypeVar("Item")
 
 LARGEST = 1_000_000
-"""Bytes of a file."""
+"""Maximum size of a definition file."""
 _MOST_FILES = 2_000
 
 
@@ -30,8 +30,10 @@ class _Kept(Struct, Generic[Item], frozen=True):
 
 
 class Files(Generic[Item]):
-    """`read` makes something of each file, or tells what is wrong with it. Nothing is read before the first
-    look; a `fixed` one is looked at once, for what comes with the program does not change while it runs.
+    """Parsed files below `root`. `read` returns the parsed item, or the problem with the file.
+
+    Nothing is read before the first refresh. A cache with `is_fixed` is refreshed once: files shipped with
+    the program do not change while it runs.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class Files(Generic[Item]):
         deepest: int | None = None,
         fixed: bool = False,
     ) -> None:
-        """`deepest` is how far below the root files are looked for."""
+        """`max_depth` limits how far below the root files are searched."""
         self.root = root
         self._kind = kind
         self._read = read
@@ -57,7 +59,7 @@ class Files(Generic[Item]):
         self._unread: tuple[Problem, ...] = ()
 
     def look(self) -> bool:
-        """Whether something is other than at the last look."""
+        """Read changed files again; return True if any result differs from the last refresh."""
         if self._is_as_seen():
             return False
         before = self.found
@@ -76,7 +78,7 @@ class Files(Generic[Item]):
 
     @property
     def found(self) -> tuple[Item | Problem, ...]:
-        """By path."""
+        """Items and problems, ordered by path."""
         return (*(kept.found for kept in self._files.values()), *self._unread)
 
     def _walk(self) -> None:
@@ -91,7 +93,7 @@ class Files(Generic[Item]):
             try:
                 place = os.stat(directory)  # noqa: PTH116
                 if (place.st_dev, place.st_ino) in seen:
-                    continue  # a link that leads back
+                    continue  # a symlink that leads back up
                 seen.add((place.st_dev, place.st_ino))
                 with os.scandir(directory) as entries:
                     visible = [entry for entry in entries if not entry.name.startswith(".")]
@@ -111,7 +113,7 @@ class Files(Generic[Item]):
         self._unread = tuple(unread)
 
     def _fresh(self, path: str) -> _Kept[Item] | None:
-        """None for a file that is gone meanwhile."""
+        """Return the file's cached or newly parsed result; None if the file has disappeared."""
         seen = stamp(path)
         known = self._files.get(path)
         if known is not None and known.stamp == seen and seen.settled:
@@ -125,7 +127,7 @@ class Files(Generic[Item]):
 
 
 class Folder(Files[Parsed]):
-    """The definitions of agents below a directory; `adapt` completes what is read."""
+    """Agent definitions below a directory; `adapt` completes each result."""
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class Folder(Files[Parsed]):
 
 
 def read_file(path: Path, kind: SourceKind) -> Found:
-    """The definition in one file, or what is wrong with it."""
+    """Return the definition in one file, or the problem with it."""
     text = text_in(path, kind)
     if isinstance(text, Problem):
         return text
@@ -150,7 +152,7 @@ def read_file(path: Path, kind: SourceKind) -> Found:
 
 
 def text_in(path: Path, kind: SourceKind) -> str | Problem:
-    """What a file says, or why it says nothing."""
+    """Return the text of a file, or the problem with it."""
     try:
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
@@ -167,7 +169,7 @@ def text_in(path: Path, kind: SourceKind) -> str | Problem:
 
 
 def ruled(parsed: Parsed) -> Parsed:
-    """With every `Tool(pattern)` one that the rules can hold. Raises `BadDefinition`."""
+    """Return the definition if every `Tool(pattern)` is a valid rule. Raises `InvalidAgentDefinition`."""
     definition = parsed.definition
     for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
         for entry in getattr(definition, attribute) or ():

@@ -1,4 +1,4 @@
-"""What the files of a person and of a project say about how to work there, for the system prompt."""
+"""Instructions for the system prompt, read from the instruction files of the user and the project."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from shoal.core.neutral import neutral
 
 LONGEST_FILE = 50_000
 LONGEST_ALL = 100_000
-"""Characters of all of them together; the nearest files come first to it."""
+"""Maximum total size in characters; the nearest files are included first."""
 DEEPEST = 5
-"""Imports that lead to imports."""
+"""Maximum depth of nested imports."""
 _MOST_FILES = 100
 _LARGEST = 2_000_000
-"""Bytes that are looked at of one file."""
+"""Maximum number of bytes read from one file."""
 _NAMES = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "CLAUDE.local.md")
 _OWN_NAMES = ("CLAUDE.md", "AGENTS.md")
 _FENCED = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
@@ -34,11 +34,9 @@ _HEAD = (
 
 
 class Read(Struct, frozen=True, kw_only=True):
-    """One file that was read."""
-
     path: Path
     of: str
-    """Whose words they are: `you` or `project`."""
+    """Owner of the file: `you` or `project`."""
     text: str
     size: int
     imported_by: Path | None = None
@@ -47,11 +45,11 @@ class Read(Struct, frozen=True, kw_only=True):
 class Instructions(Struct, frozen=True, kw_only=True):
     files: tuple[Read, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """Sentences about files that were left out, with the reason."""
 
     @property
     def text(self) -> str:
-        """The part of the system prompt; empty where no file says anything."""
+        """Section of the system prompt; empty if no file has content."""
         if not self.files:
             return ""
         return "\n\n".join([_HEAD, *(f"From {shown(each.path)}:\n\n{each.text}" for each in self.files)])
@@ -60,8 +58,10 @@ class Instructions(Struct, frozen=True, kw_only=True):
 def instructions_for(
     *, cwd: Path, home: Path, hidden: Callable[[str], bool], room: int = LONGEST_ALL
 ) -> Instructions:
-    """From the home, then from the root of the repository down to `cwd`. `hidden` says of a real path that
-    agents may not read it; `room` is how many characters there may be, where that is less than usual."""
+    """Read the files in the home, then from the repository root down to `cwd`.
+
+    `is_hidden` returns True for real paths that agents may not read. `max_chars` can lower the usual limit.
+    """
     reading = _Reading(root=[*project_places(cwd)][-1], home=home, hidden=hidden, room=min(room, LONGEST_ALL))
     for name in _OWN_NAMES:
         reading.read(home / name, "you")
@@ -83,7 +83,7 @@ class _Reading:
         self._notes: list[str] = []
 
     def read(self, path: Path, of: str, *, by: Path | None = None, depth: int = 0) -> None:
-        """A file is read once, whoever names it: this ends cycles too."""
+        """Read a file and its imports. Each file is read once, which also ends import cycles."""
         real = os.path.realpath(path)
         if real in self._seen or not os.path.lexists(path):
             return
@@ -119,7 +119,7 @@ class _Reading:
             return f"{_MOST_FILES} files are read at most"
         if self._hidden(real):
             return "a rule keeps it from being read"
-        # A project may come from anyone, and must not bring what lies elsewhere before a model.
+        # A project may come from anyone. It must not put files from outside the project into the prompt.
         inside = real.startswith(f"{self._root.rstrip('/')}/")
         of_home = real.startswith(f"{self._home}/") and real.endswith(".md")
         if of == "project" and not inside and not of_home:
@@ -159,5 +159,5 @@ class _Reading:
 
 
 def _imports(text: str) -> Iterator[str]:
-    """The paths behind an @ that stand in no code."""
+    """Return the paths after an @ outside of code."""
     return (match[1] for match in _IMPORT.finditer(_FENCED.sub("", text)))

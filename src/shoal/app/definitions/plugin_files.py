@@ -1,4 +1,4 @@
-"""One plug-in as its directory holds it. What would lead out of that directory is refused."""
+"""Plug-in directories: reads the manifest and its parts, and refuses paths that leave the directory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from shoal.wire.plugins import Manifest, read_manifest, read_object
 
 MANIFEST = Path(".claude-plugin/plugin.json")
 LARGEST = 1_000_000
-"""Bytes of a JSON file."""
+"""Maximum size of a JSON file."""
 MOST_ENTRIES = 20_000
 _FILES = {"hooks": "hooks/hooks.json", "mcpServers": ".mcp.json"}
 
 
 def read_plugin(directory: Path, *, offered: Offered, origin: str) -> Plugin | Fault:
-    """The plug-in, without those of its parts that cannot be used; a fault where none of it can."""
+    """Return the plug-in without its unusable parts, or a fault if it cannot be used at all."""
     root = Path(os.path.realpath(directory))
     path = root / MANIFEST
     try:
@@ -82,7 +82,7 @@ def _configured(root: Path, manifest: Manifest, key: str, faults: list[Fault]) -
 
 
 def _part(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    # Servers also stand there without anything around them.
+    # In `.mcp.json` the servers may also be the top-level object.
     part = raw.get(key, raw if key == "mcpServers" else {})
     if not isinstance(part, dict):
         raise SettingsError(f"{key}: an object is expected", path=path, line=1)
@@ -90,7 +90,7 @@ def _part(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
 
 
 def inside(root: Path, given: str, key: str) -> Path:
-    """Where a path of the manifest leads. Raises `SettingsError` for one that leads out."""
+    """Return the path that a manifest entry refers to. Raises `SettingsError` if it leaves the plug-in."""
     place = Path(given)
     real = Path(os.path.realpath(root / place))
     if place.is_absolute() or ".." in place.parts or not real.is_relative_to(root):
@@ -100,7 +100,7 @@ def inside(root: Path, given: str, key: str) -> Path:
 
 
 def _refuse_ways_out(root: Path) -> None:
-    """Links into its own directory are its own affair; any other would make foreign files look like its."""
+    """Raise `SettingsError` if a symlink leaves the plug-in: foreign files would look like its own."""
     waiting, seen = [root], 0
     while waiting:
         try:
@@ -121,7 +121,7 @@ def _refuse_ways_out(root: Path) -> None:
 
 
 def _text(root: Path, path: Path) -> str:
-    """Raises `SettingsError`."""
+    """Return the text of a file in the plug-in. Raises `SettingsError`."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(root):
         told = f"a link that leads out of the plug-in, to {shown(real)}; nothing of it is used"

@@ -1,4 +1,4 @@
-"""Whether a person trusts a plug-in that lies in a project, as it is now."""
+"""Trust check for plug-ins that a project contains, by their current content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_BYTES = 50_000_000
 
 
 def plugin_widening(plugin: Plugin, home: Path, project: Path) -> Widening | None:
-    """None for one that a person brought: by a flag for this run, or from outside of the project."""
+    """Return what needs trust; None if the user chose the plug-in by flag or from outside the project."""
     top, own = Path(os.path.realpath(project)), Path(os.path.realpath(home))
     is_projects = plugin.root.is_relative_to(top) and not plugin.root.is_relative_to(own / "plugins")
     if plugin.offered == "flag" or not is_projects:
@@ -40,12 +40,12 @@ def plugin_widening(plugin: Plugin, home: Path, project: Path) -> Widening | Non
 
 
 def _digest(root: Path) -> str:
-    """Of every file: a hook runs what its script holds, whatever its line says."""
+    """Hash every file, because a hook runs the content of its script."""
     digest, read = hashlib.sha256(), 0
     for path in _entries(root):
         digest.update(f"{path.relative_to(root)}\0".encode("utf-8", "surrogateescape"))
         if path.is_symlink():
-            digest.update(os.fsencode(os.readlink(path)))  # noqa: PTH115 - as it is written
+            digest.update(os.fsencode(os.readlink(path)))  # noqa: PTH115 - the raw link target
         elif path.is_file():
             read += path.stat().st_size
             if read > MOST_BYTES:
@@ -57,7 +57,7 @@ def _digest(root: Path) -> str:
 
 
 def _entries(root: Path) -> Iterator[Path]:
-    """Files, and links to whatever, in an order that does not depend on the file system."""
+    """Yield files and links in an order that does not depend on the file system."""
     for directory, inner, files in os.walk(root):
         inner.sort()
         links = (each for each in inner if (Path(directory) / each).is_symlink())

@@ -1,4 +1,4 @@
-"""Which plug-ins a session has, and what each brings, under its name and with its directory filled in."""
+"""Plug-ins of a session and their parts, with namespaced names and the plug-in directory filled in."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from shoal.core.plugins import ROOT, Configured, Fault, Offered, Plugin
 from shoal.wire.settings import Document
 
 _Named: TypeAlias = tuple[Path, Offered, str, bool]
-"""A directory, by what and where it is named, and whether that place is trusted."""
+"""Directory, how it was offered, where it is named, and True if that place is trusted."""
 
 
 class Plugins(Struct, frozen=True, kw_only=True):
-    """The one door through which agents, skills, commands, hooks and servers of plug-ins come in."""
+    """Plug-ins of a session: the single source of plug-in agents, skills, commands, hooks and MCP servers."""
 
     all: tuple[Plugin, ...] = ()
-    """Those that are used."""
+    """Plug-ins in use."""
     untrusted: tuple[Plugin, ...] = ()
-    """Those that lie in the project and that no person has trusted as they are."""
+    """Plug-ins in the project that nobody has trusted in their current state."""
     widening: tuple[Widening, ...] = ()
-    """What there is to trust, trusted or not."""
+    """Everything that needs trust, trusted or not."""
     faults: tuple[Fault, ...] = ()
-    """Of those that are not used, and of parts of others."""
+    """Faults of unusable plug-ins and of unusable parts of others."""
 
     def agents(self) -> tuple[tuple[str, Path], ...]:
-        """The name that stands before an agent's, and a directory of definitions."""
+        """Return pairs of namespace and directory of agent definitions."""
         return tuple((plugin.name, place) for plugin in self.all for place in plugin.agents)
 
     def skill_dirs(self) -> tuple[tuple[str, Path], ...]:
@@ -48,7 +48,7 @@ class Plugins(Struct, frozen=True, kw_only=True):
         return tuple((plugin.name, place) for plugin in self.all for place in plugin.commands)
 
     def hooks(self) -> tuple[Document, ...]:
-        """Each like a settings file with `hooks` alone."""
+        """Return one settings document with only `hooks` per plug-in."""
         return tuple(
             _document(plugin.hooks, {"hooks": _hooks(plugin.hooks.raw, plugin.root)})
             for plugin in self.all
@@ -56,7 +56,7 @@ class Plugins(Struct, frozen=True, kw_only=True):
         )
 
     def mcp_servers(self) -> tuple[Document, ...]:
-        """Each like a settings file with `mcpServers` alone; a server is named `plugin:server`."""
+        """Return one settings document with only `mcpServers` per plug-in. Names are `plugin:server`."""
         return tuple(
             _document(plugin.servers, {"mcpServers": _servers(plugin, plugin.servers.raw)})
             for plugin in self.all
@@ -64,12 +64,12 @@ class Plugins(Struct, frozen=True, kw_only=True):
         )
 
     def completed(self, name: str, definition: Definition) -> Definition:
-        """An agent of that plug-in, with its directory filled in."""
+        """Return a plug-in's agent with the plug-in directory filled in."""
         return _completed(definition, next(each.root for each in self.all if each.name == name))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know when a session starts."""
+        """Sentences shown to the user when a session starts."""
         notes = [str(fault) for fault in self.faults if fault.fatal]
         if self.untrusted:
             names = ", ".join(plugin.name for plugin in self.untrusted)
@@ -81,7 +81,7 @@ class Plugins(Struct, frozen=True, kw_only=True):
 
 
 def plugins_for(settings: Settings, project: Path, given: Sequence[Path | str] = ()) -> Plugins:
-    """Raises `SettingsError` for a directory that a flag names and that is no plug-in to be used."""
+    """Load plug-ins. Raises `SettingsError` if a directory named by a flag is not a usable plug-in."""
     used: dict[str, Plugin] = {}
     untrusted: list[Plugin] = []
     faults: list[Fault] = []
@@ -136,13 +136,13 @@ def _in_home(home: Path, faults: list[Fault]) -> Iterator[_Named]:
         faults.append(Fault(what=f"it cannot be read: {error.strerror}", path=home, plugin=home.name))
         return
     for name in entries:
-        # Other programs keep other things there.
+        # Other programs store other things there.
         if (home / name / MANIFEST).is_file():
             yield home / name, "home", shown(home), True
 
 
 def _listed(document: Document, listed: Any, project: Path, *, counts: bool) -> Iterator[_Named]:
-    """In a file of the person's own, a relative path starts at that file."""
+    """Yield the plug-ins that a settings file lists. In a user's file, paths are relative to that file."""
     base = project if not document.is_persons or document.path is None else document.path.parent
     for number, each in enumerate(listed or ()):
         place = document.place(("shoal", "plugins", str(number)))
@@ -158,7 +158,7 @@ def _document(source: Configured, raw: dict[str, Any]) -> Document:
 
 
 def _hooks(value: Any, root: Path) -> Any:
-    """A command learns its directory from the shell, which quotes it right whatever it is called."""
+    """Fill in the directory. Commands get it as an exported variable, which the shell quotes correctly."""
     if isinstance(value, Mapping):
         filled = {key: _hooks(each, root) for key, each in value.items()}
         command = value.get("command")

@@ -1,4 +1,4 @@
-"""What a name leads to where several sources have something of that name: the strongest source's."""
+"""Index of named items from several sources: each name resolves to the strongest source that has it."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ Item = TypeVar("Item", bound=_Named)
 
 
 class Shelved(Generic[Item]):
-    """Filled source by source, the strongest first. `what` is the word for one: an agent, a skill."""
+    """Filled source by source, the strongest first. `noun` names one item, such as "agent" or "skill"."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self.standing: dict[str, Item | Problem] = {}
-        """What each name leads to; a problem where the strongest source's file is bad."""
+        """Item for each name; a problem if the strongest source's file is bad."""
         self.shadowed: list[tuple[Item, Item | Problem]] = []
-        """Those that are not used, and what comes before each."""
+        """Unused items, each with the item that takes precedence."""
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
         self._usable: tuple[Item, ...] | None = None
 
     @property
     def usable(self) -> tuple[Item, ...]:
-        """The same object each time."""
+        """Usable items; the same object each time."""
         if self._usable is None:
             found = self.standing.values()
             self._usable = tuple(each for each in found if not isinstance(each, Problem))
         return self._usable
 
     def take(self, good: Iterable[tuple[Item, Sequence[str]]], bad: Iterable[Problem]) -> None:
-        """One source: what can be used of it, each with its warnings, and what cannot."""
+        """Add one source: its usable items with their warnings, and its problems."""
         here: dict[str, Item] = {}
         for item, warnings in good:
             self.warnings += warnings
@@ -51,8 +51,8 @@ class Shelved(Generic[Item]):
                 self.problems.append(Problem(what=what, name=item.name, source=item.source, field="name"))
             elif (stronger := self.standing.setdefault(item.name, item)) is not item:
                 self.shadowed.append((item, stronger))
-        # After the good ones: in one place a bad file takes no name from them. From weaker places it does, or
-        # another than the one that was written would do the work.
+        # Bad files come after the good ones: within a source a bad file takes no name from a good one. It
+        # does hide weaker sources; otherwise an agent other than the intended one would do the work.
         for problem in bad:
             self.problems.append(problem)
             self.standing.setdefault(problem.name, problem)

@@ -1,4 +1,4 @@
-"""The demo's project, laid out as real files in a git repository, and what became of it."""
+"""Project of the demo: real files in a git repository, and the changes the agents make to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.core.errors import WorktreeError
 TASK = "The tests of this project fail. Have the code repaired, not the tests."
 TESTS = ("python3", "-m", "unittest", "-q")
 _SUFFIX = ".txt"
-"""Keeps the project's files from being taken for code of the package they are shipped in."""
+"""Suffix that keeps the shipped project files from being treated as code of this package."""
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 
 def lay_out(directory: Path) -> None:
-    """Write the project; the directory must not hold one yet."""
+    """Write the project; the directory must not contain one yet."""
     for path, content in _originals():
         target = directory / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def lay_out(directory: Path) -> None:
 
 
 def put_under_git(directory: Path) -> None:
-    """As a repository with one commit. Raises `WorktreeError` where git is missing or fails."""
+    """Create a repository with one commit. Raises `WorktreeError` if git is missing or fails."""
     for words in (
         ("init", "-q", "."),
         ("symbolic-ref", "HEAD", "refs/heads/main"),
@@ -51,7 +51,7 @@ def put_under_git(directory: Path) -> None:
 
 
 def changes(directory: Path) -> list[Changed]:
-    """What differs from how the project was laid out, line by line."""
+    """Return the difference from the original project, line by line."""
     found: list[Changed] = []
     for path, before in _originals():
         after = (directory / path).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The demo's model: its words are written down, its pace is that of somebody to be followed."""
+"""Model of the demo: its answers are scripted, and it streams at reading speed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACE = 0.06
 CARD = ModelCard(
     id="scripted", provider="scripted", price=Price(input=3.0, output=15.0), window=200_000, max_output=8_192
 )
-"""With an invented price, so that the demo shows what is told of costs."""
+"""Model card with an invented price, so that the demo shows costs."""
 _ENDED = re.compile(r"<status>(\w+)</status>\s*<summary>Agent .*?\((\w+)\)")
 
 
@@ -27,7 +27,7 @@ class _NoWaiting(SystemClock):
 
 
 def mind(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
-    """`agents` are those that the script starts."""
+    """Create the model. `agents` are the agents that the script starts."""
     with as_file(files("shoal.app.demo") / "script.toml") as script:
         steps = Steps(read_script(script, Step))
 
@@ -43,7 +43,7 @@ def mind(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
 
 
 def _of_the_ended(request: Request, agents: tuple[str, ...]) -> str:
-    """What the lead says about the notifications it was given so far."""
+    """Return the lead's answer to the notifications it has received so far."""
     told = {kind: status for message in request.messages for status, kind in _ENDED.findall(message.text)}
     if not told:
         return "Something is not as I was told it would be, so I stop."

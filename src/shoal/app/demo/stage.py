@@ -1,4 +1,4 @@
-"""What the demo's session is opened with: a scripted mind, three agents, and what guards them."""
+"""Session options of the demo: a scripted model, three agents and their sandbox."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from shoal.backends.sandbox.choosing import found_among, kinds_here
 from shoal.core.sandbox import Confines
 
 DEADLINE = 120
-"""Seconds after which a demo that does not end by itself is ended."""
+"""Seconds after which a demo that is still running is stopped."""
 AGENTS = {"berths": "cyan", "fees": "yellow", "tides": "purple"}
-"""Who repairs what, and the colour of each."""
+"""Name and colour of each agent; the name is also the module that it repairs."""
 _FOREIGN = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
-"""Would put another model in the place of the scripted one."""
+"""Variables that would replace the scripted model."""
 
 
 class Stage(Struct, frozen=True, kw_only=True):
     options: Options
     unguarded: str
-    """Why no sandbox holds the agents in their worktrees; empty where one does."""
+    """Reason why no sandbox confines the agents to their worktrees; empty if one does."""
 
 
 def prepare(environ: MutableMapping[str, str], home: Path, place: Path) -> None:
-    """Have everything that the demo starts find its own home, and none of the person's settings.
+    """Point everything the demo starts to its own home and away from the user's settings.
 
-    `place` is there, and has no start-up files for shells.
+    `empty_home` exists and contains no shell start-up files.
     """
     for name in [*_FOREIGN, *(name for name in environ if name.startswith("GIT_"))]:
         environ.pop(name, None)
     environ.update(
         SHOAL_HOME=str(home),
-        # Python 3.13 and later colours what its tests write when the surroundings force it to.
+        # Python 3.13 and later colours test output if the environment forces it.
         PYTHON_COLORS="0",
         GIT_CONFIG_GLOBAL=os.devnull,
         GIT_CONFIG_NOSYSTEM="1",
@@ -51,7 +51,7 @@ def prepare(environ: MutableMapping[str, str], home: Path, place: Path) -> None:
 
 
 def _works(environ: Mapping[str, str]) -> bool:
-    """Whether Python is found there: some installations find it by the person's own home alone."""
+    """Return True if Python runs with this environment; some installations need the user's home."""
     try:
         found = subprocess.run(("python3", "-c", ""), env=environ, capture_output=True, check=False)
     except OSError:
@@ -84,7 +84,7 @@ def _definition(name: str, color: str) -> dict[str, object]:
 
 
 def _trouble(project: Path, environ: Mapping[str, str]) -> str:
-    """The checkout lies among temporary files, which commands may write: it has to be sealed in there."""
+    """Return why the sandbox cannot seal the checkout, which is below the writable temporary directory."""
     found = found_among(kinds_here(environ.get("PATH", os.defpath)))
     if found.kind is None:
         return "; ".join(found.troubles) or "there is none for this system"

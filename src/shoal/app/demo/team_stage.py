@@ -1,4 +1,4 @@
-"""What the team demo's session is opened with: one script for all its processes, and who is asked."""
+"""Session options of the team demo: one script for all its processes, and the permission rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shoal.app.demo.stage import DEADLINE
 from shoal.app.options import Options
 
 KILLED = "cleo"
-"""Whose process the demo kills."""
+"""Member whose process the demo kills."""
 CALLS_BEFORE = 3
-"""How many calls it has made by then."""
+"""Number of calls the member has made before it is killed."""
 _FAST = 0.1
-"""Of the time that the script takes: enough for the one that is killed to be found at work."""
+"""Factor on the script's delays: slow enough to find the killed member at work."""
 _OWN = {"teammate_mode": "process", "plan_approver": "lead", "sandbox": {"enabled": "auto"}}
 _PERMISSIONS = {
     "allow": ["Bash(python3 -m unittest:*)"],
@@ -25,7 +25,7 @@ _PERMISSIONS = {
 
 
 def write_mind(path: Path, *, fast: bool) -> None:
-    """The script as a file of its own, which every process of the team can read."""
+    """Write the script to a file that every process of the team can read."""
     script: dict[str, Any] = msgspec.toml.decode((files("shoal.app.demo") / "team.toml").read_bytes())
     if fast:
         script["pace"] = 0.0

@@ -1,4 +1,4 @@
-"""The tutorial's project: the demo's small harbour, and a script that stands in for a model."""
+"""Project of the tutorial: the demo's files and the script of a scripted model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCRIPT = "model.toml"
 
 
 def make(directory: Path) -> None:
-    """Raises `FileExistsError` where the directory is there already."""
+    """Create the project. Raises `FileExistsError` if the directory exists."""
     directory.mkdir()
     lay_out(directory)
     text = (files("shoal.app.demo") / "tutorial" / SCRIPT).read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Why something does not work as expected: the facts, the symptoms and their causes, and what to do."""
+"""Diagnosis of problems: facts about the setup, symptoms with their causes, and advice."""

@@ -1,4 +1,4 @@
-"""A case that the doctor looks into: where, which run, and what it is about."""
+"""Input of a diagnosis: the directory, the run and the subject."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Case(Struct, frozen=True, kw_only=True):
     symptom: str
     run: Run | None = None
     about: str = ""
-    """A name: of an agent, a recipient, a tool or a command."""
+    """Name of an agent, a recipient, a tool or a command."""
 
     def fact(self, name: str, value: str, *, state: State = "ok", advice: str = "") -> Fact:
         return Fact(area=self.symptom, name=name, state=state, value=value, advice=advice)
@@ -38,7 +38,7 @@ class Case(Struct, frozen=True, kw_only=True):
 
     @property
     def short(self) -> str:
-        """The run as a person types it."""
+        """Start of the session id, for use on the command line."""
         return self.of_run.session[:8]
 
     def events(self) -> Iterator[tuple[int, Event]]:
@@ -47,5 +47,5 @@ class Case(Struct, frozen=True, kw_only=True):
                 yield recorded.at, recorded.event
 
     def concerns(self, *names: str) -> bool:
-        """Whether one of these is what it is about; everything is, where nothing was named."""
+        """Return True if one of the names is the subject, or if there is no subject."""
         return not self.about or self.about in names

@@ -1,4 +1,4 @@
-"""The facts a person needs when something does not work: what is configured, what is missing, what to do."""
+"""Health checks of the setup: what is configured, what is missing, and what to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THREE_WAYS = (
 def examine(
     environ: Mapping[str, str], cwd: Path, *, settings: str | None = None, model: str | None = None
 ) -> list[Fact]:
-    """Everything, in the order it is shown. Nothing is changed, and nobody outside this machine is asked."""
+    """Run all checks in the order of display. Nothing is changed, and no other machine is contacted."""
     facts = [*machine.versions(shoal.__version__)]
     try:
         loaded = load_settings(cwd=cwd, environ=environ, given=settings)
@@ -148,7 +148,7 @@ async def _chosen_facts(settings: Settings, named: str | None) -> list[Fact]:
 
 
 def _reached(card: ModelCard, settings: Settings, source: str) -> Fact:
-    """The model, and whether its provider is let in without a key."""
+    """Report the model, and whether its provider has the key it needs."""
     from shoal.models.providers import PROVIDERS
 
     value = f"{card.provider}:{card.id} (from {source})"

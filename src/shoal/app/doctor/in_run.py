@@ -1,4 +1,4 @@
-"""Symptoms whose cause stands in the journal of a run."""
+"""Symptoms that the journal of a run explains."""
 
 from __future__ import annotations
 

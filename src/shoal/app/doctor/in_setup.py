@@ -1,4 +1,4 @@
-"""Symptoms whose cause stands in settings, definitions, skills or worktrees."""
+"""Symptoms that settings, definitions, skills or worktrees explain."""
 
 from __future__ import annotations
 

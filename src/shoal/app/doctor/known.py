@@ -1,4 +1,4 @@
-"""The symptoms that the doctor knows, in the order in which they are listed."""
+"""Symptoms that `shoal doctor` can explain, in the order of listing."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ SYMPTOMS: dict[str, tuple[str, Look]] = {
 
 
 def looked_into(case: Case) -> list[Fact]:
-    """Raises a `ShoalError` for what cannot be looked into."""
+    """Return the diagnostics for the case. Raises `ShoalError` if it cannot be examined."""
     return list(SYMPTOMS[case.symptom][1](case))

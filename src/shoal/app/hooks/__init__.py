@@ -1,1 +1,1 @@
-"""Hooks: where they come from, and how agents get them."""
+"""Hooks: their sources, and the hooks of each agent."""

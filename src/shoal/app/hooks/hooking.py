@@ -1,4 +1,4 @@
-"""Gives agents their hooks: those of the session, and those of their own definition while they live."""
+"""Hooks of agents: those of the session, and those of the agent's own definition while it lives."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _ABOUT_AGENTS = ("SubagentStart", "SubagentStop")
 
 
 class Whose(Struct, frozen=True, kw_only=True):
-    """The agent that hooks are about."""
+    """Agent that a hook event is about."""
 
     identity: Identity
     workspace: Workspace
     permissions: RulePermissions
     transcript: str = ""
-    """Its own; empty where none is kept."""
+    """Path of the agent's transcript; empty if none is written."""
 
 
 class SessionHooks:
-    """The hooks that all agents of a session share, and what they are run with."""
+    """Hooks shared by all agents of a session, and the runner for them."""
 
     def __init__(
         self, runner: HookRunner, settings: Settings, *, session: SessionId, transcript: str, project: Path
@@ -52,27 +52,27 @@ class SessionHooks:
         self.transcript = transcript
         self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
         self.problems: tuple[str, ...] = ()
-        """What is configured and cannot be used, as sentences."""
+        """Sentences about configured hooks that cannot be used."""
         self.news: QueuedHookNews | None = None
         self._settings = settings
         self._project = project
 
     def add(self, hooks: Iterable[Hook]) -> None:
-        """More of them, from any source, for all agents from now on."""
+        """Add hooks from any source for all agents from now on."""
         for hook in hooks:
             self.by_event[hook.event] = (*self.by_event.get(hook.event, ()), hook)
 
     def hear(self, news: QueuedHookNews) -> None:
-        """Let what hooks tell in the background go there."""
+        """Send the notices of background hooks to this notifier."""
         self.news = self.runner.news = news
 
     def entered(self, item: Item) -> None:
-        """Something that waited for an agent is in its conversation."""
+        """Handle that a queued item has entered an agent's conversation."""
         if self.news is not None:
             self.news.entered(item)
 
     def prompted(self, agent: AgentId) -> None:
-        """A person has something for it to do."""
+        """Handle that the user has sent a prompt to the agent."""
         if self.news is not None:
             self.news.heard_else(agent)
 
@@ -80,7 +80,7 @@ class SessionHooks:
         return AgentHooks(self, whose, own)
 
     def own(self, definition: Definition) -> tuple[Hook, ...]:
-        """Those that an agent so defined brings along. Raises `AgentRefused` where they cannot be had."""
+        """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
         if not definition.hooks:
             return ()
         named = f"The agent {definition.name} ({definition.source}) was not started"
@@ -96,7 +96,7 @@ class SessionHooks:
 
 
 class AgentHooks:
-    """The hooks of one agent, as its loop and its tools tell them of events."""
+    """Hooks of one agent, run for the events of its loop and its tools."""
 
     __slots__ = ("_own", "_session", "_shared", "_whose")
 
@@ -147,7 +147,7 @@ class AgentHooks:
 
 
 def listed(hooks: Hooks) -> tuple[str, ...]:
-    """For whoever starts an agent: what has a say in its work."""
+    """Return a line for each hook of the agent, shown to whoever starts it."""
     if not isinstance(hooks, AgentHooks):
         return ()
     return tuple(f"{hook.event} {hook.matcher or '*'}: {hook.name} ({hook.origin})" for hook in hooks.all)

@@ -1,4 +1,4 @@
-"""Where hooks come from: settings files, the program that opens a session, and agents' definitions."""
+"""Sources of hooks: settings files, the program that opens a session, and agent definitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OFF = "disableAllHooks"
 def configured_hooks(
     settings: Settings, given: Mapping[str, Any] | None = None, plugins: Sequence[Document] = ()
 ) -> ReadHooks:
-    """Of all settings files that count, the strongest first, of plug-ins, then those the program gave."""
+    """Load the hooks of settings files, the strongest first, then of plug-ins, then of the program."""
     found = [
         read_hooks(document.raw["hooks"], document.place, settings.environ)
         for document in (*settings.documents, *plugins)
@@ -31,7 +31,7 @@ def configured_hooks(
 
 
 def hooks_of(definition: Definition, settings: Settings) -> ReadHooks:
-    """An agent ends where a session stops, so its `Stop` is a `SubagentStop`."""
+    """Return the hooks of a definition. Its `Stop` hooks become `SubagentStop` hooks."""
     place = definition.source.place("hooks") or str(definition.source)
     found = read_hooks(definition.hooks, lambda _: place, settings.environ)
     return replace(found, hooks=tuple(map(_of_agent, found.hooks)))
@@ -42,6 +42,6 @@ def _of_agent(hook: Hook) -> Hook:
 
 
 def _switched_off(document: Document, settings: Settings) -> bool:
-    """A project cannot turn off what a person has set up, nor a person what is managed."""
+    """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
     who = [each for each in settings.documents if each.raw.get(_OFF) is True and each.is_persons]
     return any(document.kind != "managed" or each.kind == "managed" for each in who)

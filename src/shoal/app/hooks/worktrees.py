@@ -1,4 +1,4 @@
-"""What hooks have to do with the places that agents work in: they make one, and hear that one is gone."""
+"""Hooks that create the worktree of an agent, or are notified when it is removed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NAMED_BY = 8
 
 
 async def made_by_hook(newcomer: Newcomer, again: str, now: int) -> GivenWorktree | None:
-    """What a hook gives in place of a worktree of git, or gave before; None where no hook is set to.
+    """Return the worktree that a `WorktreeCreate` hook created, now or before; None if there is no such hook.
 
-    Raises `WorktreeError` where one is, and gives nothing that can be worked in.
+    Raises `WorktreeError` if the hook fails or returns no usable directory.
     """
     parent, agent = newcomer.parent, str(newcomer.agent)
     root, session = parent.surroundings.workspace.root, parent.identity.session

@@ -1,1 +1,1 @@
-"""The MCP servers of a session, and what they offer and push."""
+"""MCP servers of a session: their tools, prompts and pushed messages."""

@@ -1,4 +1,4 @@
-"""Channels: MCP servers that the person has named may push messages to the lead."""
+"""Channels: MCP servers named by the user that may push messages to the lead."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shoal.wire.notices import channel_message, channel_overflow
 
 KIND = "server:"
 MOST_WAITING = 50
-"""Messages of all channels that may wait for the lead at a time."""
+"""Maximum number of messages that wait for the lead, over all channels."""
 
 
 def named_channels(given: Iterable[str], where: str) -> frozenset[str]:
-    """The names of servers. Raises `SettingsError`."""
+    """Parse the names of servers. Raises `SettingsError`."""
     names: set[str] = set()
     for entry in (part.strip() for text in given for part in text.split(",")):
         name = entry.removeprefix(KIND)
@@ -34,7 +34,7 @@ def named_channels(given: Iterable[str], where: str) -> frozenset[str]:
 
 
 class Hearer(Protocol):
-    """What of a session channels reach."""
+    """Methods of the session that channels use."""
 
     @property
     def may_be_woken(self) -> bool: ...
@@ -45,7 +45,7 @@ class Hearer(Protocol):
 
 
 class Channels:
-    """Each message is on the journal before it waits. What does not fit is counted, and the number told."""
+    """Queue of pushed messages. Each message is journaled before it waits; dropped messages are counted."""
 
     def __init__(self, session: Hearer, names: frozenset[str]) -> None:
         self.names = names
@@ -64,7 +64,7 @@ class Channels:
         self._put(server, text, missed + 1)
 
     def entered(self, item: Item) -> None:
-        """Once all that waited is heard, the lead hears what it missed too."""
+        """Report the number of dropped messages once the lead has received all waiting ones."""
         if item.id not in self._waiting:
             return
         self._waiting.discard(item.id)
@@ -86,7 +86,7 @@ class Channels:
         try:
             self._waiting.add(self._session.queue_up(user(text), by="runtime", wakes=wakes))
         except StoreError:
-            # The record cannot be kept, which ends the turn elsewhere; the number is told when it can.
+            # The journal cannot be written, which ends the turn elsewhere. The count is reported once it can.
             self._dropped[server] += messages
 
     def _drop(self, server: str) -> None:

@@ -1,4 +1,4 @@
-"""What the connections to MCP servers stand on, and where the tokens of their logins are kept."""
+"""Host of MCP connections, and the files with login tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.tools.mcp.host import Host
 
 
 class FileTokens:
-    """In the home, for its owner alone."""
+    """Login tokens of one server, in a file in the home that only its owner can read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -35,10 +35,10 @@ class FileTokens:
 
 
 def tokens_in(home: Path, server: str, url: str) -> FileTokens:
-    """By the address too: a server that moved must not be sent what another gave."""
+    """Open the token file of a server. It depends on the URL, so no other server gets the tokens."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:60]
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
-    # Beside Shoal's own keys, which no tool may reach; no team can have a name with a dot.
+    # This directory also holds Shoal's keys, which no tool can read. No team name contains a dot.
     return FileTokens(home / "shoal" / "keys" / "mcp.auth" / f"{name}-{digest}.json")
 
 

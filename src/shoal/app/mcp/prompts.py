@@ -1,4 +1,4 @@
-"""The prompts of MCP servers as commands that a person can type."""
+"""Prompts of MCP servers as slash commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.core.skills import TypedPrompt
 
 
 class ServedPrompts:
-    """What is typed behind the name goes to the arguments in their order, the rest of it to the last."""
+    """Prompt commands. Typed words fill the arguments in order; the last argument takes the rest."""
 
     def __init__(self, servers: McpServers) -> None:
         self._servers = servers
@@ -35,7 +35,7 @@ def _given(offered: OfferedPrompt, arguments: str) -> dict[str, str]:
     names = [argument.name for argument in offered.arguments]
     try:
         words = shlex.split(arguments)
-    except ValueError:  # a quotation mark without its fellow
+    except ValueError:  # an unbalanced quotation mark
         words = arguments.split()
     if names and len(words) > len(names):
         words[len(names) - 1 :] = [" ".join(words[len(names) - 1 :])]

@@ -1,4 +1,4 @@
-"""The MCP servers of a session: started in the background, shared by all its agents, ended with it."""
+"""MCP servers of a session: started in the background, shared by all its agents, stopped with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shoal.tools.mcp.life import ServerLife
 from shoal.wire.mcp import BadServer, read_server
 
 REQUIRED_WITHIN = 30.0
-"""Seconds that an agent waits for servers without which it cannot start."""
+"""Seconds that an agent waits for the servers that it requires."""
 PROMPTED_WITHIN = 30.0
 
 
@@ -28,13 +28,13 @@ async def _nothing_to_end() -> None: ...
 
 
 class Kit(Struct, frozen=True, kw_only=True):
-    """The tools one agent chooses from."""
+    """Tools available to one agent."""
 
     tools: Mapping[str, Tool]
     also: tuple[str, ...] = ()
-    """Those of the servers its definition names, which it has whatever else that says of tools."""
+    """Tools of the servers that the definition names; the agent has them regardless of its `tools`."""
     close: Callable[[], Awaitable[None]] = _nothing_to_end
-    """Ends the servers that are its own."""
+    """Stops the agent's own servers."""
 
     @asynccontextmanager
     async def closed_on_failure(self) -> AsyncIterator[None]:
@@ -46,7 +46,7 @@ class Kit(Struct, frozen=True, kw_only=True):
 
 
 class McpServers:
-    """Entered by the session. `tools` is what every agent of it chooses from; it grows as servers come up."""
+    """Context manager entered by the session. `tools`, shared by every agent, grows as servers connect."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class McpServers:
         self.configured = configured
         self.channels = channels
         self.relayed: tuple[ServerStanding, ...] = ()
-        """Servers that the program which drives the session brought with it; their tools are the caller's."""
+        """Servers of the program that drives the session; their tools are provided by the caller."""
         self.changed: Callable[[], None] = lambda: None
-        """Told when there are other tools than before."""
+        """Called when the set of tools changes."""
         self._host = host
         self._tools = tools
         self._wait = wait
@@ -87,20 +87,20 @@ class McpServers:
         try:
             await self._end(lives)
         finally:
-            # Where this is cut short, nothing is waited for.
+            # If this is cancelled, nothing is awaited.
             for life in lives:
                 life.abandon()
             await self._group.__aexit__(None, None, None)
 
     def start(self) -> None:
-        """In the background; a second call does nothing."""
+        """Start the servers in the background; a second call does nothing."""
         if self._started is not None:
             return
         self._started = self._clock.monotonic()
         self._lives += (self._begun(server, self._hears(server)) for server in self.configured.servers)
 
     async def ready(self) -> None:
-        """Until every server is there or has failed, but not long: the first request is not held up."""
+        """Wait briefly for every server to connect or fail, without delaying the first request long."""
         self.start()
         if self._settled:
             return
@@ -110,7 +110,7 @@ class McpServers:
                 async with self._clock.deadline(left):
                     while any(life.status == "pending" for life in self._lives):
                         await self._news.wait()
-        # What comes from now on is added behind the rest: a cache knows tools by their order.
+        # Later tools are appended, because a prompt cache depends on the order of tools.
         self._settled = True
 
     def standings(self) -> tuple[ServerStanding, ...]:
@@ -125,17 +125,17 @@ class McpServers:
         )
 
     def missing_channels(self) -> tuple[str, ...]:
-        """What to tell of channels whose servers are not among those that are started."""
+        """Return sentences about channels whose servers are not started."""
         if self.channels is None:
             return ()
         return self.channels.unknown(server.name for server in self.configured.servers)
 
     def prompts(self) -> tuple[OfferedPrompt, ...]:
-        """For slash commands: `/` and the name."""
+        """Return the prompts, each usable as a slash command."""
         return tuple(prompt for life in self._lives for prompt in life.offer.prompts)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """What a prompt says. Raises `LinkLost` and `LinkRefused`, for a name nobody has too."""
+        """Return a prompt. Raises `McpConnectionLost`, or `McpRequestRefused`, also for an unknown name."""
         for life in self._lives:
             if (own := life.offer.prompt_names.get(name)) is not None:
                 async with self._clock.deadline(PROMPTED_WITHIN):
@@ -143,9 +143,9 @@ class McpServers:
         raise LinkRefused(f"no MCP server offers a prompt named {name}")
 
     async def equip(self, definition: Definition, names: Sequence[str] = ()) -> Kit:
-        """The tools for an agent, its own servers and those it cannot do without included.
+        """Return the tools for an agent, including those of its own and its required servers.
 
-        `names` are tools it had before. Raises `AgentRefused`, and then nothing of it is left running.
+        `names` are tools it had before. Raises `AgentRequestRefused` and then leaves no server running.
         """
         await self.ready()
         own: list[ServerLife] = []
@@ -172,7 +172,7 @@ class McpServers:
         return Kit(tools={**self._tools, **tools}, also=also, close=close)
 
     def _own(self, definition: Definition) -> Iterable[Server]:
-        """Servers that the definition itself describes."""
+        """Yield the servers that the definition itself describes."""
         agent, source = definition.name, definition.source
         for entry in definition.mcp_servers:
             for name, given in entry.items() if isinstance(entry, Mapping) else ():
@@ -190,7 +190,7 @@ class McpServers:
                     ) from error
 
     async def _there(self, definition: Definition, names: Sequence[str], own: Sequence[ServerLife]) -> None:
-        """Wait for the servers an agent needs. Raises `AgentRefused`, naming those that are not there."""
+        """Wait for the servers an agent needs. Raises `AgentRequestRefused`, naming missing ones."""
         required = definition.required_mcp_servers
         named = [entry for entry in definition.mcp_servers if isinstance(entry, str)]
         needs = dict.fromkeys((*named, *(life.server.name for life in own)), False)
@@ -211,9 +211,9 @@ class McpServers:
                 raise AgentRefused(_refusal(definition, missing, late)) from None
 
     def _missing(self, needs: Mapping[str, bool], lives: Sequence[ServerLife], *, failed: bool) -> list[str]:
-        """Which entries no server answers for yet; with `failed`, which none will. Each with the reason.
+        """Return the entries without a connected server and the reasons; with `failed`, only final ones.
 
-        `needs` says of each entry whether its server counts only once it offers a tool.
+        `needs` maps each entry to True if its server counts only once it offers a tool.
         """
         found: list[str] = []
         for entry, with_tools in needs.items():
@@ -243,7 +243,7 @@ class McpServers:
         return "no such server is configured; `shoal mcp ls` lists them"
 
     def _hears(self, server: Server) -> Callable[[str, Push], None] | None:
-        """Of the session's servers alone: an agent's own may have any name."""
+        """Return the push handler of a session server; an agent's own server has none, whatever its name."""
         channels = self.channels
         return channels.push if channels is not None and server.name in channels.names else None
 
@@ -262,13 +262,13 @@ class McpServers:
                 self._of_agents.remove(life)
 
     def _heard(self) -> None:
-        """A server stands differently, or has other tools."""
+        """Handle a changed status or tool list of a server."""
         news, self._news = self._news, asyncio.Event()
         news.set()
         self._publish()
 
     def _publish(self) -> None:
-        """Once there, a tool stays, also of a server that is gone: taking it off would cost a cache."""
+        """Publish the tools of all servers. Tools of a lost server stay: removal would break a cache."""
         mine: dict[str, Tool] = {tool.schema.name: tool for life in self._lives for tool in life.tools}
         if any(life.offer.resources for life in self._lives):
             self._resource_tools = self._resource_tools or _resource_tools(lambda: self._lives)
@@ -298,7 +298,7 @@ def _resource_tools(lives: Callable[[], Sequence[ServerLife]]) -> tuple[Tool, ..
 
 
 def _coming(names: Sequence[str], lives: Sequence[ServerLife]) -> bool:
-    """Whether one of these tools may still come."""
+    """Return True if one of the tools may still appear."""
     return any(
         life.status == "pending" and f"{name}__".startswith(life.server.prefix)
         for name in names

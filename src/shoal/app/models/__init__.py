@@ -1,1 +1,1 @@
-"""Which model is asked, whether it answers, and how a provider is set up."""
+"""Model selection, model probes and provider setup."""

@@ -1,4 +1,4 @@
-"""Tells when a provider answers as another model than the one that was asked."""
+"""Detection of providers that answer with another model than the requested one."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from shoal.core.events import Event, RequestFailed, RequestSent, RequestSettled
 from shoal.core.ids import RequestId
 
 _FORM = re.compile(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::latest)?")
-"""What a provider adds to a name: the date of a snapshot, a version, or that it is the latest."""
+"""Suffix that a provider adds to a model id: a snapshot date, a version, or `latest`."""
 
 
 LOOKED_AT = frozenset((RequestSent, RequestFailed, RequestSettled))
 
 
 class Answering:
-    """Looks at every event of a session; each pair of models is told of once."""
+    """Inspects every event of a session and reports each pair of models once."""
 
     def __init__(self) -> None:
         self._asked: dict[RequestId, str] = {}
         self._told: set[tuple[str, str]] = set()
 
     def look(self, event: Event) -> str | None:
-        """A sentence for the person, where there is something to tell."""
+        """Return a sentence for the user if the answer came from another model."""
         match event:
             case RequestSent(request=request, model=model):
                 self._asked[request] = model
@@ -39,7 +39,7 @@ class Answering:
 
 
 def is_same_model(asked: str, answered: str) -> bool:
-    """Whether the answer's id is that of the question, or a longer form of it."""
+    """Return True if the answer's model id is the requested one, or a longer form of it."""
     if not answered or answered == asked:
         return True
     wanted = asked.removesuffix("-latest").removesuffix(":latest").lower()

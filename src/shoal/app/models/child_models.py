@@ -1,4 +1,4 @@
-"""Which model a child asks: what was wished for, in the words of its parent's provider."""
+"""Model of a child agent: the requested one, translated to the parent's provider."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from shoal.core.usage import ModelCard
 def child_model(
     settings: Settings, parent: ModelCard, *, call: str | None, definition: str | None
 ) -> str | None:
-    """The name to choose a model by; None for the parent's own running model."""
+    """Return the name of the model to use; None for the parent's running model."""
     from shoal.models.catalogue import beside, names_of
 
     own = settings.own.aliases
     names = names_of(parent)
-    # What a person calls a model by settings of their own is what they say, whatever we would take it for.
+    # An alias from the user's settings takes precedence over the built-in meaning of that name.
     meant = {alias for alias, name in own.items() if name in names} | (names - own.keys())
     wish = wished_model(env=settings.subagent_model, call=call, definition=definition, parent=meant)
     return None if wish is None else beside(own.get(wish, wish), parent)

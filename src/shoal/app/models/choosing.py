@@ -1,4 +1,4 @@
-"""Which model a session asks: what was named, what is configured, or what can be found."""
+"""Model of a session: the one named, the one configured, or one that is detected."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from shoal.models.stand_ins import StandIns
 
 USUAL = "sonnet"
-"""The alias asked for where a provider is configured and no model is named."""
+"""Alias used if a provider is configured and no model is named."""
 
-# One for the whole process: agents of several sessions that ask one model back off together.
+# One per process, so that agents of several sessions that use one model back off together.
 _limiters: WeakKeyDictionary[Clock, Limiters] = WeakKeyDictionary()
 
 
 async def chosen_model(
     name: str | None, settings: Settings, clock: Clock, rng: Random, *, stand_ins: StandIns | None = None
 ) -> Model:
-    """Raises `NoModel`, `UnknownModel` or `SettingsError`. A recording is played with the `stand_ins`."""
+    """Return a model; `placeholders` are for replays.
+
+    Raises `NoModelConfigured`, `UnknownModel` or `SettingsError`.
+    """
     name = name or settings.model
     if name is None:
         return await _found(settings, clock, rng)
@@ -56,7 +59,7 @@ async def chosen_or_other(
     *,
     stand_ins: StandIns | None = None,
 ) -> Model:
-    """With another that is asked when the first does not answer, where one is named."""
+    """Return the model, with a fallback for when it does not answer, if one is named."""
     first = await chosen_model(name, settings, clock, rng, stand_ins=stand_ins)
     if other is None:
         return first
@@ -73,7 +76,7 @@ async def _found(settings: Settings, clock: Clock, rng: Random) -> Model:
     from shoal.models.providers import find_ollama, find_served
 
     if access.openai_base_url and not access.openai_api_key:
-        # A server of one's own has models of its own; it is asked which.
+        # A custom server has its own models; ask it for the list.
         served = await find_served(access.openai_base_url)
         if served:
             return _asked(f"openai:{served[0]}", settings, clock, rng)
@@ -105,7 +108,7 @@ def _asked(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
 
 
 def _configured(settings: Settings) -> str | None:
-    """Whose aliases a bare alias is."""
+    """Return the provider whose aliases apply to an alias without a provider."""
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
         return "anthropic"
@@ -136,7 +139,7 @@ def access_to(provider: str, settings: Settings) -> Access:
 
 
 def _refuse_without_key(provider: str, model: str, access: Access) -> None:
-    """A hosted provider answers nobody without a key, and one that cannot be reached is waited for long."""
+    """Raise `Unauthorized` if a hosted provider has no key, instead of retrying for a long time."""
     from shoal.models.providers import PROVIDERS
 
     variable = PROVIDERS[provider].key_variable
@@ -158,7 +161,7 @@ def _deadlines(provider: str, settings: Settings) -> Deadlines:
 
 
 def ollama_url(settings: Settings) -> str | None:
-    """Where Ollama is said to be; its variable may lack the scheme."""
+    """Return the configured URL of Ollama; its variable may lack the scheme."""
     host = settings.access.ollama_host
     if not host:
         return None

@@ -1,4 +1,4 @@
-"""Setting a provider up: what a person gives is tried as it would be used, and then kept."""
+"""Provider setup: what the user enters is first tried and then stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ADDRESSES: Mapping[Choice, str] = {
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What a person wants to set up; `server` is one of their own that speaks as OpenAI's does."""
+    """Provider settings entered by the user; `server` is a custom server with an OpenAI-compatible API."""
 
     choice: Choice
     key: str = ""
@@ -45,7 +45,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     @property
     def variables(self) -> dict[str, str]:
-        """Raises `SettingsError` where something is missing, or cannot be meant."""
+        """Variables to store. Raises `SettingsError` if a value is missing or invalid."""
         key, address = self.key.strip(), self.base_url.strip()
         if any(character.isspace() or not character.isprintable() for character in key):
             raise SettingsError("A key is one line without blanks. What was given holds more than that.")
@@ -65,7 +65,7 @@ class Wish(Struct, frozen=True, kw_only=True):
 
 
 def overriding(settings: Settings, provider: str) -> tuple[str, ...]:
-    """The variables that are set elsewhere, so that what is stored for the provider does not count."""
+    """Return the variables set elsewhere, which override what is stored for the provider."""
     elsewhere = [name for name in PROVIDER_VARIABLES[provider] if _is_given(settings, name)]
     return tuple(elsewhere)
 
@@ -85,14 +85,14 @@ def _persons_env(settings: Settings) -> dict[str, str]:
 
 
 def as_wished(settings: Settings, wish: Wish) -> Settings:
-    """The settings as they would be if this alone said how the provider is reached."""
+    """Return the settings as if only this setup said how to reach the provider."""
     names = PROVIDER_VARIABLES[wish.provider]
     reached = with_variables(settings.access, {**dict.fromkeys(names), **wish.variables})
     return replace(settings, access=reached, model=None)
 
 
 def whole_name(name: str | None, wish: Wish) -> str | None:
-    """With its provider in front: a bare name could become another provider's."""
+    """Add the provider to a model name: a bare name could resolve to another provider."""
     from shoal.models.providers import PROVIDERS
 
     if name is None or name.partition(":")[0] in PROVIDERS:
@@ -101,7 +101,7 @@ def whole_name(name: str | None, wish: Wish) -> str | None:
 
 
 async def offered(settings: Settings) -> list[str]:
-    """What a server on this machine, or of one's own, has."""
+    """Return the models of a custom server or of Ollama."""
     from shoal.app.models.choosing import ollama_url
     from shoal.models.providers import find_ollama, find_served
 
@@ -111,15 +111,15 @@ async def offered(settings: Settings) -> list[str]:
 
 
 def keep(settings: Settings, wish: Wish, model: str | None) -> None:
-    """Raises `StoreError` or `SettingsError`."""
+    """Store the setup. Raises `StoreError` or `SettingsError`."""
     store_credentials(settings.home, wish.provider, wish.variables)
-    # Second: a model whose provider has no key would only fail.
+    # Written second: a model without a provider key would only fail.
     if model is not None:
         keep_model(model, settings.home / "settings.json")
 
 
 def forget(settings: Settings, choice: Choice) -> bool:
-    """Whether something was stored. A default model of that provider goes with it."""
+    """Remove the stored setup and a default model of that provider; return True if there was one."""
     provider = Wish(choice=choice).provider
     was_stored = provider in settings.stored
     if settings.own.model is not None and settings.own.model.partition(":")[0] == provider and was_stored:

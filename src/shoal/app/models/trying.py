@@ -1,4 +1,4 @@
-"""One tiny request to a model: whether it answers, streams and calls a tool, how fast, and for how much."""
+"""Probe of a model: one tiny request that tests answer, streaming, tool call, speed and cost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shoal.core.requests import Delta, Reply, Request, Retrying, Sent, ToolSchem
 from shoal.core.usage import Usage
 
 PATIENCE = 10.0
-"""Seconds in which a provider that limits or is overloaded is asked again."""
+"""Seconds in which requests to a rate-limited or overloaded provider are retried."""
 WITHIN = 90.0
-"""Seconds for it all; a local server may have to load its model first."""
+"""Seconds for the whole probe; a local server may have to load its model first."""
 _ROOM = 2_000
-"""Tokens of an answer: a model that reasons does so before it says a word."""
+"""Maximum tokens of the answer: a reasoning model thinks before it answers."""
 _SYSTEM = "You are being tested. Do just what is asked, in as few words as you can."
 _PROMPT = "Say the word ready, and in the same answer call the tool report with number 7."
 _REPORT = ToolSchema(
@@ -39,13 +39,13 @@ class Trial(Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     answered_as: str
-    """The id the provider answered with."""
+    """Model id in the provider's answer."""
     streamed: bool
-    """Whether it was heard before it had ended; one piece may be all there is of a short answer."""
+    """True if output arrived before the end; a short answer may be a single chunk."""
     called: bool
-    """Whether it called the tool as it was asked to."""
+    """True if it called the tool as requested."""
     first_seconds: float
-    """Until the first of the answer."""
+    """Seconds until the first output."""
     seconds: float
     usage: Usage
     usd: float | None
@@ -67,7 +67,7 @@ class _Ear:
 
 
 async def tried(name: str | None, settings: Settings, clock: Clock) -> Trial:
-    """Raises what choosing a model does, and every `ModelError`."""
+    """Probe a model. Raises the errors of `choose_model`, and every `ModelError`."""
     patient = replace(settings, own=replace(settings.own, outage_patience=PATIENCE))
     model = await chosen_model(name, patient, clock, Ids().random)
     try:

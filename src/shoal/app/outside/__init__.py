@@ -1,1 +1,1 @@
-"""Runs looked on at, steered and ended from other processes."""
+"""Access to runs from other processes: watch, control and stop them."""

@@ -1,4 +1,4 @@
-"""Messages of agents to the leads of other sessions that are live in the same home."""
+"""Messages from agents to the leads of other live sessions in the same home."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Abroad:
         self._home = home
 
     async def send(self, to: str, text: str, summary: str, sender: Identity) -> Reached:
-        """Raises `AgentRefused`, naming the sessions that there are."""
+        """Send to another session's lead. Raises `AgentRequestRefused`, naming the live sessions."""
         if to.startswith(OTHER_MACHINE):
             raise AgentRefused(
                 "bridge: reaches sessions on other machines, and no bridge to one is configured. "

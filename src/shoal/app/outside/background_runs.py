@@ -1,4 +1,4 @@
-"""Sessions and teammates as processes of their own, which go on when whoever started them ends."""
+"""Sessions and members in separate processes that outlive the process that started them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOOK = 0.2
 
 
 class RunFlags(Struct, frozen=True, kw_only=True):
-    """What a person allows every run that is started here; no program that asks for one can widen it."""
+    """Limits of the user for every run started here; a program that requests a run cannot raise them."""
 
     model: str | None = None
     mode: Mode | None = None
@@ -40,10 +40,10 @@ class RunFlags(Struct, frozen=True, kw_only=True):
     settings: str | None = None
     plugin_dirs: tuple[Path, ...] = ()
     most: int = 8
-    """Runs at once."""
+    """Maximum number of concurrent runs."""
 
     def budget(self, wanted: float | None) -> float | None:
-        """The smaller of the two."""
+        """Return the smaller of the requested and the allowed budget."""
         return min((each for each in (wanted, self.max_budget_usd) if each is not None), default=None)
 
     def words(self, max_budget_usd: float | None = None) -> list[str]:
@@ -61,7 +61,7 @@ class RunFlags(Struct, frozen=True, kw_only=True):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """How a run stands, for who started it."""
+    """Status of a run, for whoever started it."""
 
     id: str
     state: str
@@ -69,12 +69,12 @@ class Standing(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     turns: int = 0
     asks: int = 0
-    """Questions that it asked and that may wait for a person."""
+    """Number of questions it asked, which may wait for a person."""
     detail: str = ""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What came of a run so far."""
+    """Result of a run so far."""
 
     id: str
     state: str
@@ -84,7 +84,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class BackgroundRuns:
-    """`directory` keeps what each writes."""
+    """Processes started here. `directory` holds the output of each."""
 
     def __init__(
         self, home: Path, directory: Path, *, cwd: Path, flags: RunFlags, ids: Ids, clock: Clock
@@ -98,12 +98,12 @@ class BackgroundRuns:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, prompt: str, *, max_budget_usd: float | None = None) -> str:
-        """A session that works on the prompt; its id."""
+        """Start a session that works on the prompt; return its id."""
         words = ["-p", "--output-format", "json", *self.flags.words(max_budget_usd)]
         return self._session(words, prompt)
 
     def start_team(self, template: str, goal: str, *, max_budget_usd: float | None = None) -> str:
-        """A session that leads a team made from a template; its id."""
+        """Start a session that leads a team from a template; return its id."""
         words = ["team", "start", template, "-", "-p", "--output-format", "json"]
         return self._session([*words, *self.flags.words(max_budget_usd)], goal)
 
@@ -111,12 +111,12 @@ class BackgroundRuns:
         self._begin(id_, words, "")
 
     def is_running(self, id_: str) -> bool | None:
-        """None for one that was never started so."""
+        """Return True while it runs; None if it was not started here."""
         process = self._processes.get(id_)
         return _held(self._file(id_, "out")) if process is None else process.poll() is None
 
     def wrote(self, id_: str) -> str:
-        """The end of what it said on standard error."""
+        """Return the end of its standard error."""
         try:
             return self._file(id_, "err").read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
         except OSError:
@@ -127,7 +127,7 @@ class BackgroundRuns:
         return None if process is None else process.poll()
 
     def status(self, id_: str) -> Standing:
-        """Raises `NoSuchSession`."""
+        """Return the status. Raises `SessionNotFound`."""
         ours, run = self.is_running(id_), self._found(id_)
         live = ours if ours is not None else run is not None and run.is_live
         turns = asks = 0
@@ -147,7 +147,7 @@ class BackgroundRuns:
         return Standing(id=id_, state=state, exit_code=code, turns=turns, asks=asks, detail=detail)
 
     async def result(self, id_: str, *, wait: float) -> Outcome:
-        """What came of it, waiting for its end for so many seconds. Raises `NoSuchSession`."""
+        """Return the result after at most `wait` seconds. Raises `SessionNotFound`."""
         if wait > 0:
             await self._over(id_, wait)
         standing = self.status(id_)
@@ -172,7 +172,7 @@ class BackgroundRuns:
         with suppress(TimeoutError):
             async with self._clock.deadline(wait):
                 while self.is_running(id_):
-                    # Nothing tells of the end of a process that is no child of this one.
+                    # There is no notification for the end of a process that is not a child of this one.
                     await self._clock.sleep(_LOOK)
 
     def _session(self, words: Sequence[str], prompt: str) -> str:
@@ -191,7 +191,8 @@ class BackgroundRuns:
             self._file(id_, "out").open("wb") as out,
             self._file(id_, "err").open("wb") as err,
         ):
-            # It is the child's too, and so held until that has ended, whoever else has.
+            # The child inherits the lock, so it is held until the child ends, even if this process ends
+            # first.
             fcntl.flock(out, fcntl.LOCK_EX)
             self._processes[id_] = subprocess.Popen(
                 [sys.executable, "-m", "shoal", *words],

@@ -1,4 +1,4 @@
-"""Where the conversation of an agent of a run is kept."""
+"""Location of an agent's conversation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shoal.stores.files.sessions import find_session
 
 
 def conversation_path(run: Run, cwd: str, agent: AgentId) -> Path:
-    """`cwd` is where the run began. The file is there once something was said."""
+    """Return the path. `cwd` is the start directory of the run. The file exists once there is a message."""
     path = transcript_path(run.home, cwd, run.session)
     if not path.exists():
-        with suppress(NoSuchSession):  # as long as nothing is said
+        with suppress(NoSuchSession):  # until there is a message
             path = find_session(run.home, run.session)
     if agent == LEAD:
         return path

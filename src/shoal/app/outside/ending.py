@@ -1,4 +1,4 @@
-"""Ending a live run from another process: it is asked, then terminated, then killed."""
+"""Termination of a live run from another process: by request, then SIGTERM, then SIGKILL."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from shoal.stores.files.locks import holder
 from shoal.wire.control import Stop
 
 GRACE = 10.0
-"""Seconds from TERM to KILL, and from KILL to giving up."""
+"""Seconds from SIGTERM to SIGKILL, and from SIGKILL to giving up."""
 
 
 async def end_run(run: Run) -> None:
-    """One that answers ends by itself, in its own time; of one that does not, the process is gone after this.
+    """Stop a run: one that answers ends by itself, in its own time; any other is terminated.
 
-    Raises a `ShoalError` where it has ended already, or cannot be ended from here.
+    Raises a `ShoalError` if it has already ended or cannot be stopped from here.
     """
     try:
         await demand(run, Stop())
     except StoreError as silent:
         if not run.is_live:
             raise
-        # Without a door it is about to open it, or has closed it and ends.
+        # A run without a socket is about to open it, or has closed it and is ending.
         if not isinstance(silent, RunHangs) and await _gone(run):
             return
         await _put_down(run, silent)
@@ -35,7 +35,7 @@ async def _put_down(run: Run, silent: StoreError) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = holder(run.home, run.session)
         if process is not None:
-            # Its guardian outlives it, and ends what it started.
+            # Its guardian process outlives it and stops what it started.
             deliver(number, groups=[], pids=[process])
         if await _gone(run):
             return
@@ -45,7 +45,7 @@ async def _put_down(run: Run, silent: StoreError) -> None:
 async def _gone(run: Run) -> bool:
     try:
         async with asyncio.timeout(GRACE):
-            while run.is_live:  # noqa: ASYNC110 - that a lock is free tells nobody
+            while run.is_live:  # noqa: ASYNC110 - a released lock sends no notification
                 await asyncio.sleep(0.02)
     except TimeoutError:
         return False

@@ -1,4 +1,4 @@
-"""One picture of a run, kept up with its journal, for any number of onlookers."""
+"""Follower of a run: one view, updated from the journal, for any number of readers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shoal.stores.files.journal import read_journal
 from shoal.stores.files.watch import DirectoryWatch
 
 BREATH = 500
-"""Events that are taken in before others have their turn."""
+"""Events applied before other tasks get their turn."""
 PACE = 0.1
-"""Seconds between two frames for one onlooker."""
+"""Seconds between two deltas for one reader."""
 
 
 class Followed:
-    """Entered for as long as somebody looks. A run that is resumed later is followed on."""
+    """Context manager that keeps the view current. A run that is resumed later is followed on."""
 
     def __init__(self, run: Run, clock: Clock) -> None:
         self.run = run
@@ -48,13 +48,13 @@ class Followed:
 
     @property
     def over(self) -> bool:
-        """Nothing more comes, unless the run is resumed."""
+        """True if nothing more comes, unless the run is resumed."""
         return not self.live or self.picture.run.ended
 
     async def frames(self, since: int = 0) -> AsyncIterator[Frame]:
-        """What changed since an offset, then what changes, for ever; a frame gathers what comes together.
+        """Yield the changes since an offset, then every later change; one delta bundles simultaneous changes.
 
-        The first comes at once, also where nothing changed: it tells whether the run is live.
+        The first delta comes at once, even without a change, because it tells whether the run is live.
         """
         live: bool | None = None
         while True:
@@ -79,7 +79,7 @@ class Followed:
 
     async def _catch_up(self) -> None:
         before = self.picture.offset, self.live
-        # Asked before reading: what the last writer wrote before it ended is still read below.
+        # Read before the journal: what the last writer wrote before it ended is still read below.
         self.live = self.run.is_live
         for number, recorded in enumerate(read_journal(self.run.journal, self._read)):
             self.picture.record(recorded)

@@ -1,4 +1,4 @@
-"""The open questions of every run in a home, for whoever may answer them from outside."""
+"""Open questions of every run in a home, for answers from outside."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from shoal.stores.files.questions import Questions
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One question: who asks, what, why, and for how long."""
+    """Open question with its session and age."""
 
     session: SessionId
     question: Question
     seconds: int
     live: bool
-    """Whether the run that asked still waits; without it nobody hears an answer."""
+    """True if the run that asked still waits; otherwise nobody receives an answer."""
     directory: Path
 
 
 def open_rows(home: Path, clock: Clock) -> tuple[Row, ...]:
-    """The oldest first."""
+    """Return the open questions, the oldest first."""
     runs = (home / "shoal" / "runs").glob("*/questions")
     rows = [row for directory in runs for row in _of(home, directory, clock)]
     return tuple(sorted(rows, key=lambda row: -row.seconds))
@@ -44,7 +44,7 @@ def _of(home: Path, directory: Path, clock: Clock) -> Iterator[Row]:
 
 
 def find_row(rows: tuple[Row, ...], start: str, home: Path) -> Row:
-    """The question whose id is, or alone starts with, the given text. Raises `StoreError`."""
+    """Return the question with this id or unique id prefix. Raises `StoreError`."""
     found = [row for row in rows if row.question.id.startswith(start)]
     if len(found) == 1:
         return found[0]
@@ -58,7 +58,7 @@ def find_row(rows: tuple[Row, ...], start: str, home: Path) -> Row:
 
 
 def find_cut_off(home: Path, start: str, clock: Clock) -> Row | None:
-    """The one question of that id whose call was cut off when its process died, if it is one."""
+    """Return the only question with this id prefix that was interrupted by a dead process, if any."""
     found: list[Row] = []
     for path in (home / "shoal" / "runs").glob(f"*/questions/{escape(start)}*.json"):
         store, session = Questions(path.parent), SessionId(path.parent.parent.name)
@@ -73,14 +73,14 @@ def find_cut_off(home: Path, start: str, clock: Clock) -> Row | None:
 
 
 def give_late(row: Row, answer: Answer) -> None:
-    """Raises `StoreError` where nobody would hear it, for a no, and where somebody said yes before."""
+    """Submit a late answer. Raises `StoreError` if the run has ended, for a no, and after an earlier yes."""
     if not row.live:
         raise nobody_hears(row.session, row.directory)
     Questions(row.directory).answer_late(row.question.id, answer)
 
 
 def give(row: Row, answer: Answer) -> bool:
-    """Whether the answer stands; False where another came first. Raises `StoreError` where nobody waits."""
+    """Submit an answer; return False if another came first. Raises `StoreError` if nobody waits for it."""
     if not row.live:
         raise nobody_hears(row.session, row.directory)
     return Questions(row.directory).answer(row.question.id, answer)

@@ -1,4 +1,4 @@
-"""Looking on at a run from another process: through its socket while it lives, else in its journal."""
+"""Handle on a run from another process: its socket while it is live, otherwise its journal."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from shoal.wire.journal import Unknown
 
 Seen: TypeAlias = Event | Unknown
 ANSWERING = 5.0
-"""Seconds in which a run says how it stands."""
+"""Seconds in which a run has to report its status."""
 
 
 class Sighting(Struct, frozen=True, kw_only=True):
-    """An event, and when it was told, in milliseconds of Unix time."""
+    """Event with its time, in milliseconds of Unix time."""
 
     at: int
     event: Seen
@@ -53,12 +53,12 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def live_sessions(home: Path) -> list[Run]:
-    """Those that a process works on now, wherever they began."""
+    """Return the runs that a process works on now, in any directory."""
     return [run for name in _names(home) if (run := Run(session=SessionId(name), home=home)).is_live]
 
 
 def live_runs(home: Path, cwd: Path) -> list[Run]:
-    """Those of this directory that a process works on now, the one with the newest event first."""
+    """Return the live runs of this directory, the one with the newest event first."""
     return [run for run in _newest_first(live_sessions(home)) if began_in(run) == str(cwd)]
 
 
@@ -70,20 +70,20 @@ def _names(home: Path) -> list[str]:
 
 
 def began_in(run: Run) -> str:
-    """The directory of the run; nothing where its journal does not tell."""
+    """Return the start directory of the run; empty if its journal does not have it."""
     started = (recorded.event for recorded in read_journal(run.journal))
     return next((event.cwd for event in started if isinstance(event, SessionStarted)), "")
 
 
 def model_named(run: Run) -> str:
-    """By which name its model was last asked for when it was opened; nothing where settings said it."""
+    """Return the model name of the last start; empty if it came from settings."""
     events = (recorded.event for recorded in read_journal(run.journal))
     started = [event for event in events if isinstance(event, SessionStarted)]
     return started[-1].model_named if started else ""
 
 
 def last_mode(run: Run) -> str:
-    """The permission mode that its lead had at the end; nothing where it never began."""
+    """Return the last permission mode of the lead; empty if the run never started."""
     mode = ""
     for recorded in read_journal(run.journal):
         match recorded.event:
@@ -95,7 +95,7 @@ def last_mode(run: Run) -> str:
 
 
 def find_run(home: Path, name: str) -> Run:
-    """The run of the session with this id, or whose id alone starts so."""
+    """Return the run with this session id or unique id prefix."""
     names = _names(home)
     found = [each for each in names if each == name] or [each for each in names if each.startswith(name)]
     if len(found) != 1:
@@ -105,7 +105,7 @@ def find_run(home: Path, name: str) -> Run:
 
 
 def latest_run(home: Path, cwd: Path, name: str | None = None) -> Run | None:
-    """The run of that name, or the latest that began in this directory; None where none did."""
+    """Return the run of that name, or the latest one started in this directory; None if there is none."""
     if name is not None:
         return find_run(home, name)
     runs = [Run(session=SessionId(each), home=home) for each in _names(home)]
@@ -114,7 +114,7 @@ def latest_run(home: Path, cwd: Path, name: str | None = None) -> Run | None:
 
 
 def _newest_first(runs: Iterable[Run]) -> list[Run]:
-    """By their newest event; those without a journal, or that are removed just now, are left out."""
+    """Sort by the newest event; omit runs without a journal and runs that are being removed."""
     dated: list[tuple[int, Run]] = []
     for run in runs:
         with suppress(OSError):
@@ -123,9 +123,9 @@ def _newest_first(runs: Iterable[Run]) -> list[Run]:
 
 
 async def demand(run: Run, command: Command, *, patience: float | None = ANSWERING) -> Any:
-    """What the live run answers; raises a `ShoalError` where it is not live, or refuses.
+    """Return the live run's answer; raises a `ShoalError` if it is not live or refuses.
 
-    One that takes longer than `patience` is asked how it stands: `RunHangs` where it does not tell either.
+    After `patience` seconds the run is asked for its status. Raises `RunUnresponsive` if that gets no answer.
     """
     if not run.is_live:
         raise StoreError(
@@ -154,7 +154,7 @@ async def demand(run: Run, command: Command, *, patience: float | None = ANSWERI
 
 
 async def _answered(run: Run, command: Command) -> Any:
-    """What is refused is returned: a task group would wrap it."""
+    """Return the answer, or the error: a task group would wrap a raised one."""
     try:
         async with await ControlClient.open(run.directory / "control.sock") as client:
             return await client.request(command)
@@ -172,7 +172,7 @@ async def _hangs(run: Run) -> bool:
 
 
 async def watch(run: Run, clock: Clock) -> AsyncIterator[Sighting]:
-    """All that happened so far, then all that happens, until the run ends."""
+    """Yield all past events, then all new ones, until the run ends."""
     offset = 0
     while run.is_live:
         try:
@@ -193,14 +193,14 @@ async def watch(run: Run, clock: Clock) -> AsyncIterator[Sighting]:
 
 
 class _Told:
-    """What one connection brought, and where the journal goes on from there."""
+    """Events received over one connection, and the journal offset after them."""
 
     def __init__(self, offset: int, clock: Clock) -> None:
         self.offset = offset
         self._clock = clock
         self.ended = False
         self.unheard = False
-        """The run does not answer: its journal tells what there is."""
+        """True if the run does not answer, so that only its journal can be read."""
 
     async def through(self, client: ControlClient, run: Run) -> AsyncIterator[Sighting]:
         try:
@@ -224,14 +224,14 @@ class _Told:
             self.ended = isinstance(event, SessionEnded)
             journaled += isinstance(event, Journaled)
             yield Sighting(at=self._clock.now(), event=event)
-        # The run's process may have died between writing an event and telling it.
+        # The run's process may have died after journaling an event and before sending it.
         for recorded in islice(read_journal(run.journal, start), journaled):
             self.offset = recorded.next
 
 
 def standings_of(run: Run) -> Standings:
-    """Its agents, as its journal tells of them so far."""
-    # Asked first: what a run that ends meanwhile writes last is read.
+    """Return the status of its agents according to its journal."""
+    # Read first, so that the last events of a run that ends meanwhile are included.
     live, standings = run.is_live, Standings()
     for recorded in read_journal(run.journal):
         if isinstance(recorded.event, Event):

@@ -1,1 +1,1 @@
-"""A run as people see it, drawn from its events alone."""
+"""View of a run, built from its events alone."""

@@ -1,4 +1,4 @@
-"""Rows of which a long run brings more than anybody looks at: the latest are held, all are counted."""
+"""Table with a maximum number of rows: it keeps the latest rows and counts all."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _Row = TypeVar("_Row")
 
 
 class Bounded(Table[str, _Row]):
-    """Of those with which nothing more is to happen, the oldest are let go of first."""
+    """Change table that evicts the oldest settled rows first."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self.in_all = 0
-        """How many there were, held or not."""
+        """Number of rows ever added, including evicted ones."""
         self._most = most
         self._settled: dict[str, None] = {}
         self._gone = Seen()
 
     def keep(self, key: str, row: _Row, offset: int, *, settled: bool) -> None:
-        """As `put`; `settled` says that nothing more is to happen with it."""
+        """Put a row; `is_settled` means that it will not change again."""
         if key not in self:
             self.in_all += 1
         self.put(key, row, offset)

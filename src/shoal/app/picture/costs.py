@@ -1,4 +1,4 @@
-"""What a run spent: by agent, model and task of the board, and over time."""
+"""Costs of a run by agent, model and task, and over time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from shoal.core.events import RequestSettled
 from shoal.core.usage import Spent
 
 FIRST_SPAN = 1_000
-"""Milliseconds; doubled whenever there are too many points for a person to look at."""
+"""Milliseconds; doubled whenever there are too many points to display."""
 MOST_POINTS = 512
 
 
 class Payer(Struct, frozen=True, kw_only=True):
-    """Who spends: an agent as it is called, and the task it is at."""
+    """Agent and task that a cost is attributed to."""
 
     name: str
     kind: str

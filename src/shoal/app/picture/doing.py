@@ -1,4 +1,4 @@
-"""What an agent does right now, told by its events."""
+"""Current activity of an agent, derived from its events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.core.wording import one_line, seconds
 
 
 def doing_now(event: Event, calls: dict[str, str], before: str) -> str:
-    """What an agent does after this event of its own. `calls` is what runs, kept from event to event."""
+    """Return the agent's activity after this event. `calls` holds the running calls between events."""
     match event:
         case ToolStarted(call=call, tool=tool, preview=preview):
             calls[call] = f"{tool} {one_line(preview)}".rstrip()

@@ -1,4 +1,4 @@
-"""The mail of a run: who wrote what to whom, and when it was taken."""
+"""Mail of a run: sender, recipient, content, and when it was taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.core.seen import Seen
 from shoal.wire.content import milliseconds
 
 MOST = 10_000
-"""Letters that are held; all are in the mailboxes."""
+"""Maximum number of messages held; the mailboxes have all of them."""
 
 
 def letter_key(team: str, to: str, mail: str) -> str:
@@ -19,14 +19,14 @@ def letter_key(team: str, to: str, mail: str) -> str:
 
 
 class Letters(Bounded[LetterRow]):
-    """By the inbox they are in: what other programs write may have the same identity in several."""
+    """Mail keyed by inbox: messages of other programs may have the same id in several inboxes."""
 
     def __init__(self, most: int = MOST) -> None:
         super().__init__(most)
         self.unread = 0
-        """How many nobody has taken yet, held or not."""
+        """Number of messages not taken yet, held or evicted."""
         self._gone_unread = Seen()
-        """Those that were let go of before they were taken."""
+        """Messages evicted before they were taken."""
 
     def hear(self, event: MailPosted | MailTaken, at: int, offset: int) -> None:
         key = letter_key(event.team, event.to, event.mail)
@@ -71,7 +71,7 @@ def _row(event: MailPosted | MailTaken, at: int) -> LetterRow:
 
 
 def _posted(event: MailTaken, at: int) -> int:
-    """A program that is not of this run posted it, and said when: perhaps in the year 1."""
+    """Return a plausible time: a program outside this run set it, and may have sent any date."""
     try:
         return max(0, min(milliseconds(event.posted), at))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a letter of a team's protocol says, in words for a person."""
+"""Readable text for the messages of the team protocol."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from shoal.wire.bodies import body_of
 
 
 def mail_words(mail: Mail) -> str:
-    """Its own words, where it is no letter of the protocol."""
+    """Return the text of a message, readable also for protocol messages."""
     return told(mail)[1]
 
 
 def told(mail: Mail) -> tuple[str, str]:
-    """`message` or the type of a letter of the protocol, and what it says."""
+    """Return `message` or the type of the protocol message, and its text."""
     body = body_of(mail)
     return ("message", mail.text) if body is None else (str(body.__struct_config__.tag), _words(body))
 

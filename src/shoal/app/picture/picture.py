@@ -1,7 +1,7 @@
-"""A run as it stands after the events it was told: agents, board, mail, questions and costs.
+"""View of a run after the events so far: agents, board, mail, questions and costs.
 
-Every surface draws from this and from nothing else. It is the same whether the events come live or from the
-journal of a run that ended long ago, so that a replay ends where the run did.
+Every surface draws from this and from nothing else. It is the same for live events and for the journal of a
+run that ended long ago, so a replay ends in the same state as the run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from shoal.core.wording import one_line
 from shoal.wire.journal import Recorded, Unknown
 
 MOST_NOTES = MOST_QUESTIONS = 1_000
-"""The latest that are held; all are in the journal. Of questions, those that are answered go first."""
+"""Maximum number held; the journal has all. Answered questions are evicted first."""
 
 
 class Picture:
@@ -57,42 +57,42 @@ class Picture:
         self.costs = Costs()
         self.notes: Table[int, NoteRow] = Table()
         self.offset = 0
-        """Where the next event begins."""
+        """Offset of the next event."""
         self._agents: Table[AgentId, Standing] = Table()
         self._names: dict[str, AgentId] = {"lead": LEAD, LEAD_NAME: LEAD}
         self._jobs: dict[AgentId, list[Standing]] = {}
-        """The agents for one job, by who started them."""
+        """Agents started for one job, by parent."""
         self._run_changed = 0
         self._noted = 0
         self._unknown: set[str] = set()
-        """Types of events that cannot be read; each is noted once."""
+        """Types of unreadable events; each is noted once."""
         self._at = 0
 
     def record(self, recorded: Recorded) -> None:
-        """An event of the journal."""
+        """Apply an event of the journal."""
         if isinstance(recorded.event, Event):
-            # A run that was taken for lost, and goes on, has changed since.
+            # A run that was marked lost and goes on has changed since.
             self._hear(recorded.event, recorded.at, max(recorded.offset, self.offset))
         else:
             self._note_unknown(recorded.event, recorded.at, max(recorded.offset, self.offset))
         self.offset = recorded.next
 
     def hear(self, event: Event, at: int) -> None:
-        """A live event, for one who does not read the journal; offsets are then only numbers."""
+        """Apply a live event, without a journal; offsets are then only numbers."""
         self._hear(event, at, self.offset)
         self.offset += 1
 
     def lost(self) -> None:
-        """No process works on the run."""
+        """Mark the run as lost: no process works on it."""
         self._touch_lost(self.offset)
         self.standings.lost()
         self._withdraw_questions(self.offset)
         self.offset += 1
 
-    # What surfaces look at
+    # Queries of the surfaces
 
     def agents(self) -> Iterator[AgentRow]:
-        """Each after the one that started it."""
+        """Yield the agents, each after its parent."""
         return (self._agent_row(each) for each in self.standings.tree())
 
     def agent(self, agent: AgentId) -> AgentRow | None:
@@ -100,11 +100,11 @@ class Picture:
         return None if standing is None else self._agent_row(standing)
 
     def open_questions(self) -> list[QuestionRow]:
-        """The oldest first."""
+        """Return the open questions, the oldest first."""
         return [row for row in self.questions.values() if not row.answered]
 
     def since(self, offset: int) -> Frame:
-        """What changed by the events at that offset and behind it."""
+        """Return the changes by events at or after the offset."""
         return Frame(
             since=offset,
             offset=self.offset,
@@ -122,7 +122,7 @@ class Picture:
             questions_in_all=self.questions.in_all,
         )
 
-    # What it is told
+    # Events
 
     def _hear(self, event: Event, at: int, offset: int) -> None:
         self._at = max(self._at, at)
@@ -136,13 +136,13 @@ class Picture:
         self._run_heard(event, at, offset)
 
     def _touch_lost(self, offset: int) -> None:
-        """Those who are taken for gone when nobody works on the run."""
+        """Mark the agents as changed that count as gone when no process works on the run."""
         for standing in self.standings.all.values():
             if standing.live:
                 self._agents.touch(standing.agent, offset)
 
     def _withdraw_questions(self, offset: int) -> None:
-        """Whoever asked is gone. What became of it may still be told, by the next process of the run."""
+        """Close the questions of a lost run. The next process of the run may still journal an answer."""
         for row in self.open_questions():
             self.questions.keep(row.id, replace(row, answered=self._at), offset, settled=True)
 
@@ -173,7 +173,7 @@ class Picture:
                 self._note_heard(event, at, offset)
 
     def _family(self, event: AgentStarted | AgentMoved | AgentEnded, standing: Standing, offset: int) -> None:
-        """Whom its parent waits for may be different now."""
+        """Register a started agent. Mark its parent as changed: it may wait for other agents now."""
         parent = standing.parent
         if isinstance(event, AgentStarted):
             self._names[standing.who] = event.agent
@@ -248,11 +248,11 @@ class Picture:
     # Names
 
     def name_of(self, agent: AgentId) -> str:
-        """As its team or the person calls it."""
+        """Return the name by which the team or the user calls the agent."""
         return "lead" if agent == LEAD else self.standings.name(agent)
 
     def agent_called(self, name: str) -> AgentId | None:
-        """The one of that name that was started last."""
+        """Return the agent of that name that was started last."""
         return self._names.get(name)
 
     def _kind(self, standing: Standing) -> str:
@@ -288,7 +288,7 @@ class Picture:
         )
 
     def _waits_for(self, standing: Standing, name: str) -> tuple[str, ...]:
-        """Those whose tasks hold up its own, and the agents it waits for."""
+        """Return the owners of tasks that block the agent's tasks, and the child agents it waits for."""
         jobs = self._jobs.get(standing.agent, ())
         waited = [each.who for each in jobs if each.live and not each.background]
         return tuple(dict.fromkeys((*self.tasks.holding_up(name, _board_of(standing)), *waited)))
@@ -298,7 +298,7 @@ class Picture:
 
 
 def _board_of(standing: Standing) -> str:
-    """A teammate's name is its own on the board of its team alone; of others any board may tell."""
+    """Return the team's board for a member, whose name is unique only there; else "", any board."""
     return "" if standing.facts is None else standing.facts.team
 
 
@@ -330,7 +330,7 @@ def describe_unknown_event(event: Unknown) -> str:
 
 
 def drawn(recorded: Iterable[Recorded], until: int | None = None) -> Picture:
-    """The picture of a journal, or of its part before an offset."""
+    """Build the view of a journal, or of its part before an offset."""
     picture = Picture()
     for each in recorded:
         if until is not None and each.offset >= until:

@@ -1,4 +1,4 @@
-"""The rows of a picture: what a surface shows of an agent, a task, a letter, a question, a cost."""
+"""Rows of a run view: the displayed data of agents, tasks, mail, questions and costs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class RunRow(Struct, frozen=True, kw_only=True):
     began: int = 0
     """Milliseconds of Unix time, as all times here."""
     last: int = 0
-    """When the last event happened."""
+    """Time of the last event."""
     ended: bool = False
-    """In order; a run whose process died never says so."""
+    """True if it ended in order; a run whose process died never reports its end."""
     turns: int = 0
     prompt: str = ""
-    """What the person asked for first."""
+    """First prompt of the user."""
     teams: tuple[str, ...] = ()
     budget_usd: float | None = None
     budget_tokens: int | None = None
@@ -35,7 +35,7 @@ class AgentRow(Struct, frozen=True, kw_only=True):
     """`working`, `waiting`, `idle`, `completed`, `failed`, `killed` or `gone`."""
     doing: str
     task: str
-    """What it is to do, in its own words or those of the board."""
+    """Current task, in the agent's own words or from the board."""
     model: str
     mode: str
     color: str
@@ -45,18 +45,18 @@ class AgentRow(Struct, frozen=True, kw_only=True):
     background: bool
     since: int
     heard: int
-    """When its last event happened."""
+    """Time of its last event."""
     tokens: int
     usd: float
     priced: bool
     requests: int
     tool_calls: int
     question: str
-    """The id of the question it waits for."""
+    """Id of the question it waits for."""
     waits_for: tuple[str, ...] = ()
-    """Names of those whose open tasks hold up its own."""
+    """Names of the owners of open tasks that block its own."""
     detail: str = ""
-    """Why it ended."""
+    """Reason of its end."""
 
 
 class TaskRow(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class TaskRow(Struct, frozen=True, kw_only=True):
     usd: float = 0.0
     tokens: int = 0
     moves: tuple[tuple[int, str, str], ...] = ()
-    """When it came into which status, and whose it was then."""
+    """Time, status and owner of each change of status or owner."""
 
 
 class LetterRow(Struct, frozen=True, kw_only=True):
@@ -81,12 +81,12 @@ class LetterRow(Struct, frozen=True, kw_only=True):
     to: str
     kind: str
     text: str
-    """Its beginning."""
+    """Start of the text."""
     summary: str = ""
     fyi: bool = False
     posted: int = 0
     taken: int = 0
-    """0 while it is not."""
+    """Time it was taken; 0 before that."""
 
 
 class QuestionRow(Struct, frozen=True, kw_only=True):
@@ -96,12 +96,12 @@ class QuestionRow(Struct, frozen=True, kw_only=True):
     asked: int
     question: Question
     answered: int = 0
-    """0 while it is open."""
+    """Time of the answer; 0 while it is open."""
     answer: Answer | None = None
 
 
 class CostRow(Struct, frozen=True, kw_only=True):
-    """What one agent spent on one model for one task of the board; the sums follow from these."""
+    """Cost of one agent with one model for one task; totals are sums of these."""
 
     agent: str
     name: str
@@ -109,7 +109,7 @@ class CostRow(Struct, frozen=True, kw_only=True):
     model: str
     board: str
     task: str
-    """Its number on that board; nothing of both for what belongs to none."""
+    """Number on that board; both are empty for costs outside of tasks."""
     requests: int
     input_tokens: int
     output_tokens: int
@@ -117,14 +117,14 @@ class CostRow(Struct, frozen=True, kw_only=True):
     cache_written_tokens: int
     usd: float
     unpriced: int
-    """Requests whose price is not known."""
+    """Number of requests with unknown price."""
 
 
 class SpendPoint(Struct, frozen=True, kw_only=True):
-    """What the whole run had spent by the end of a span of time."""
+    """Total spend of the run at the end of a time span."""
 
     at: int
-    """Where the span begins."""
+    """Start of the span."""
     usd: float
     tokens: int
 
@@ -139,20 +139,20 @@ class NoteRow(Struct, frozen=True, kw_only=True):
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """All rows that changed between two places of the journal; a row replaces the one with its key.
+    """All rows that changed between two journal offsets; a row replaces the one with its key.
 
     The keys are: agents `id`, tasks `board` and `id`, letters `team`, `to` and `id`, questions `id`, costs
-    `agent`, `model`, `board` and `task`, spend `at`, notes `number`. A task whose status is `deleted` is to
-    be taken away. Of letters, questions and notes the latest are told; the sums are of all.
+    `agent`, `model`, `board` and `task`, spend `at`, notes `number`. A task whose status is `deleted` has to
+    be removed. Of letters, questions and notes only the latest are included; the totals count all.
     """
 
     since: int
     offset: int
-    """Where the next frame begins."""
+    """Offset of the next delta."""
     at: int
-    """Of the last event in it."""
+    """Time of the last event in it."""
     live: bool = False
-    """Whether a process works on the run."""
+    """True if a process works on the run."""
     run: RunRow | None = None
     agents: tuple[AgentRow, ...] = ()
     tasks: tuple[TaskRow, ...] = ()

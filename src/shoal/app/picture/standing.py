@@ -1,4 +1,4 @@
-"""How the agents of a run stand, told by its events: who they are, what they do, and what it took."""
+"""Status of the agents of a run, derived from its events: identity, activity and cost."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from shoal.core.questions import Question
 from shoal.core.wording import one_line
 
 _MOST_NOTED = 1_000
-"""Notes of which it is known who noted them first."""
+"""Maximum number of notes whose first author is remembered."""
 State: TypeAlias = Literal["working", "waiting", "idle", "completed", "failed", "killed", "gone"]
 
 
 class Standing:
-    """One agent. Times are what the caller says they are; only their differences are shown."""
+    """Status of one agent. Times use the caller's clock; only their differences are shown."""
 
     def __init__(self, agent: AgentId, since: float, facts: AgentStarted | None = None) -> None:
         self.agent = agent
@@ -56,12 +56,12 @@ class Standing:
         self.completion: Completion | None = None
         self.at_work = _begins_at_work(facts)
         self.gone = False
-        """The process ended without a word about this agent."""
+        """True if the process ended without an end event of this agent."""
         self._calls: dict[str, str] = {}
 
     @property
     def who(self) -> str:
-        if self.facts is None:  # a teammate that a resumed run took up: its start is in an earlier one
+        if self.facts is None:  # a member that a resumed run took over: its start event is in an earlier run
             return self.agent.partition("@")[0]
         return one_line(self.facts.name or self.facts.kind)
 
@@ -94,7 +94,7 @@ class Standing:
 
     @property
     def state_words(self) -> str:
-        """For people; programs are told `state`."""
+        """State for display; programs use `state`."""
         return "stopped" if self.state == "killed" else self.state
 
     @property
@@ -102,8 +102,8 @@ class Standing:
         return self.state in ("working", "waiting")
 
     def again(self, facts: AgentStarted, at: float) -> None:
-        """It is resumed; what it took before still counts."""
-        # A person's words are no call, and programs know the agent by the call that first started it.
+        """Mark the agent as resumed; its earlier costs still count."""
+        # A message of the user is not a call, and programs know the agent by the call that first started it.
         self.facts = replace(facts, call=facts.call or self.call)
         self.background, self.completion, self.gone = facts.background, None, False
         self.at_work = _begins_at_work(facts)
@@ -148,14 +148,14 @@ class Standing:
 
 
 class Standings:
-    """Fed with every event of a run, from its beginning."""
+    """Statuses of all agents, fed with every event of a run from its beginning."""
 
     def __init__(self) -> None:
         self.all: dict[AgentId, Standing] = {}
         self._noted_by: dict[str, AgentId] = {}
 
     def hear(self, event: Event, at: float) -> Standing:
-        """The agent it is about, as it stands now."""
+        """Apply an event and return the status of its agent."""
         known = self.all.get(event.agent)
         if isinstance(event, AgentStarted):
             if known is None:
@@ -165,7 +165,7 @@ class Standings:
         elif known is None:
             known = self.all[event.agent] = Standing(event.agent, at)
         if not isinstance(event, MailPosted | MailTaken | TaskChanged):
-            known.hear(event, at)  # those are about the team, whoever's journal they are in
+            known.hear(event, at)  # those are about the team, in whichever journal they are
         if isinstance(event, Noted):
             self._noted_by.setdefault(event.text, event.agent)
             if len(self._noted_by) > _MOST_NOTED:
@@ -175,11 +175,11 @@ class Standings:
         return known
 
     def is_told(self, event: Event) -> bool:
-        """Whether another agent has noted it before, as each teammate does of a server that is missing."""
+        """Return True if another agent noted this before, e.g. every member notes the same missing server."""
         return isinstance(event, Noted) and self._noted_by.get(event.text, event.agent) != event.agent
 
     def lost(self) -> None:
-        """No process works on the run: whoever did not say that it ended is gone; the lead rests."""
+        """Mark unfinished agents as gone and the lead as idle: no process works on the run."""
         for standing in self.all.values():
             if standing.live:
                 standing.gone, standing.question = standing.agent != LEAD, None
@@ -190,11 +190,11 @@ class Standings:
         return (each for each in self.all.values() if each.agent != LEAD)
 
     def at_work(self) -> list[Standing]:
-        """Every one at work but the lead."""
+        """Return all working agents except the lead."""
         return [each for each in self.children() if each.live]
 
     def tree(self) -> Iterator[Standing]:
-        """Each after the one that started it."""
+        """Yield the agents, each after its parent."""
         by_parent: dict[AgentId | None, list[Standing]] = {}
         for each in self.all.values():
             parent = each.parent if each.parent in self.all else None
@@ -202,7 +202,7 @@ class Standings:
         yield from _below(None, by_parent)
 
     def described(self, agent: AgentId) -> str:
-        """Its name and what it is about."""
+        """Return its name and its task."""
         known = self.all.get(agent)
         return str(agent) if known is None else f"{known.who} ({one_line(known.task)})"
 
@@ -212,7 +212,7 @@ class Standings:
 
 
 def _begins_at_work(facts: AgentStarted | None) -> bool:
-    """A teammate says itself when it has something to do."""
+    """Return False for a member, which reports itself when it has work."""
     return facts is not None and not facts.team
 
 

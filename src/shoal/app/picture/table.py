@@ -1,4 +1,4 @@
-"""Rows by key, each knowing the event that last changed it."""
+"""Table that records for each row the event that last changed it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _Row = TypeVar("_Row")
 
 
 class Table(Generic[_Key, _Row]):
-    """What changed after an event is found without looking at the rest."""
+    """Rows by key. Finding the changes after an event does not scan the other rows."""
 
     def __init__(self) -> None:
         self._rows: dict[_Key, _Row] = {}
         self._changed: dict[_Key, int] = {}
-        """In the order of the last changes."""
+        """Offset of the last change per key, ordered by that change."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -27,11 +27,11 @@ class Table(Generic[_Key, _Row]):
         return self._rows.get(key)
 
     def values(self) -> Iterator[_Row]:
-        """In the order in which they came."""
+        """Return the rows in order of insertion."""
         return iter(self._rows.values())
 
     def put(self, key: _Key, row: _Row, offset: int) -> None:
-        """`offset` is that of the event that changes it."""
+        """Put a row; `offset` is that of the event that changes it."""
         self._rows[key] = row
         self.touch(key, offset)
 
@@ -40,7 +40,7 @@ class Table(Generic[_Key, _Row]):
         self._changed[key] = offset
 
     def since(self, offset: int) -> list[_Key]:
-        """The keys of the rows changed by events at this offset or behind it, the oldest change first."""
+        """Return the keys of rows changed at or after the offset, the oldest change first."""
         found = []
         for key in reversed(self._changed):
             if self._changed[key] < offset:
@@ -52,9 +52,9 @@ class Table(Generic[_Key, _Row]):
         return self._rows[key]
 
     def first(self) -> _Key:
-        """The one that came first."""
+        """Return the key that was inserted first."""
         return next(iter(self._rows))
 
     def drop(self, key: _Key) -> None:
-        """It was so long ago that nobody is to be told."""
+        """Remove a row without recording a change."""
         del self._rows[key], self._changed[key]

@@ -1,4 +1,4 @@
-"""The board of a run: each task, whose it is, what it waits for, and what was spent on it."""
+"""Task boards of a run: each task with its owner, blockers and cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.core.events import TaskChanged
 from shoal.core.names import LEAD_NAME
 
 _MOVES = 64
-"""The latest moves of a task that are kept."""
+"""Maximum number of moves kept per task."""
 
 
 _Key: TypeAlias = tuple[str, str]
@@ -24,10 +24,10 @@ class Tasks:
     def __init__(self) -> None:
         self._table: Table[_Key, TaskRow] = Table()
         self._at_work: dict[str, dict[_Key, None]] = {}
-        """What each owner has in progress, in the order in which it was begun."""
+        """Tasks in progress by owner, in the order of their start."""
         self._owned: dict[str, set[_Key]] = {}
         self._waiting: dict[_Key, set[_Key]] = {}
-        """By the task that they wait for."""
+        """Waiting tasks by blocker."""
 
     def __len__(self) -> int:
         return sum(1 for _ in self.values())
@@ -42,12 +42,12 @@ class Tasks:
         return tuple(self._table.row(key) for key in self._table.since(offset))
 
     def at_work(self, owner: str, board: str = "") -> TaskRow | None:
-        """The task that the owner has in progress, the latest if several; of one board, or of any."""
+        """Return the owner's task in progress, the latest if several; on one board, or on any."""
         begun = reversed(self._at_work.get(_called(owner), {}))
         return next((self._table.row(key) for key in begun if board in ("", key[0])), None)
 
     def holding_up(self, owner: str, board: str = "") -> list[str]:
-        """The owners of what the owner's tasks wait for."""
+        """Return the owners of the tasks that block the owner's tasks."""
         owner = _called(owner)
         theirs = (self._table.row(key) for key in self._owned.get(owner, ()) if board in ("", key[0]))
         waiting = (row for row in theirs if row.status == "pending")
@@ -59,7 +59,7 @@ class Tasks:
         return [each for each in blockers if each is not None and each.status not in ("completed", "deleted")]
 
     def hear(self, event: TaskChanged, at: int, offset: int) -> set[str]:
-        """The owners of whom something is different now."""
+        """Apply a change and return the owners it affects."""
         key = (event.board, event.task)
         old = self._table.get(key)
         row = TaskRow(

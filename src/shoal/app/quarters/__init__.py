@@ -1,1 +1,1 @@
-"""Where work is done: the machine, the confines of commands, worktrees, and leases on files."""
+"""Isolation of agents: machine checks, sandbox policies, worktrees and file leases."""

@@ -1,4 +1,4 @@
-"""What the shell commands of a session are confined to, from the settings and the workspace."""
+"""Sandbox policies for the shell commands of a session, from the settings and the workspace."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ def sandbox(
     note: Callable[[str], None],
     withheld: Callable[[], Sequence[Path]] = tuple,
 ) -> ChosenSandbox:
-    """`record` is the directory of the session's own record, out of reach but for its results.
+    """Create the sandbox of a session.
 
-    `withheld` says what rules keep from being read.
+    Commands can read only the results in `session_directory`. `list_unreadable` returns the paths that
+    rules exclude from reading.
     """
     wanted = settings.own.sandbox
     environ = settings.tool_environment
@@ -69,7 +70,7 @@ def confines(
     work = [workspace.root, *workspace.granted]
     named = [_path(text, person, workspace.root) for text in wanted.writable]
     if wanted.auto_allow:
-        # Nobody is asked, so a command must not be able to make the files that would allow it more.
+        # No questions are asked, so a command must not be able to create the files that would allow it more.
         (workspace.root / ".claude").mkdir(exist_ok=True)
     return Confines(
         writable=(*work, *_temporary(environ), *writable_of_git(workspace.root), *named),
@@ -98,10 +99,10 @@ async def worktree_sandbox(
     note: Callable[[str], None],
     withheld: Callable[[], Sequence[Path]] = tuple,
 ) -> ChosenSandbox:
-    """For the commands of an agent in a worktree, which it holds in there; the rest as for `sandbox`.
+    """Create the sandbox that confines an agent's commands to its worktree; otherwise as `create_sandbox`.
 
-    Raises `WorktreeError` where nothing can, unless the settings allow the weaker guard: then rules judge
-    commands, as they do without a sandbox, and only the file tools are held to the worktree.
+    Raises `WorktreeError` if no sandbox can, unless the settings allow the weak guard: then rules judge
+    commands, as they do without a sandbox, and only the file tools are confined to the worktree.
     """
     wanted, weak = settings.own.sandbox, settings.own.worktree_guard == "weak"
     chosen = ChosenSandbox(
@@ -128,7 +129,7 @@ def worktree_confines(
     record: Path,
     withheld: Sequence[Path] = (),
 ) -> Confines:
-    """The worktree and what a commit in it writes; the lead's checkout and its repository are sealed."""
+    """Allow writes to the worktree and for its commits; seal the lead's checkout and repository."""
     usual = confines(settings, settings.tool_environment, workspace, record, withheld)
     sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed)
     beside = [path for path in usual.writable if not _inside(Path(os.path.realpath(path)), sealed)]
@@ -141,7 +142,7 @@ def worktree_confines(
 
 
 def examined(settings: Settings) -> tuple[State, str, str]:
-    """For the doctor: how it stands, what holds or why not, and what to do."""
+    """Return state, description and advice for `shoal doctor`."""
     wanted = settings.own.sandbox
     if not wanted.enabled:
         return "none", f"turned off ({settings.origin('shoal.sandbox.enabled')})", ""
@@ -158,7 +159,7 @@ def examined(settings: Settings) -> tuple[State, str, str]:
 
 
 def checked(settings: Settings, cwd: Path) -> list[str]:
-    """What a person should know about these settings; raises `SettingsError` where they contradict."""
+    """Return notes on the sandbox settings. Raises `SettingsError` if they contradict each other."""
     wanted, person = settings.own.sandbox, Path(settings.tool_environment.get("HOME") or "/")
     if not wanted.enabled:
         for name, asked in (("network: false", not wanted.network), ("autoAllow: true", wanted.auto_allow)):
@@ -190,7 +191,7 @@ def _inside(path: Path, places: Sequence[Path]) -> bool:
 
 
 def _insists(wanted: SandboxSettings) -> bool:
-    """What was asked for by name must hold; what is only the default is said when it cannot."""
+    """Return True if the user requested the sandbox explicitly, so that its absence is an error."""
     return wanted.enabled is True or not wanted.network or bool(wanted.hidden)
 
 
@@ -209,7 +210,7 @@ def _temporary(environ: dict[str, str]) -> Iterator[Path]:
 def _secrets(settings: Settings, person: Path) -> Iterator[Path]:
     for name in CREDENTIALS:
         yield person / name
-    # Keys between processes, the record of other sessions, and the socket on which a run is told what to do.
+    # Keys between processes, data of other sessions, and the sockets that control runs.
     yield settings.home / "shoal"
     yield settings.home / ".credentials.json"
     for document in (*settings.documents, *(each.document for each in settings.left_out)):
@@ -232,7 +233,7 @@ def _doors(environ: dict[str, str]) -> Iterator[Path]:
 
 
 def _hideable(paths: Sequence[Path], work: Sequence[Path], person: Path) -> Iterator[Path]:
-    """Those without which commands still run: they hold no place of the work, and nothing of the system."""
+    """Yield paths that can be hidden without breaking commands: no parents of the work, no system paths."""
     for path in paths:
         inside = any(path.is_relative_to(place) for place in (*work, person))
         if inside and not any(place.is_relative_to(path) for place in (*work, person)):
@@ -240,5 +241,5 @@ def _hideable(paths: Sequence[Path], work: Sequence[Path], person: Path) -> Iter
 
 
 def _lifted(paths: Sequence[Path], named: Sequence[Path]) -> tuple[Path, ...]:
-    """Without those that the person made writable by name."""
+    """Return the paths without those that the user made writable by name."""
     return tuple(path for path in paths if Path(os.path.realpath(path)) not in named)

@@ -1,4 +1,4 @@
-"""Leases on files: what an agent has changed is its own until it ends, where settings want that."""
+"""Leases on files: if settings enable it, a file changed by an agent is reserved for it until it ends."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from shoal.policy.patterns import BadPattern, path_expression
 
 
 class Leases:
-    """`patterns` are as in permission rules. The lead takes none: it outlives every agent."""
+    """Leases by path. `patterns` are as in permission rules. The lead takes none: it outlives all agents."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        """Raises `SettingsError` for a pattern that cannot be."""
+        """Raises `SettingsError` for an invalid pattern."""
         self._patterns = tuple(patterns)
         self._holders: dict[Path, AgentId] = {}
         self._expression = cache(self._compiled)
         self._expression("/")
 
     def take(self, agent: AgentId, path: Path, root: Path) -> None:
-        """The agent has changed the file."""
+        """Reserve a file that the agent has changed."""
         if self._patterns and self._expression(str(root)).fullmatch(str(path)) is not None:
             self._holders.setdefault(path, agent)
 
     def guard(self, agent: AgentId) -> Callable[[Path], None]:
-        """Refuses, with `WorkspaceError`, a write of this agent to what another one holds."""
+        """Return a check that raises `WorkspaceError` if this agent writes to a file another one holds."""
 
         def refuse(path: Path) -> None:
             holder = self._holders.get(path, agent)

@@ -1,4 +1,4 @@
-"""What the machine offers: the home and its disk, programs, optional parts, the terminal."""
+"""Checks of the machine: home and disk, programs, optional extras, terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 State: TypeAlias = Literal["ok", "none", "warn", "bad"]
-"""`none` is for what is not there and need not be."""
+"""`none` is for something absent that is optional."""
 
 NETWORKED = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "glusterfs", "lustre"})
 NETWORKED_BY_FUSE = frozenset({"fuse.sshfs", "fuse.s3fs", "fuse.rclone"})
@@ -47,7 +47,7 @@ class Fact(Struct, frozen=True, kw_only=True):
     state: State
     value: str
     advice: str = ""
-    """What to do or type; empty where nothing needs doing."""
+    """Command or action; empty if nothing needs to be done."""
 
 
 def versions(shoal: str) -> Iterator[Fact]:
@@ -88,7 +88,7 @@ def home_facts(home: Path, source: str) -> Iterator[Fact]:
 
 
 def _unwritable(home: Path) -> str:
-    """Why nothing could be written there, as writing would find it: permission bits say little to root."""
+    """Return why the home cannot be written, by trying: permission bits mean little for root."""
     place = _existing(home)
     if not place.is_dir():
         return f"{place} is not a directory"
@@ -101,7 +101,7 @@ def _unwritable(home: Path) -> str:
 
 
 def _existing(path: Path) -> Path:
-    """The path, or the nearest of its parents that is there."""
+    """Return the path, or its nearest existing parent."""
     return next((place for place in (path, *path.parents) if place.exists()), Path("/"))
 
 
@@ -118,7 +118,7 @@ def _room(home: Path) -> Fact:
 
 
 def file_system(path: Path, mounts: str | None = None) -> str:
-    """The kind of the file system that holds the path; empty where the machine does not say."""
+    """Return the type of the file system that holds the path; empty if unknown."""
     if mounts is None:
         try:
             mounts = Path("/proc/self/mounts").read_text("utf-8", "replace")
@@ -131,7 +131,7 @@ def file_system(path: Path, mounts: str | None = None) -> str:
         if len(fields) < 3:
             continue
         point = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        # Of two mounts on one point the later one hides the earlier.
+        # The later of two mounts on one point hides the earlier.
         if real.is_relative_to(point) and len(Path(point).parts) >= best:
             best, kind = len(Path(point).parts), fields[2]
     return kind
@@ -167,7 +167,7 @@ def _is_there(module: str) -> bool:
 
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package above it is missing
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
@@ -186,7 +186,7 @@ def terminal(env: Mapping[str, str]) -> Iterator[Fact]:
         value=f"{kind or 'TERM is not set'}, {size.columns}×{size.lines}, {colours}",
         advice="Set TERM to what your terminal is, such as xterm-256color." if dumb else "",
     )
-    # On the full screen another object stands in for standard output.
+    # In the full-screen UI another object replaces standard output.
     named = getattr(sys.stdout, "encoding", None) or getattr(sys.__stdout__, "encoding", None) or ""
     encoding = named.lower().replace("-", "")
     yield Fact(

@@ -1,4 +1,4 @@
-"""The files under a person's home directory that commands are kept from."""
+"""Files in the user's home directory that commands must not access."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CREDENTIALS = (
     ".mozilla", ".config/google-chrome", ".config/chromium", ".bash_history", ".zsh_history",
     ".python_history",
 )
-"""What proves to others who the person is. Hidden."""
+"""Credentials and private data of the user. Hidden."""
 
 START_UP = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".zlogin", ".inputrc", ".config/fish", ".gitconfig", ".config/git", ".config/autostart",
     ".config/systemd", ".local/bin", ".vimrc", ".config/nvim",
 )
-"""What runs when the person opens a shell or an editor, or uses git. Not to be changed."""
+"""Files that run when the user opens a shell or an editor, or uses git. Read-only."""
 # fmt: on

@@ -1,4 +1,4 @@
-"""Where an agent works: beside its parent in the same files, or in a git worktree of its own."""
+"""Workspaces of agents: the parent's files, or a separate git worktree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def _nothing() -> KeptWork | None:
 
 
 class Secluded(Struct, kw_only=True):
-    """What rules keep the agent's commands from reading; its rules are made after its quarters."""
+    """Paths that rules exclude from reading; set later, as the rules are made after the workspace."""
 
     paths: Callable[[], Sequence[Path]] = tuple
 
@@ -47,22 +47,22 @@ class Secluded(Struct, kw_only=True):
 class Quarters(Struct, frozen=True, kw_only=True):
     workspace: LocalWorkspace
     sandbox: Sandbox | None = None
-    """Holds its commands in place of the session's."""
+    """Sandbox for its commands, in place of the session's."""
     secluded: Secluded | None = None
     main: Path | None = None
-    """The checkout that its worktree was made from, which it must leave alone."""
+    """Checkout that its worktree was made from, which it must not change."""
     name: str = ""
     told: str = ""
-    """What the agent must know about it."""
+    """Text about the workspace for the agent's prompt."""
     notes: tuple[str, ...] = ()
     finish: Callable[[], Awaitable[KeptWork | None]] = _nothing
     lend: Callable[[Path], None] = lambda _: None
-    """Lets its file tools write in a directory outside, where its place alone would not."""
+    """Lets its file tools write in a directory outside the workspace."""
     commits: Callable[[], Awaitable[tuple[str, ...]]]
 
 
 class Housing:
-    """Gives agents their quarters. `record` is the directory of the session's own record."""
+    """Allocates workspaces to agents. `session_directory` holds the session's own data."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class Housing:
         self._turn = turn
         self._worktrees: dict[Path, Worktrees] = {}
         self._clean: list[Worktrees] = []
-        """Where what the dead left was cleared."""
+        """Repositories whose leftovers of dead processes were removed."""
         self.leases = Leases(settings.own.file_leases)
 
     def beside(self, newcomer: Newcomer) -> Quarters:
-        """A view of its own of its parent's files."""
+        """Return a separate view of the parent's files."""
         theirs = newcomer.parent.surroundings.workspace
         assert isinstance(theirs, LocalWorkspace)
         workspace = theirs.beside(self._changed(newcomer, theirs.root))
@@ -99,7 +99,7 @@ class Housing:
         )
 
     async def apart(self, newcomer: Newcomer, again: str = "", *, forks: bool = False) -> Quarters:
-        """A worktree of its own, or the one it had. Raises `AgentRefused` where isolation cannot hold."""
+        """Return a new worktree, or the previous one. Raises `AgentRequestRefused` without isolation."""
         from shoal.app.hooks.worktrees import made_by_hook
         from shoal.workspaces.given_worktree import told_of_given
         from shoal.workspaces.worktree import told_to_agent, told_to_fork
@@ -126,7 +126,7 @@ class Housing:
 
         async def finish() -> KeptWork | None:
             if worktrees is None:
-                # What a hook made is always kept: nobody knows what is in it.
+                # A worktree made by a hook is always kept: its content is unknown.
                 return KeptWork(path=str(worktree.path), branch="")
             return await self._finished(worktrees, worktree, newcomer)
 
@@ -144,7 +144,7 @@ class Housing:
         )
 
     async def settled(self, root: Path, place: Path) -> KeptWork | None:
-        """The work of an agent whose process ended before it could be seen to."""
+        """Return the kept work of an agent whose process ended before its worktree was finished."""
         try:
             done = await self._of(root).settle(place)
         except (WorktreeError, OSError) as error:
@@ -153,7 +153,7 @@ class Housing:
         return _kept_work(done) if isinstance(done, Kept) else None
 
     async def settle_left(self, root: Path, session: str, going_on: Collection[Path]) -> None:
-        """What dead processes of the session left, but for the places where their agents may go on."""
+        """Settle worktrees of dead processes of the session, except those whose agents may be resumed."""
         if not any((self._settings.home / "worktrees").glob("*/agent-*.json")):
             return
         try:
@@ -176,7 +176,7 @@ class Housing:
         return self._worktrees[root]
 
     async def _swept(self, worktrees: Worktrees) -> None:
-        """Clear what dead processes left there, once. Not before agents that go on have theirs again."""
+        """Remove leftovers of dead processes once, after resumed agents have their worktrees back."""
         if worktrees in self._clean:
             return
         self._clean.append(worktrees)
@@ -193,12 +193,12 @@ class Housing:
             try:
                 return await worktrees.reopen(again, session=session), worktrees
             except WorktreeError:
-                # Its work was merged or it had none: it goes on in a new one.
+                # Its work was merged, or it had none: continue in a new worktree.
                 pass
         await self._swept(worktrees)
         agent = str(newcomer.agent)
         if newcomer.seat is not None:
-            # A teammate's id is its name and team, which others have had or will have.
+            # A member's id is its name and team, which other members have had or will have.
             agent = sha256(f"{session} {agent} {newcomer.call} {again}".encode()).hexdigest()[:16]
         return await worktrees.make(agent, session=session), worktrees
 
@@ -249,7 +249,7 @@ class Housing:
     def _commits(
         self, newcomer: Newcomer, root: Path, base: str | None = None
     ) -> Callable[[], Awaitable[tuple[str, ...]]]:
-        """The commits made since it first used a shell; of agents that share a checkout, by any of them."""
+        """Return a function that lists the checkout's commits since the agent first used a shell."""
         before: list[str | None] = [base]
 
         def remember() -> None:

@@ -1,4 +1,4 @@
-"""The worktrees of the repository around a directory, in the home that settings name."""
+"""Worktrees of the repository around a directory, stored in the configured home."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from shoal.workspaces.worktrees import Worktrees
 
 
 def worktrees_of(cwd: Path, *, home: Path, environ: Mapping[str, str], clock: Clock) -> Worktrees:
-    """`environ` is the person's own: what a project sets must not steer git."""
+    """Open the worktrees. `environ` is the user's own: project settings must not influence git."""
     return Worktrees(cwd, home, env=environ, clock=clock)

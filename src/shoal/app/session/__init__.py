@@ -1,1 +1,1 @@
-"""The session: how it is built, how it lives, and what people and programs do with it."""
+"""The session: its construction, its run, and its control by people and programs."""

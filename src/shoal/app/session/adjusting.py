@@ -1,4 +1,4 @@
-"""Changes that a program makes to a running session beyond its model and its mode."""
+"""Changes to a running session beyond its model and mode."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ INTERRUPTED = "it was interrupted by the person; what is said to it now lets it 
 
 
 async def interrupt_agent(session: Session, name: str) -> bool:
-    """End what an agent is doing, not the agent; whether it did something. Raises `AgentRefused`.
+    """Interrupt an agent's work; return False if it did nothing. Raises `AgentRefused`.
 
-    A teammate goes idle. An agent for one job ends, and goes on when something is said to it.
+    A teammate becomes idle. A one-job agent ends and continues when it gets a message.
     """
     if name in LEAD_NAMES:
         return await session.interrupt()
@@ -33,20 +33,20 @@ async def interrupt_agent(session: Session, name: str) -> bool:
 
 
 def set_thinking(session: Session, tokens: int | None) -> None:
-    """How far the lead thinks before it answers, from the next request on; None is as settings say."""
+    """Set the lead's thinking budget from the next request on; None is the configured value."""
     wanted = session.parts.settings.own.thinking_tokens if tokens is None else tokens
     session.agent.bounds = replace(session.agent.bounds, thinking_tokens=wanted)
 
 
 async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> UndoReport:
-    """Bring files back to before a turn, and if asked the conversation. Raises `NothingToUndo`."""
+    """Restore files to before a turn, optionally the conversation. Raises `NothingToUndo`."""
     report = undo.brought_back(session.parts.past, session.agent, turn, conversation=conversation)
     await session.tell(undo.undone(report, conversation=conversation))
     return report
 
 
 async def rewind_files(session: Session, said: str) -> UndoReport:
-    """Bring files back to before the turn that something said began. Raises `NothingToUndo`."""
+    """Restore files to before the turn that a message started. Raises `NothingToUndo`."""
     if session.parts.past is None:
         raise undo.NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
     return await undo_turn(session, _turn_begun_by(session.parts.past, said))

@@ -1,4 +1,4 @@
-"""The queue of a session, with what feeds it beside people and agents: commands, hooks and schedules."""
+"""Queue of a session and its sources besides people and agents: commands, hooks and schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The composition root: picks the implementations and introduces them to each other."""
+"""The composition root: chooses the implementations and connects them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class Parts(Struct, kw_only=True):
-    """What a session is made of, for the session and the surfaces."""
+    """Services of a session, for the session and the surfaces."""
 
     settings: Settings
     definitions: Definitions
@@ -87,26 +87,26 @@ class Parts(Struct, kw_only=True):
     hooks: SessionHooks
     occasions: Occasions
     past: Past | None
-    """What can be undone; None where nothing is kept."""
+    """Turns that can be undone; None if nothing is stored."""
     choose: Choose
     interrupted: Message | None
-    """Results for the calls an earlier process of this session left without one."""
+    """Results for calls that an earlier process of this session left open, and its notes."""
     left_over: LeftOver | None
-    """What an earlier process of this session did not come to do."""
+    """State that an earlier process of this session left unfinished."""
     assistant: bool
-    """Whether the session stays open when there is nothing to do."""
+    """True if the session stays open when there is nothing to do."""
     turns_before: int
     notes: tuple[str, ...]
     form: StructuredOutput | None
-    """Takes the answer, where it has to have a form."""
+    """Tool that receives the structured answer, if one is required."""
     started: float
     trace: Callable[[AgentId, str], str] = lambda _agent, _call: ""
-    """Where the trace of an agent in another process goes on."""
+    """Returns the trace parent for an agent in another process."""
     version: str = shoal.__version__
 
 
 async def build(options: Options, session: Session, leave: AsyncExitStack) -> Parts:
-    """Everything is undone by `leave`, in reverse order. Raises a `ShoalError` for what cannot be had."""
+    """Build a session; `exit_stack` closes everything in reverse order. Raises `ShoalError`."""
     basis = basis_of(options, leave)
     shared = await share(basis, session, leave)
     crew, teams = make_crew(_ground(basis, shared, session), shared.tools, shared.reach.shells)
@@ -120,7 +120,7 @@ async def build(options: Options, session: Session, leave: AsyncExitStack) -> Pa
 
 
 def _ground(basis: Basis, shared: Shared, session: Session) -> Ground:
-    """What the crew stands on."""
+    """Build the services of the agent supervisor."""
     reach = shared.reach
     return Ground(
         options=basis.options,
@@ -249,7 +249,7 @@ async def _parts(
 
 
 def _notes(basis: Basis, shared: Shared) -> tuple[str, ...]:
-    """What a person should know when the session is up."""
+    """Collect the notes for the person at the start of the session."""
     options = basis.options
     return (
         *basis.settings.warnings,
@@ -274,7 +274,7 @@ def _describe_unknown_events(left: LeftOver | None) -> tuple[str, ...]:
 
 
 def _left_over(basis: Basis, shared: Shared) -> LeftOver | None:
-    """What an earlier process left, counted on from there."""
+    """Recover the state of an earlier process and continue its counters."""
     if not basis.history.turns or not basis.options.persist:
         return None
     directory, history = shared.record.directory, basis.history

@@ -1,4 +1,4 @@
-"""What a person types with a slash in front: what it names, and the turn that comes of it."""
+"""Slash commands: parsing a typed command and running its turn."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _TYPED = re.compile(r"\s*/(\w[^\s/\\]*)(?:\s+(.*))?", re.DOTALL)
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """A command with what follows it."""
+    """A slash command with its arguments."""
 
     what: Skill | TypedPrompt
     arguments: str
     text: str
-    """As it was typed."""
+    """Text as it was typed."""
 
 
 def names_command(parts: Parts, prompt: str | Message) -> bool:
-    """Whether it begins with a name behind a slash that is a command, or at least no path at the root."""
+    """Return True if the prompt starts with a slash and a known command, or a name that is no root path."""
     name, _ = _parted(prompt)
     if not name:
         return False
@@ -41,7 +41,7 @@ def names_command(parts: Parts, prompt: str | Message) -> bool:
 
 
 def typed(parts: Parts, prompt: str | Message) -> str | Message | Invocation:
-    """The prompt, or what a command in it calls for. Raises `UnknownSkill` and `BadDefinition`."""
+    """Return the prompt, or the invocation of its command. Raises `UnknownSkill` and `BadDefinition`."""
     if not names_command(parts, prompt):
         return prompt
     name, arguments = _parted(prompt)
@@ -53,7 +53,7 @@ def typed(parts: Parts, prompt: str | Message) -> str | Message | Invocation:
 
 
 def _parted(prompt: str | Message) -> tuple[str, str]:
-    """The name behind a slash and what follows it; no name where the prompt is something else."""
+    """Split a prompt into command name and arguments; the name is empty if it is no command."""
     if isinstance(prompt, Message) and not all(isinstance(block, Text) for block in prompt.content):
         return "", ""
     match = _TYPED.fullmatch(prompt if isinstance(prompt, str) else prompt.text)
@@ -61,7 +61,7 @@ def _parted(prompt: str | Message) -> tuple[str, str]:
 
 
 async def understood(parts: Parts, prompt: str | Message) -> str | Message | Invocation:
-    """As `typed`, for a prompt that may come before the servers whose command it names."""
+    """Parse a prompt, waiting first for the servers if it names a command of one."""
     text = prompt if isinstance(prompt, str) else prompt.text
     if text.lstrip().startswith(f"/{PREFIX}"):
         await parts.servers.ready()
@@ -69,7 +69,7 @@ async def understood(parts: Parts, prompt: str | Message) -> str | Message | Inv
 
 
 async def work(session: Session, prompt: Message | Invocation | None) -> Ended:
-    """One turn: the agent hears what is new here, and works on the prompt or on what a command says."""
+    """Run one turn: add catalog changes, then run the prompt or the command."""
     agent, parts = session.agent, session.parts
     if news := parts.knowledge.news.fresh(agent.tools):
         await agent.hear(user(news), by="runtime")
@@ -78,7 +78,7 @@ async def work(session: Session, prompt: Message | Invocation | None) -> Ended:
     try:
         return await _invoked(session, prompt)
     finally:
-        # What the command allows was lent before the agent's turn began, which may never have come.
+        # The command's permissions were granted before the agent's turn, which may never have started.
         agent.permissions.turn_over()
 
 
@@ -101,7 +101,7 @@ async def _invoked(session: Session, prompt: Invocation) -> Ended:
 
 
 async def _offered_text(parts: Parts, name: str, arguments: str) -> str:
-    """What is offered may have changed since it was typed. Raises a `ShoalError`, and `TimeoutError`."""
+    """Fetch a prompt text, which may be gone since it was typed. Raises `ShoalError` and `TimeoutError`."""
     for source in parts.knowledge.prompts:
         if any(each.name == name for each in source.list()):
             return await source.text(name, arguments)
@@ -109,7 +109,7 @@ async def _offered_text(parts: Parts, name: str, arguments: str) -> str:
 
 
 async def _by_an_agent(session: Session, prompt: Invocation, skill: Skill) -> Ended:
-    """The agent's report is the answer: the lead knows of it, and is not asked about it."""
+    """Run the skill in an agent; its report is the answer and is added to the lead's conversation."""
     outcome = await session.parts.knowledge.invoking.typed_fork(skill, prompt.arguments, session.agent)
     said = outcome.text
     told = f"{_named(prompt)}\n<local-command-stdout>{neutral(said)}</local-command-stdout>"
@@ -130,7 +130,7 @@ async def _with_model(session: Session, name: str, message: Message) -> Ended:
     try:
         return await run(agent, message)
     finally:
-        # Unless a person has chosen another one meanwhile.
+        # Unless a person has set another model in the meantime.
         if agent.model is model:
             agent.model = usual
 

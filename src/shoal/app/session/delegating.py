@@ -1,9 +1,9 @@
-"""Delegate mode: a person holds the lead to giving work out, for as long as they like.
+"""Delegate mode: a person restricts the lead to delegating work.
 
-The tools that the model is shown stay as they are: they stand at the front of every request, so a list that
-changes in mid-conversation would cost the cache of the whole conversation, twice. What the mode forbids is
-refused when it is called, and the model is reminded after its calls. Leaving the mode ends the refusing, so
-that every tool is there again from the next call on. The mode lives in the session alone.
+The tools shown to the model stay the same: they are at the start of every request, so a list that changes
+mid-conversation would invalidate the prompt cache twice. Forbidden calls are refused when they are made, and
+the model is reminded after its calls. Leaving the mode ends the refusals, so that every tool works again from
+the next call on. The mode is not persisted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_delegating(session: Session) -> bool:
 
 
 def delegate(session: Session, *, on: bool) -> None:
-    """From the next call on, whether a turn runs or not; teammates and other agents are not concerned."""
+    """Switch the mode from the next call on; teammates and other agents are not affected."""
     if on == is_delegating(session):
         return
     session.agent.held = _HELD if on else None

@@ -1,4 +1,4 @@
-"""A member of another program's team: this process is one teammate, and its lead is not one of ours."""
+"""Runs this process as a member of a foreign program's team."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.team.outpost import Membership, Outpost
 
 
 def options_of(papers: Papers, cwd: Path | None = None) -> Options:
-    """As its lead wants it; the rest is what is configured here. Its prompt is the first of its inbox."""
+    """Build options from the lead's arguments and the local settings; its prompt is its first mail."""
     order = Order(
         description=f"{papers.name} of the team {papers.team}",
         prompt="",
@@ -44,7 +44,7 @@ def options_of(papers: Papers, cwd: Path | None = None) -> Options:
 
 
 async def serve(session: Session) -> Ending:
-    """Until its lead has shut it down, or its process is asked to end."""
+    """Run the member until its lead shuts it down or its process is asked to end."""
     outpost = session.parts.teams
     assert isinstance(outpost, Outpost)
     leave_at(outpost, signal.SIGTERM, signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""A turn whose answer has to have a form: the lead is sent back until it has given one that fits."""
+"""Turns with structured output: the lead is reminded until its answer matches the schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMINDER = (
 
 
 async def run_to_form(session: Session, prompt: Message | Invocation | None) -> Ended:
-    """Agents in the background bring another turn, which can still give the answer."""
+    """Run a turn and require its structured output, unless background agents will trigger another turn."""
     agent, form = session.agent, session.parts.form
     if form is None:
         return await work(session, prompt)

@@ -1,4 +1,4 @@
-"""Gathers what the agents of a session are told beside their jobs."""
+"""Loads the skills, instructions and prompts of a session's agents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def gathered(
     window: int,
     note: Callable[[str], None],
 ) -> Knowledge:
-    """`reach` is the lead's; `window` is how many tokens its model takes."""
+    """Load the knowledge; `window` is the context window of the lead's model in tokens."""
     settings, plugins, cwd = basis.settings, basis.plugins, reach.workspace.root
     skills = skills_for(cwd=cwd, home=settings.home)
     for space, place in plugins.skill_dirs():
@@ -36,7 +36,7 @@ def gathered(
     told = Instructions()
     if settings.own.instructions:
         hidden = reach.permissions.unreadable("Read", str(cwd))
-        # As many characters as the window has tokens are a quarter of it.
+        # One character per token of the window is about a quarter of the window.
         told = instructions_for(cwd=cwd, home=settings.home, hidden=hidden, room=window)
     return Knowledge(
         skills=skills,

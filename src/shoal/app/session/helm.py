@@ -1,4 +1,4 @@
-"""The helm of a run: how a surface steers it, from the process of the run or from any other."""
+"""Controllers through which a surface controls a run, in its own process or in another."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Helm(Protocol):
     def run(self) -> Run: ...
 
     async def demand(self, command: Command) -> Any:
-        """What the run answers. Raises a `ShoalError` where it is not live, or refuses."""
+        """Return the answer of the run. Raises `ShoalError` if it is not live or refuses."""
         ...
 
     def answer(self, question: str, answer: Answer) -> bool:
-        """Whether the answer stands; False where another came first, or the question was withdrawn."""
+        """Answer a question; False if another answer came first or the question was withdrawn."""
         ...
 
 
 class OwnHelm:
-    """Of a session in this process."""
+    """Controller of a session in this process."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -46,7 +46,7 @@ class OwnHelm:
 
 
 class FarHelm:
-    """Of a run in any process, through its door."""
+    """Controller of a run in any process, through its control socket and files."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -55,7 +55,7 @@ class FarHelm:
         return await demand(self.run, command)
 
     def answer(self, question: str, answer: Answer) -> bool:
-        """Raises a `StoreError` where the run has ended, because nobody would hear the answer."""
+        """Answer a question. Raises `StoreError` if the run has ended and nobody would read it."""
         if not self.run.is_live:
             raise nobody_hears(self.run.session, self.run.directory)
         return Questions(self.run.directory / "questions").answer(question, answer)

@@ -1,4 +1,4 @@
-"""Who hears the hooks that nobody waited for, in a session with its crew and its teams."""
+"""Routes notices of background hooks to the right agent of a session."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def let_hear(hooks: SessionHooks, crew: AgentCrew, teams: SessionTeams | Outpost, session: Session) -> None:
     def listener(word: HookWord) -> AgentId | None:
         if word.event == "SubagentStart" and not crew.has_started(word.agent):
-            # It may not have begun yet: what waits for it is there when it does.
+            # It may not have started yet: the notice waits in its queue.
             return word.agent
         heir = crew.heir(word.agent)
-        # A teammate's process has a lead only in name.
+        # A teammate's process has a lead only nominally.
         return None if heir == LEAD and isinstance(teams, Outpost) else heir
 
     def rests(agent: AgentId) -> bool:

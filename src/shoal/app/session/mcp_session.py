@@ -1,4 +1,4 @@
-"""Gives a session its MCP servers: what is configured, how long they are waited for, and their channels."""
+"""Creates the MCP servers of a session, with their startup wait and channels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 ATTENDED_WAIT, UNATTENDED_WAIT = 5.0, 30.0
-"""Seconds; a server that is there or has failed is not waited for."""
+"""Seconds to wait for servers that are neither connected nor failed."""
 
 
 def _wait(options: Options, settings: Settings) -> float:
@@ -35,11 +35,11 @@ def _wait(options: Options, settings: Settings) -> float:
 def session_servers(
     basis: Basis, reach: Reach, directory: Path, session: Session, tools: dict[str, Tool]
 ) -> McpServers:
-    """Raises `SettingsError` for a flag that cannot be used."""
+    """Create the servers. Raises `SettingsError` for an unusable flag."""
     options, settings = basis.options, basis.settings
     logs = directory / "mcp"
     if options.link is not None:
-        # Of each process its own, for they write at the same time.
+        # One directory per process, because they write at the same time.
         logs /= str(os.getpid())
     return McpServers(
         configured(
@@ -67,5 +67,5 @@ def session_servers(
 def _channels(options: Options, settings: Settings, session: Session) -> Channels | None:
     names = named_channels(options.channels, "--channels")
     names |= named_channels(settings.own.channels, "shoal.channels")
-    # In the process of a teammate there is no lead who could hear them.
+    # A teammate's process has no lead that could receive them.
     return Channels(session, names) if names and options.link is None else None

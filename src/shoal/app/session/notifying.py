@@ -1,4 +1,4 @@
-"""Calls the person when a question waits: the terminal's bell, a notification on the desktop, or neither."""
+"""Notifies the person of a waiting question by terminal bell, desktop notification or neither."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TITLE = "Shoal"
 PATIENCE = 5.0
-"""Seconds that a program may take to show a notification."""
+"""Seconds that the program may take to show a notification."""
 LONGEST = 200
 _OF_THE_MAC = (
     "on run argv",
@@ -31,7 +31,7 @@ _OF_THE_MAC = (
 
 
 def attach(session: Session, tasks: asyncio.TaskGroup) -> None:
-    """Where a person may come, and wants to be called."""
+    """Attach the notifier if a person may answer and wants notifications."""
     wanted = session.parts.settings.own.notify
     if wanted == "off" or (session.parts.desk.attended is False and session.parts.desk.patience is None):
         return
@@ -53,7 +53,7 @@ def attach(session: Session, tasks: asyncio.TaskGroup) -> None:
 
 
 def _described(agent: AgentStarted) -> str:
-    """A teammate by its name; an agent for one job by what it does, since its name says little."""
+    """Describe a teammate by its name, a one-job agent also by its job."""
     name = agent.name or agent.kind
     return name if agent.team or not agent.description else f"{name} ({agent.description})"
 
@@ -77,7 +77,7 @@ def show(
     *,
     write: Callable[[str], None] | None = None,
 ) -> None:
-    """On the desktop where there is one; else the terminal is asked to, which may be far from here."""
+    """Show it on the desktop if there is one; else through the terminal, which may be remote."""
     argv = _program(title, text, environ)
     if argv is None:
         (write or to_terminal)(_asked_of_terminal(title, text, in_tmux=bool(environ.get("TMUX"))))
@@ -109,13 +109,13 @@ def _asked_of_terminal(title: str, text: str, *, in_tmux: bool) -> str:
     said = f"\x1b]777;notify;{title};{text}\x07"
     if not in_tmux:
         return said
-    # tmux hands on what is wrapped for it, where its user allows that.
+    # tmux passes wrapped sequences through if its user allows it.
     escaped = said.replace("\x1b", "\x1b\x1b")
     return f"\x1bPtmux;{escaped}\x1b\\"
 
 
 def to_terminal(text: str) -> None:
-    """Nothing happens where there is none, or where a person has halted it: a run does not wait for that."""
+    """Write to the terminal; do nothing if there is none or it is stopped, because a run must not block."""
     with suppress(OSError, ValueError):
         terminal = os.open("/dev/tty", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:

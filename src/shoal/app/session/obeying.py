@@ -1,4 +1,4 @@
-"""What programs ask of a live run through its control socket, done."""
+"""Handles commands that programs send to a live run through its control socket."""
 
 from __future__ import annotations
 

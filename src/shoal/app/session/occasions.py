@@ -1,4 +1,4 @@
-"""What a session tells hooks of beside its agents' work: that it starts, ends, or waits for a person."""
+"""Hooks of the session lifecycle: its start, its end, and waiting for a person."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 IDLE = 60.0
-"""Seconds after the end of a turn at which a person who is there is told that it is for them to go on."""
+"""Seconds after a turn until an attending person is notified that the session is idle."""
 
 
 class Occasions:
-    """Entered for as long as the session lives; leaving it ends what still runs."""
+    """Runs lifecycle hooks; entered while the session is open, leaving it cancels running hooks."""
 
     def __init__(self, lead: Agent, session: Session, options: Options) -> None:
         self._lead = lead
@@ -37,7 +37,7 @@ class Occasions:
         self._idling: asyncio.Task[Verdict] | None = None
         self._begun = False
         self.ending = "other"
-        """Why the session ends, as hooks are told."""
+        """Reason of the session end that hooks receive."""
 
     async def __aenter__(self) -> Occasions:
         await self._tasks.__aenter__()
@@ -51,7 +51,7 @@ class Occasions:
         await leave(self._tasks, kind, error, trace)
 
     def begin(self, *, resumed: bool) -> None:
-        """The session is up. Nobody waits for its hooks before the first turn."""
+        """Start the SessionStart hooks; nobody waits for them before the first turn."""
         self._begun = True
         hooks = self._lead.hooks
         if hooks.wants("SessionStart"):
@@ -61,10 +61,10 @@ class Occasions:
             self._session.watch(self._look)
 
     async def enter(self) -> None:
-        """Before a turn: what hooks said at the start is in the conversation then."""
+        """Add the output of the SessionStart hooks to the conversation before a turn."""
         if self._opening is None:
             return
-        # A turn that is interrupted here does not end the hooks: the next one hears them.
+        # An interrupt here does not cancel the hooks: the next turn gets their output.
         verdict = await asyncio.shield(self._opening)
         self._opening = None
         await add_context(self._lead, "SessionStart", verdict)
@@ -102,7 +102,7 @@ class Occasions:
         try:
             return await self._lead.hooks.run(event, facts)
         except StoreError:
-            # The record is what failed: the turn that writes to it next says so.
+            # The journal is what failed: the next turn that writes to it reports that.
             return UNMOVED
 
 

@@ -1,4 +1,4 @@
-"""The process of a teammate: a session that is part of its lead's run, and does one member's work."""
+"""Entry point of a teammate's process: a session that runs one member of its lead's team."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TERMINATED = "its process was asked to end"
 
 
 def main(fd: int) -> None:
-    """What a forked process does; `fd` is its line to the lead."""
+    """Run a forked process; `fd` is its channel to the lead."""
     asyncio.run(_work(fd))
 
 
@@ -73,7 +73,7 @@ def stay_small(session: Session) -> None:
 
 
 def leave_at(outpost: Outpost, *signals: signal.Signals) -> None:
-    """Let it end so that it can be taken up again, when its process gets one of these."""
+    """End the member so that it can be resumed when the process receives one of the signals."""
     loop = asyncio.get_running_loop()
     for number in signals:
         loop.add_signal_handler(number, lambda: outpost.leave(TERMINATED, stays=True))

@@ -1,4 +1,4 @@
-"""What a session may do: the rules and the mode it starts with, and where a person's answers are kept."""
+"""Permissions of a session: its rules, its initial mode, and the storage of a person's answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lead of a session can touch, and what may stop it."""
+"""Workspace, permissions, processes and shells of the lead."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def reach_of(basis: Basis, record: Record, session: Session, leave: AsyncE
 
 
 def _mark(options: Options, record: Record) -> str:
-    """The same for each process of a session or teammate, one after the other; never for two at once."""
+    """Build a mark that successive processes of a session or teammate share, but no two at once."""
     member = options.membership
     who = f"{record.directory} {'' if member is None else f'{member.name}@{member.team}'}"
     return sha256(who.encode("utf-8", "replace")).hexdigest()[:8]
@@ -91,6 +91,6 @@ async def _entered(shells: Shells, options: Options, leave: AsyncExitStack) -> S
     if (lead := options.membership) is not None and lead.snapshot:
         shells.commands.given = Path(lead.snapshot)
     if options.attended:
-        # While the person types; unattended, a run that needs no shell starts none.
+        # Prepared while the person types; an unattended run starts a shell only when needed.
         shells.prepare()
     return shells

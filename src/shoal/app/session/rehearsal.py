@@ -1,6 +1,6 @@
-"""A session's opening, rehearsed: imported by the fork server, so that forked processes find it all done.
+"""Opens a warm-up session when the fork server imports this module.
 
-What is imported and computed on the way is shared by every process that is forked afterwards.
+Everything imported and computed on the way is shared by the processes that are forked afterwards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def _rehearse(cwd: Path) -> None:
 
 
 def _nowhere() -> None:
-    """In a home of its own, which is gone afterwards."""
+    """Run the warm-up session in a temporary home."""
     before = os.environ.get("SHOAL_HOME")
     with tempfile.TemporaryDirectory(prefix="shoal-") as home:
         os.environ["SHOAL_HOME"] = home

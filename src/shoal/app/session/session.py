@@ -1,4 +1,4 @@
-"""A session: one agent and everything it owns, from the first prompt to the last clean-up."""
+"""A session: the lead agent and everything it owns, from the first prompt to the last clean-up."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import UndoReport
 
 GATHERED_WITHIN = 0.05
-"""Seconds between two arrivals that are taken up in one turn."""
+"""Maximum seconds between two arrivals that share one turn."""
 GATHERED_IN_ALL = 0.2
 SESSION_ENDED = "the session ended"
 STOPPED_BY_PERSON = "it was stopped by the person"
@@ -61,7 +61,7 @@ INTERRUPTED_BY_PERSON = "[The person interrupted this turn.]"
 
 
 class Session(Voice):
-    """Opened with `async with`; leaving it ends everything it started."""
+    """A session, opened with `async with`; leaving the block ends everything it started."""
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -72,13 +72,13 @@ class Session(Voice):
         self._worked_in = WorkedIn()
         self.turn = 0
         self.stopping = asyncio.Event()
-        """Set when a program asked the run to end; surfaces end it."""
+        """Set when a program asked the run to end; the surface ends it."""
         self.cut_short: tuple[Glimpse, ...] = ()
-        """Agents that were at work when the deadline passed."""
+        """Agents that were working when the deadline passed."""
         self.expects_people = options.attended
-        """Whether a person, or a program that drives the session, may still say something."""
+        """True if a person or a driving program may still send input."""
         self.notes: list[str] = []
-        """What a person should know about how the session came up."""
+        """Notes for the person about the start of the session."""
 
     @property
     def id(self) -> SessionId:
@@ -126,7 +126,7 @@ class Session(Voice):
             await self._exit.__aexit__(*exc)
 
     async def _end_tasks(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Callers look for what was raised as it is, and a task group would wrap it."""
+        """Leave the task group and unwrap a single exception, which callers expect as it was raised."""
         try:
             await leave(self._tasks, kind, error, trace)
         except BaseExceptionGroup as group:
@@ -135,7 +135,7 @@ class Session(Voice):
             raise group.exceptions[0] from None
 
     def run(self, prompt: str | Message | Invocation | None) -> Turn:
-        """Start a turn; its events come as they happen. Without a prompt it takes up what has arrived."""
+        """Start a turn and return its events. Without a prompt it handles the queued items."""
         self._need_rest()
         message = user(prompt) if isinstance(prompt, str) else prompt
         channel = self._channel = Channel()
@@ -147,15 +147,15 @@ class Session(Voice):
             raise RuntimeError("a turn is running: wait for it, steer it or interrupt it")
 
     async def next_turn(self, *, wait_for_people: bool = False) -> Turn | None:
-        """The turn that what arrives asks for, waiting while agents and hooks work; None when none comes.
+        """Return the next turn triggered by a queued item, waiting while agents and hooks work; None if none.
 
-        At the session's deadline those that still work are stopped and are in `cut_short`. Where people may
-        still say something, the end of the agents is not the end of waiting; for an assistant it never is.
+        At the session's deadline working agents are stopped and listed in `interrupted_agents`. With
+        `wait_for_input` the wait continues after the agents end; in assistant mode it never ends.
         """
         crew, queue, stays = self.parts.crew, self.parts.queue, self.parts.assistant
         self.expects_people = self.expects_people or wait_for_people
         if wait_for_people and not stays and not self._agents_work:
-            # Nobody is at work whom the deadline could cut short.
+            # No agent is working that the deadline could cut off.
             await queue.arrival(LEAD)
         try:
             async with self.agent.clock.deadline(self._time_left()):
@@ -183,11 +183,11 @@ class Session(Voice):
 
     @property
     def may_be_woken(self) -> bool:
-        """Whether what comes from outside may start a turn: it shall not keep a run alive that is done."""
+        """True if external input may start a turn: it must not keep a finished run alive."""
         return self.expects_people or self.parts.assistant or self._agents_work
 
     async def _gather(self) -> None:
-        """Let those that end about now be heard of in one turn."""
+        """Wait briefly so that agents that end together are reported in one turn."""
         queue, clock = self.parts.queue, self.agent.clock
         last, known = clock.monotonic() + GATHERED_IN_ALL, 0
         while self._agents_work and queue.size(LEAD) > known and clock.monotonic() < last:
@@ -195,11 +195,11 @@ class Session(Voice):
             await until_one(self._tasks, self.agents_idle(), clock.sleep(GATHERED_WITHIN))
 
     def steer(self, said: str | Message) -> None:
-        """Say something to the agent while it works; it hears it at the next tool-round boundary."""
+        """Send a message to the working lead; it receives it at the next tool-round boundary."""
         self.queue_up(user(said) if isinstance(said, str) else said, by="person")
 
     def relay(self, sender: str, text: str, summary: str) -> None:
-        """Let the lead hear what an agent of another session says to it; it wakes as for its own agents."""
+        """Queue a message from an agent of another session; it wakes the lead like its own agents do."""
         self.queue_up(user(message_from(sender, text, summary=summary)), by="agent")
 
     def queue_up(
@@ -211,7 +211,7 @@ class Session(Voice):
         identity: str = "",
         wakes: bool = True,
     ) -> str:
-        """Let something wait for the lead, on the record first; its identity."""
+        """Journal and queue a message for the lead; return its item id."""
         item = Item(
             id=identity or self._ids.short(), to=LEAD, content=message.content, by=by, mode=mode, wakes=wakes
         )
@@ -220,14 +220,14 @@ class Session(Voice):
         return item.id
 
     def unheard(self) -> tuple[Message, ...]:
-        """What the person said too late for the agent to hear; it is the caller's now."""
+        """Take back prompts that came too late for the lead; the caller owns them now."""
         said = self.parts.queue.take_prompts(LEAD)
         for item in said:
             self.emit(Withdrawn(agent=LEAD, item=item.id))
         return tuple(Message(role="user", content=item.content) for item in said)
 
     def entered(self, item: Item) -> None:
-        """Something that waited for an agent is in its conversation."""
+        """Handle an item that has entered an agent's conversation."""
         if item.mode == "task-notification":
             self.emit(Notified(agent=item.to, completion=item.id))
         self.parts.hooks.entered(item)
@@ -236,11 +236,11 @@ class Session(Voice):
             self.parts.servers.channels.entered(item)
 
     async def interrupt(self) -> bool:
-        """End the running turn, not the session. False when none is running."""
+        """End the running turn but not the session; False if none is running."""
         task, channel = self._running, self._channel
         if task is None or channel is None or task is asyncio.current_task():
             return False
-        # A task that is cancelled before its first step never runs, and so would never say that it ended.
+        # A task that is cancelled before its first step never runs, and would never report its end.
         await asyncio.sleep(0)
         if task.done():
             return False
@@ -252,43 +252,43 @@ class Session(Voice):
         return True
 
     async def compact(self, wish: str = "") -> None:
-        """Let the conversation go on from a summary of itself."""
+        """Replace the conversation by a summary of itself."""
         self._need_rest()
         await compaction.compact(self.agent, "manual", wish=wish)
 
     async def ask_aside(self, question: str) -> str:
-        """What the agent says to a question that never enters its conversation, whether it works or not."""
+        """Return the lead's answer to a question that never enters its conversation, even while it works."""
         return await run_forked_agent(self.agent, f"{ASIDE}\n{question}")
 
     async def suggest(self) -> str:
-        """What the person may want to say next, in a line; empty where nothing is known of that."""
+        """Suggest the person's next prompt in one line; empty if there is no suggestion."""
         if not self.agent.conversation.messages:
             return ""
         words = one_line(await run_forked_agent(self.agent, SUGGEST)).strip()
         return "" if words.strip(".") == NOTHING else words
 
     async def set_model(self, name: str | None) -> None:
-        """Ask another model from the next request on; None is the one the session began with."""
+        """Use another model from the next request on; None is the model that the session started with."""
         new = await self.parts.choose(name or self._options.model)
         self.agent.purse.admit(new.card)
         self.agent.model = new
 
     def set_mode(self, mode: Mode) -> None:
-        """Raises `SettingsError` where permissions would be skipped and nobody enabled that."""
+        """Set the permission mode. Raises `SettingsError` if skipping permissions is not enabled."""
         permissions = self.parts.permissions
         permissions.set_mode(mode, before=self._worked_in.before_plan(permissions.mode, self.agent.replies))
         self.emit(ModeChanged(agent=LEAD, mode=mode))
 
     def delegate(self, *, on: bool) -> None:
-        """Hold the lead to giving work out, or give it all its tools back, from its next call on."""
+        """Restrict the lead to delegation, or restore all its tools, from its next call on."""
         delegating.delegate(self, on=on)
 
     def turns(self) -> tuple[TurnTaken, ...]:
-        """The turns one can go back before, oldest first; none where nothing is kept."""
+        """Return the turns that can be undone, oldest first; none if nothing is stored."""
         return () if self.parts.past is None else self.parts.past.turns()
 
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
-        """Bring files back to before a turn (the last that changed some), and if asked the conversation."""
+        """Restore files, optionally the conversation, to before a turn (default: the last with changes)."""
         from shoal.app.session.adjusting import undo_turn
 
         if conversation:
@@ -296,11 +296,11 @@ class Session(Voice):
         return await undo_turn(self, turn, conversation=conversation)
 
     def move_to_background(self, agent: str | None = None) -> tuple[AgentId, ...]:
-        """Let nobody wait for it (or for any) any longer; the same run goes on. Those that moved."""
+        """Move an agent, or all, to the background; the same run continues. Return the moved agents."""
         return self.parts.crew.move_to_background(None if agent is None else AgentId(agent))
 
     async def stop_task(self, task: str) -> str:
-        """End one agent, by id or name, or one background shell; what it was. Raises `AgentRefused`."""
+        """Stop an agent, by id or name, or a shell; return its description. Raises `AgentRefused`."""
         shell = self.parts.shells.find(task)
         if shell is not None and shell.status == "running":
             await shell.stop(STOPPED_BY_PERSON)
@@ -310,17 +310,17 @@ class Session(Voice):
         return (await self.parts.crew.end(task, STOPPED_BY_PERSON)).description
 
     async def stop_agents(self) -> tuple[Glimpse, ...]:
-        """End every agent but the lead; those that were at work."""
+        """Stop every agent except the lead; return those that were working."""
         return await self.parts.crew.stop_all(STOPPED_BY_PERSON)
 
     async def stop_all(self) -> Stopped:
-        """End every agent but the lead, and every command in the background; the lead goes on."""
+        """Stop every agent except the lead and every background command; the lead continues."""
         agents = await self.stop_agents()
         shells = await self.parts.shells.stop_all(STOPPED_BY_PERSON)
         return Stopped(agents=agents, commands=tuple(shell.facts for shell in shells))
 
     async def send(self, to: str, text: str) -> Reached:
-        """A person's words for any agent. The lead hears them as steering, or in a turn of their own."""
+        """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
         if to in LEAD_NAMES:
             self.steer(text)
             return Reached(to=LEAD, name="lead", how="queued")
@@ -328,17 +328,17 @@ class Session(Voice):
 
     @property
     def any_working(self) -> bool:
-        """Whether an agent beside the lead is at its work."""
+        """True if an agent other than the lead is working."""
         crew, teams = self.parts.crew, self.parts.teams
         return teams.working or any(run.completion is None for run in crew.at_work())
 
     @property
     def any_alive(self) -> bool:
-        """Whether an agent beside the lead works, is idle in a team, or is not cleared away yet."""
+        """True if an agent other than the lead works, is idle in a team, or is not cleaned up yet."""
         return self.parts.crew.working or bool(self.parts.teams.members())
 
     async def agents_idle(self) -> None:
-        """Until no agent beside the lead works. One that waits for this itself waits for ever."""
+        """Wait until no agent other than the lead works. An agent that awaits this itself deadlocks."""
         while True:
             await self.parts.crew.quiet()
             await self.parts.teams.quiet()
@@ -350,7 +350,7 @@ class Session(Voice):
         parts.permissions.answers.heard = parts.teams.permit
         self.turn = parts.turns_before
         if self._options.link is not None:
-            # The run is its lead's, which has begun it.
+            # The run belongs to the lead, which has already started it.
             return
         if parts.interrupted is not None:
             self.agent.conversation.add(parts.interrupted, meta=True)
@@ -388,10 +388,10 @@ class Session(Voice):
         error: Exception | None = None
         try:
             ended, error = await self._guarded(prompt)
-            # From here on it cannot be interrupted any more: it only waits for its reader.
+            # From here on it cannot be interrupted: it only waits for its reader.
             self._saying_end = True
             self.parts.crew.unanswered(LEAD, ended.cut)
-            # A turn that is cut short cannot say it itself.
+            # An interrupted turn cannot report this itself.
             ended = structs.replace(ended, requests=agent.replies - replies_before)
             milliseconds = round((agent.clock.monotonic() - since) * 1000)
             await self._record_end(ended, milliseconds)
@@ -417,7 +417,7 @@ class Session(Voice):
             channel.close()
 
     async def _guarded(self, prompt: Message | Invocation | None) -> tuple[Ended, Exception | None]:
-        """Expected ends are values; anything else is a bug and is raised."""
+        """Run a turn; expected ends are values, anything else is a bug and is raised."""
         try:
             self.parts.workspace.begin_turn(self.turn)
             await self.tell(
@@ -428,7 +428,7 @@ class Session(Voice):
                     after=self.agent.conversation.last,
                 )
             )
-            # A turn that a full disk ended could not close its calls.
+            # A turn that ended on a full disk could not close its calls.
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             async with self.agent.clock.deadline(self._time_left()):
                 await self.parts.occasions.enter()
@@ -445,26 +445,26 @@ class Session(Voice):
                 Ended(reason="deadline", detail=f"the deadline of {limit:g} s has passed")
             ), None
         except ModelError as error:
-            # A provider may repeat what it was sent.
+            # A provider may echo secrets of the request.
             error.args = (self.parts.settings.secrets.redacted(str(error)),)
             return self._stopped(Ended(reason="model_error", detail=str(error))), error
         except StoreError as error:
             return Ended(reason="store_error", detail=str(error)), error
 
     def _stopped(self, ended: Ended) -> Ended:
-        """Leave the conversation so that it can go on: no call without a result."""
+        """Give every open call a result, so that the conversation can continue."""
         try:
             self.parts.crew.unanswered(LEAD, self.agent.conversation.interrupt())
             if ended.reason == "interrupted":
                 self.agent.conversation.add(user(INTERRUPTED_BY_PERSON), meta=True)
         except StoreError as error:
-            # Resuming answers the open calls as well.
+            # A resume closes the open calls as well.
             return Ended(reason="store_error", detail=f"{ended.detail}; {error}")
         return ended
 
     @property
     def is_late(self) -> bool:
-        """Whether the deadline has passed."""
+        """True if the deadline has passed."""
         return self._time_left() <= 0
 
     def _time_left(self) -> float:
@@ -484,6 +484,6 @@ class Session(Voice):
         try:
             await self.tell(event)
         except StoreError:
-            # The record is what failed: the caller still gets its `Finished`.
+            # The journal is what failed: the caller still gets its `Finished` event.
             if ended.reason != "store_error":
                 raise

@@ -1,4 +1,4 @@
-"""What all agents of a session share: its record, its reach, its tools, its purse."""
+"""Services shared by all agents of a session: store, lead resources, tools and budget."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 class Shared(Struct, frozen=True, kw_only=True):
     identity: Identity
-    """The lead's."""
+    """Identity of the lead."""
     choose: Choose
     model: Model
-    """The lead's, as the session is opened."""
+    """Model of the lead when the session is opened."""
     record: Record
     reach: Reach
     hooks: SessionHooks
@@ -55,7 +55,7 @@ class Shared(Struct, frozen=True, kw_only=True):
     queue: Queue
     timetable: ClockedTimetable
     tools: dict[str, Tool]
-    """What agents choose from."""
+    """Tools from which agents get their own."""
     acceptance: Acceptance
     servers: McpServers
     knowledge: Knowledge
@@ -65,7 +65,7 @@ class Shared(Struct, frozen=True, kw_only=True):
 
 
 async def share(basis: Basis, session: Session, leave: AsyncExitStack) -> Shared:
-    """Everything is undone by `leave`, in reverse order. Raises a `ShoalError` for what cannot be had."""
+    """Open the services; `exit_stack` closes them in reverse order. Raises `ShoalError`."""
     options, settings, ids = basis.options, basis.settings, basis.ids
     choose = chooser(basis, leave)
     model = await choose(options.model)
@@ -133,7 +133,7 @@ def _hooks(basis: Basis, reach: Reach, session: Session) -> SessionHooks:
 
 
 def _between_agents(basis: Basis, record: Record, session: Session, leave: AsyncExitStack) -> AgentsRecord:
-    """Boards and mail; those of a session that keeps nothing go with its directory."""
+    """Open boards and mail; without persistence they are in the session's temporary directory."""
     options = basis.options
     between = AgentsRecord(
         basis.settings.home if options.persist else record.directory,
@@ -149,7 +149,7 @@ def _between_agents(basis: Basis, record: Record, session: Session, leave: Async
 
 
 def _purse(basis: Basis, model: Model, record: Record, session: Session) -> Purse:
-    """Of the whole tree, with the account of its lead."""
+    """Open the budget of the whole tree, with the agent budget of its lead."""
     if (link := basis.options.link) is not None:
         return link.purse
     purse = open_purse(basis.options, basis.settings.own, session.emit)

@@ -1,4 +1,4 @@
-"""Background work that a person ended."""
+"""Background work that a person stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shoal.core.shells import ShellFacts
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
-    """Background work that was ended."""
+    """Agents and commands that were stopped."""
 
     agents: tuple[Glimpse, ...]
     commands: tuple[ShellFacts, ...]

@@ -1,4 +1,4 @@
-"""What an earlier process of a session left, taken over by the one that goes on."""
+"""Recovers in a resumed session what its earlier process left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def take_over(session: Session, left: LeftOver) -> None:
-    """The journal is told first of what it does not know; then who waits for something gets it."""
+    """Journal the missing events first, then deliver the pending items."""
     parts = session.parts
     for completion in left.cut_off:
         session.emit(AgentEnded(agent=completion.agent, completion=completion))
@@ -41,7 +41,7 @@ def _hear_late_answers(session: Session, cut_off: tuple[MayRun, ...]) -> None:
     late = session.parts.desk.late
 
     def heard(question: MayRun, answer: Allowed) -> None:
-        """The lead hears it for those it started: whether they go on is for it to say."""
+        """Queue a late answer for the lead, which decides whether its agents continue."""
         asker = "" if question.agent == LEAD else str(question.agent)
         text = late_permission(question, answer, asker=asker)
         session.queue_up(

@@ -1,4 +1,4 @@
-"""A team from its template: the runtime makes it, its tasks and its members before the lead's first turn."""
+"""Starts a team from a template: its tasks and members exist before the lead's first turn."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class StartedTeam(Struct, frozen=True, kw_only=True):
     members: tuple[Spawned, ...]
     tasks: tuple[Task, ...]
     prompt: str
-    """For the lead's first turn."""
+    """Prompt of the lead's first turn."""
 
 
 async def start_team(session: Session, template: Template, goal: str, *, name: str = "") -> StartedTeam:
-    """Nothing is left of a team that could not be made whole. Raises a `ShoalError`."""
+    """Start a team; if any step fails, nothing is left of it. Raises `ShoalError`."""
     filled = template.filled(goal)
     teams = session.parts.teams
     if not isinstance(teams, SessionTeams):
@@ -67,7 +67,7 @@ def _order(member: str, role: Role, tasks: tuple[Task, ...]) -> Order:
 
 
 async def _put_on_board(session: Session, team: TeamName, template: Template) -> tuple[Task, ...]:
-    """With their owners and what they wait for, before anybody is there to take one."""
+    """Create the tasks with owners and blockers before any member can claim one."""
     board = session.parts.between.board(team)
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
@@ -86,14 +86,14 @@ async def _put_on_board(session: Session, team: TeamName, template: Template) ->
 
 
 async def _hand_out(session: Session, team: TeamName, tasks: tuple[Task, ...]) -> None:
-    """Tell owners of what they can begin; of the rest they are told when it is free."""
+    """Notify owners of unblocked tasks; they are notified of the others when these are unblocked."""
     for task in tasks:
         if task.owner is not None and not task.blocked_by:
             await session.parts.between.assign(team, LEAD_NAME, task.owner, task)
 
 
 def first_prompt(team: str, template: Template, goal: str, tasks: tuple[Task, ...]) -> str:
-    """What the lead is told: what the team is for, who is in it, what is on the board."""
+    """Build the lead's first prompt: the goal, the members and the board."""
     parts = [template.prompt] if template.prompt else []
     if goal:
         parts.append(f"The goal\n{goal}")
@@ -131,7 +131,7 @@ def _task_line(task: Task) -> str:
 
 
 def planned_tasks(template: Template) -> tuple[Task, ...]:
-    """As the board would number them, for one who only looks."""
+    """Return the tasks with the ids that the board would assign, for a preview."""
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
     for number, planned in enumerate(template.ordered_tasks(), 1):

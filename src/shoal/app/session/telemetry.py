@@ -1,4 +1,4 @@
-"""Whether a session tells OpenTelemetry what it does, and how it is connected; off, it costs nothing."""
+"""Connects a session to OpenTelemetry if enabled; otherwise it costs nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 def is_wanted(settings: Settings) -> bool:
-    """By the setting, else by the variables that every program with OpenTelemetry heeds."""
+    """Return True if the setting, or else a standard OpenTelemetry variable, enables telemetry."""
     environ = settings.environ
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
@@ -38,7 +38,7 @@ def shows_content(settings: Settings) -> bool:
 
 
 def attach(session: Session, leave: AsyncExitStack, *, trace: str) -> None:
-    """Let telemetry look on, where it is wanted; `trace` is the place in somebody's trace to go on from."""
+    """Attach telemetry if it is enabled; `trace` is the parent of its trace."""
     settings = session.parts.settings
     if not is_wanted(settings):
         return
@@ -46,7 +46,7 @@ def attach(session: Session, leave: AsyncExitStack, *, trace: str) -> None:
         from shoal.app.telemetry.exporting import exporters
         from shoal.app.telemetry.spans import Spans
     except ImportError as error:
-        # A note, not an error: the variables may stand there for other programs.
+        # A note, not an error: the variables may be set for other programs.
         told = f"OpenTelemetry is wanted and cannot be had ({error.name} is missing). Install it: {INSTALL}"
         session.notes.append(told)
         return
@@ -67,12 +67,12 @@ def attach(session: Session, leave: AsyncExitStack, *, trace: str) -> None:
 
 
 def _from_environment(environ: Mapping[str, str]) -> str:
-    """As programs that start programs hand it on."""
+    """Return the trace parent that a parent process passed on."""
     return environ.get("TRACEPARENT") or environ.get("traceparent") or ""
 
 
 def _provider_of(session: Session) -> Callable[[str], str]:
-    """Who a model is asked of: events name the model alone."""
+    """Create a lookup of a model's provider: events contain the model name only."""
     from shoal.core.errors import ShoalError
     from shoal.models.catalogue import resolve
 

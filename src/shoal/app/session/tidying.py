@@ -1,4 +1,4 @@
-"""Removes, while a session comes up, what is older than the person wants to keep: once a day."""
+"""Removes old sessions in the background when a session starts, once a day."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from shoal.stores.files.sweeping import Swept
 
 SECONDS = 10.0
-"""What is not done by then is left to the next session."""
+"""Seconds after which the rest is left to the next session."""
 
 
 def attach(session: Session, tasks: asyncio.TaskGroup, leave: AsyncExitStack) -> None:
-    """In the background, and no longer than the session lasts; the debug log tells what was done."""
+    """Start the clean-up in the background until the session ends; its result goes to the debug log."""
     ended = Event()
     leave.callback(ended.set)
     tasks.create_task(_tidy(session, ended))

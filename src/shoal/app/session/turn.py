@@ -1,4 +1,4 @@
-"""One turn of a session, for who runs it."""
+"""One turn of a session, as its caller sees it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.runs.channel import Channel
 
 
 class Turn(AsyncIterator[Event]):
-    """The events of one turn; the last one is `Finished`. Leaving it early by `aclose` ends the turn."""
+    """Events of one turn; the last one is `Finished`. `aclose` before that ends the turn."""
 
     def __init__(
         self, channel: Channel, task: asyncio.Task[None], interrupt: Callable[[], Awaitable[bool]]

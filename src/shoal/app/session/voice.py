@@ -1,4 +1,4 @@
-"""A session's voice: what it tells, to the journal, to the running turn and to those who look on."""
+"""Event bus of a session: passes events to the journal, the running turn and the subscribers."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 class Voice:
     parts: Parts
-    """Set when the session is built; it has nothing to tell before."""
+    """Set when the session is built; there are no events before."""
 
     def __init__(self) -> None:
         self._channel: Channel | None = None
-        """Of the running turn."""
+        """Channel of the running turn."""
         self._answering = Answering()
         self._watchers: dict[Callable[[Event], None], None] = {}
 
     def watch(self, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Hear every event as it is told, in turns and between them; what is returned ends that.
+        """Subscribe to all events, in turns and between them; return a function that unsubscribes.
 
-        The callback must not wait. One that raises is not called again, and the session goes on.
+        The callback must not block. One that raises is removed, and the session continues.
         """
         self._watchers[callback] = None
         return lambda: self._watchers.pop(callback, None)
 
     def emit(self, event: Journaled) -> None:
-        """Tell an event from code that cannot wait."""
+        """Publish an event from code that cannot await."""
         self._keep(event)
         if self._channel is not None:
             self._channel.push(event)
 
     def overhear(self, line: bytes) -> None:
-        """Show what a teammate in another process has written to the journal."""
+        """Publish an event that a teammate in another process wrote to the journal."""
         _, event = read_event(line)
         if not isinstance(event, Journaled):
             return
@@ -50,18 +50,18 @@ class Voice:
             self._channel.push(event)
 
     def note(self, text: str) -> None:
-        """Tell the person something they should know."""
+        """Publish a note for the person."""
         self.emit(Noted(agent=self.parts.agent.identity.agent, text=text))
 
     async def tell(self, event: Event) -> None:
         self._keep(event)
         channel = self._channel
-        # Mostly there is room: this is passed dozens of times in each round.
+        # Fast path: there is usually room, and this runs dozens of times per round.
         if channel is not None and not channel.offer(event):
             await channel.put(event)
 
     def _keep(self, event: Event) -> None:
-        # On the record before anyone hears of it: what a surface has shown is kept.
+        # Journaled before anyone sees it, so that everything a surface has shown is stored.
         if isinstance(event, Journaled):
             self.parts.journal.append(event)
             if type(event) in LOOKED_AT and (told := self._answering.look(event)) is not None:
@@ -77,6 +77,6 @@ class Voice:
         for watcher in tuple(self._watchers):
             try:
                 watcher(event)
-            except Exception as error:  # noqa: BLE001 - the wall around those who look on: they must not end the run
+            except Exception as error:  # noqa: BLE001 - the wall around subscribers: none may end the run
                 self._watchers.pop(watcher, None)
                 self.note(f"A watcher of this run is not called any more: {type(error).__name__}: {error}")

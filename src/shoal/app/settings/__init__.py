@@ -1,1 +1,1 @@
-"""What is configured: environment and settings files, what of them is trusted, what is kept in them."""
+"""Settings: environment and settings files, trust in project settings, and saved answers."""

@@ -1,4 +1,4 @@
-"""Every setting with its value and, where asked, the place it comes from."""
+"""Rows for every setting with its value and origin."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Trusted(Shown, frozen=True, kw_only=True):
 
 
 def sounds_secret(name: str) -> bool:
-    """Of a variable or a header: rather one too many is hidden than one shown."""
+    """Return True for names of variables or headers that may hold a secret; errs on the side of hiding."""
     return _SECRET.search(name) is not None
 
 
 def shown_settings(settings: Settings) -> Iterator[Shown]:
-    """In a fixed order; keys and tokens are not shown."""
+    """Yield the settings in a fixed order; keys and tokens are not shown."""
     yield _row(settings, "home", str(settings.home))
     yield _row(settings, "model", settings.model)
     yield _row(settings, "cleanupPeriodDays", settings.cleanup_period_days)
@@ -49,7 +49,7 @@ def shown_settings(settings: Settings) -> Iterator[Shown]:
 
 
 def shown_widening(widening: Sequence[Widening]) -> Iterator[Trusted]:
-    """What of the project's own files needs a person's trust, and whether it has it."""
+    """Yield the project settings that need the user's trust, with their trust state."""
     for each in widening:
         hidden = each.keys[0] == "env" and sounds_secret(each.keys[-1])
         value = HIDDEN if hidden else each.value

@@ -1,4 +1,4 @@
-"""Answers that are to outlast the session, written into the settings file they belong to."""
+"""Writer of settings files for answers that outlast the session."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def settings_path(destination: Destination, settings: Settings, cwd: Path) -> Pa
 
 
 def keep_answer(update: Suggestion, settings: Settings, cwd: Path) -> bool:
-    """Keep what a person answered in the file it is for; what it widens is thereby trusted.
+    """Save the user's answer in its settings file and trust what it adds.
 
-    False and no change where that file holds what nobody trusted. Raises what `keep` does.
+    Return False without a change if that file holds untrusted settings. Raises what `save_suggestion` does.
     """
     path = settings_path(update.destination, settings, cwd)
     if path.parent == settings.home:
@@ -53,17 +53,17 @@ def keep_answer(update: Suggestion, settings: Settings, cwd: Path) -> bool:
     written = keep(update, path, may=may)
     if written is None:
         return False
-    # Second, so that a crash in between asks about the file rather than trusting what is not in it.
+    # Written second: a crash in between asks about the file again, and never trusts what is not in it.
     trust_files(settings.home, cwd, [document(written)], person)
     return True
 
 
 def keep(update: Suggestion, path: Path, *, may: Callable[[str], bool] = lambda _: True) -> str | None:
-    """Add to the file what the person chose; everything else in it stays.
+    """Add the user's choice to the file; everything else in it stays.
 
-    What the file holds now; None and no change where `may` refuses what it held before.
+    Return the new content; None without a change if `is_allowed` rejects the old content.
 
-    Raises `SettingsError` where the file cannot be understood, `StoreError` where it cannot be written.
+    Raises `SettingsError` if the file cannot be parsed, `StoreError` if it cannot be written.
     """
     file = _Opened(path)
     raw = read_document(file.text, name=str(path), kind="user", path=path).raw
@@ -74,7 +74,7 @@ def keep(update: Suggestion, path: Path, *, may: Callable[[str], bool] = lambda 
 
 
 def keep_model(name: str | None, path: Path) -> None:
-    """Make this the model that is asked where none is named; None leaves it open. Raises what `keep` does."""
+    """Set or, with None, remove the default model. Raises what `save_suggestion` does."""
     file = _Opened(path)
     raw = read_document(file.text, name=str(path), kind="user", path=path).raw
     own = raw.setdefault("shoal", {})
@@ -97,9 +97,9 @@ def _add(raw: dict[str, Any], update: Suggestion) -> None:
 
 
 def rewritten(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
-    """Let `edit` change what a JSON file holds; its other content, its indent and its mode stay.
+    """Let `edit` change the content of a JSON file; other content, indent and file mode stay.
 
-    Raises `SettingsError` where the file cannot be understood, `StoreError` where it cannot be written.
+    Raises `SettingsError` if the file cannot be parsed, `StoreError` if it cannot be written.
     """
     file = _Opened(path)
     try:
@@ -119,7 +119,7 @@ def _join(permissions: dict[str, Any], key: str, new: list[str]) -> None:
 
 
 class _Opened:
-    """A JSON file of the person's, behind whatever link: its other content, its indent and its mode stay."""
+    """JSON file of the user, with symlinks resolved: other content, indent and file mode stay."""
 
     def __init__(self, path: Path) -> None:
         self._real = Path(path.resolve())
@@ -134,7 +134,7 @@ class _Opened:
             raise SettingsError(f"The settings in {path} cannot be read: {error}.", path=path) from error
 
     def write(self, raw: dict[str, Any]) -> str:
-        """What it holds then."""
+        """Write the content and return the new text."""
         written = json.dumps(raw, indent=_indent(self.text), ensure_ascii=False) + "\n"
         write_whole(self._real, written.encode())
         if self._mode is not None:
@@ -143,6 +143,6 @@ class _Opened:
 
 
 def _indent(text: str) -> str | int:
-    """As the file does it."""
+    """Return the indent that the file uses."""
     found = re.search(r"\n([ \t]+)\S", text)
     return found[1] if found else 2

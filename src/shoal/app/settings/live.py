@@ -1,4 +1,4 @@
-"""Settings that are looked at again while a session runs, so that a change needs no restart."""
+"""Settings that are reloaded while a session runs, so that a change needs no restart."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from shoal.policy.rules import Standing
 from shoal.stores.files.trust import TrustFile
 
 _PAUSE = 0.05
-"""Seconds for which the files are not looked at again while nothing but reading goes on."""
+"""Seconds without another check of the files while agents only read."""
 
 
 class LiveSettings:
-    """The last good settings; `note` tells a person, once, what is wrong with a change."""
+    """The last valid settings; `note` reports an invalid change to the user once."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LiveSettings:
         self._trouble = ""
 
     def current(self, *, fresh: bool) -> Standing:
-        """The rules in force. Raises nothing: a broken file leaves the last good ones."""
+        """Return the rules in force. Never raises: an invalid file leaves the last valid rules."""
         now = time.monotonic()
         if fresh or now - self._looked > _PAUSE:
             self._looked = now

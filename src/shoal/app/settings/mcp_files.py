@@ -1,4 +1,4 @@
-"""Where MCP servers are configured: settings, a project's `.mcp.json`, flags; and how files are changed."""
+"""Configuration of MCP servers in settings, `.mcp.json` and flags, and changes to those files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LARGEST = 1 << 20
 
 
 class Configured(Struct, frozen=True, kw_only=True):
-    """The servers of a session, the strongest source of each first come."""
+    """MCP servers of a session, each from its strongest source."""
 
     servers: tuple[Server, ...]
     disabled: tuple[Server, ...] = ()
-    """Configured, and switched off by a setting."""
+    """Servers switched off by a setting."""
     untrusted: tuple[Server, ...] = ()
-    """Configured by the project, and not started before a person trusts it."""
+    """Servers of the project that are not started before the user trusts them."""
     problems: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -38,7 +38,7 @@ class Configured(Struct, frozen=True, kw_only=True):
 
 
 def project_servers(cwd: Path) -> tuple[tuple[Document, ...], tuple[str, ...]]:
-    """A project's `.mcp.json` as a document that nobody trusts yet; or what is wrong with it."""
+    """Return a project's `.mcp.json` as an untrusted document, or the problems with it."""
     path = cwd / PROJECT_FILE
     try:
         if path.stat().st_size > LARGEST:
@@ -65,7 +65,7 @@ def configured(
     cwd: Path,
     plugins: Sequence[Document] = (),
 ) -> Configured:
-    """Raises `SettingsError` for a flag that cannot be used; whatever else is wrong is a problem."""
+    """Load the servers. Raises `SettingsError` for an unusable flag; any other error becomes a problem."""
     sources = [given_servers(each, cwd) for each in given]
     off: set[str] = set()
     if not strict:
@@ -91,7 +91,7 @@ def configured(
 
 
 def server_variables(documents: Sequence[Document]) -> dict[str, str]:
-    """What files give to servers as environment and headers, for who must not write it down."""
+    """Return the environment variables and headers that files give to servers, for redaction."""
     found: dict[str, str] = {}
     for server in (each for document in documents for each in _of_document(document).servers):
         given = server.reach.env if isinstance(server.reach, Program) else server.reach.headers
@@ -100,7 +100,7 @@ def server_variables(documents: Sequence[Document]) -> dict[str, str]:
 
 
 def change(path: Path, name: str, server: Server | None) -> bool:
-    """Put a server into a file, or take it out with None; whether it was there. Raises `SettingsError`."""
+    """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`."""
     from shoal.app.settings.keeping import rewritten
 
     def edit(raw: dict[str, Any]) -> bool:
@@ -131,7 +131,7 @@ def _servers_in(text: str, name: str) -> dict[str, Any]:
 
 
 def given_servers(given: str | Mapping[str, Any], cwd: Path) -> ReadServers:
-    """What one `--mcp-config` holds. Raises `SettingsError`."""
+    """Parse the value of one `--mcp-config`. Raises `SettingsError`."""
     name, text = "--mcp-config", ""
     if isinstance(given, Mapping):
         text = json.dumps(dict(given))
@@ -172,7 +172,7 @@ def _untrusted(settings: Settings, known: Mapping[str, Server]) -> Iterator[Serv
 
 
 def _without_doubles(servers: Any) -> tuple[list[Server], list[str]]:
-    """Two names that look the same in the names of tools could not be told apart."""
+    """Drop servers whose tool names would be the same as those of another server."""
     kept: dict[str, Server] = {}
     told: list[str] = []
     for server in servers:

@@ -1,4 +1,4 @@
-"""Which limits on spending a project's settings would raise above the person's own."""
+"""Detection of spending limits that a project's settings would raise above the user's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIMITS = (
 
 
 def raised_limits(own: Own, person: Own) -> Iterator[str]:
-    """The settings by which agents could do more; a limit where the person has none raises nothing."""
+    """Yield the settings that raise a limit; a limit raises nothing if the user has none."""
     for key in _LIMITS:
         if _is_higher(getattr(own, key), getattr(person, key)):
             yield key
@@ -33,7 +33,7 @@ def raised_limits(own: Own, person: Own) -> Iterator[str]:
 
 
 def _is_higher(theirs: float | None, mine: float | None) -> bool:
-    """None is nothing said by them, and no limit of mine."""
+    """Return True if their limit is higher. None means no statement for theirs, and no limit for mine."""
     return theirs is not None and mine is not None and theirs > mine
 
 
@@ -42,5 +42,5 @@ def _are_higher(theirs: AgentLimits, mine: AgentLimits) -> bool:
 
 
 def _asks_later(theirs: int | None, mine: int | None) -> bool:
-    """Here None is said: a person is never asked."""
+    """Return True if the user is asked later or never; here None means never."""
     return mine is not None and (theirs is None or theirs > mine)

@@ -1,4 +1,4 @@
-"""What is configured: the environment and the settings files, merged and checked. Only this reads them."""
+"""Settings merged from the environment and the settings files. Only this module reads them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PROVIDER_KEYS = {
     "openrouter": ("openrouter_api_key",),
     "ollama": (),
 }
-"""The fields of `Access` that let a person in; OpenAI's two ways to be asked are one provider here."""
+"""Fields of `ProviderCredentials` with keys; the two APIs of OpenAI are one provider here."""
 PROVIDER_VARIABLES = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
     "openai": ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -68,7 +68,7 @@ PROVIDER_VARIABLES = {
 
 
 class Access(Struct, frozen=True, kw_only=True):
-    """How providers are reached. None where nobody said."""
+    """Keys and addresses of providers; None if not set."""
 
     anthropic_api_key: str | None = None
     anthropic_auth_token: str | None = None
@@ -79,13 +79,13 @@ class Access(Struct, frozen=True, kw_only=True):
     ollama_host: str | None = None
 
     def __repr__(self) -> str:
-        # Keys end up in no log.
+        # Keys must not appear in logs.
         given = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
         return f"Access({', '.join(given)})"
 
 
 def with_variables(access: Access, variables: Mapping[str, str | None]) -> Access:
-    """As if these variables were set so."""
+    """Return the credentials as if these variables were set."""
     names = {variable: name for name, variable in _VARIABLES.items()}
     return replace(access, **{names[variable]: value or None for variable, value in variables.items()})
 
@@ -94,35 +94,35 @@ class Settings(Struct, frozen=True, kw_only=True):
     home: Path
     access: Access
     model: str | None
-    """As the environment or a file names it; None where neither does."""
+    """Model named by the environment or a file; None if neither does."""
     subagent_model: str | None
-    """For every agent that an agent starts, whatever its definition says; None where nobody set it."""
+    """Model for every child agent, regardless of its definition; None if not set."""
     permissions: Rules
     env: Mapping[str, str]
-    """Variables that the settings give to tools."""
+    """Variables that the settings set for tools."""
     cleanup_period_days: int
-    """As the person's own files say it."""
+    """Retention in days, from the user's own files only."""
     own: Own
-    """The settings under `shoal`."""
+    """Settings under `shoal`."""
     warnings: tuple[str, ...]
     environ: Mapping[str, str]
-    """The environment of this process, as it was."""
+    """Environment of this process at start."""
     documents: tuple[Document, ...]
-    """The files read, the strongest first, without what is left out for lack of trust."""
+    """Settings files, the strongest first, without their untrusted parts."""
     widening: tuple[Widening, ...]
-    """What of the project's own files needs a person's trust, whether it has it or not."""
+    """Project settings that need the user's trust, trusted or not."""
     standing: Standing
-    """The permission rules of all of them, each with the place it stands at."""
+    """Permission rules of all files, each with its source."""
     betas: tuple[str, ...] = ()
-    """Of the Messages API, asked for by the program that opened the session."""
+    """Betas of the Messages API, requested by the program that opened the session."""
     stored: Mapping[str, Mapping[str, str]] = {}
-    """What `shoal setup` keeps for each provider, whether it counts or not."""
+    """Variables that `shoal setup` stored for each provider, in use or not."""
 
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
 
     def origin(self, key: str) -> str:
-        """Where a value comes from, for a key like `model`, `shoal.compact_at` or `permissions.allow`."""
+        """Return the origin of a value, for keys like `model`, `shoal.compact_at` or `permissions.allow`."""
         variables = _CHOICES.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
         for variable in variables:
             if self.environ.get(variable):
@@ -140,7 +140,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return "default"
 
     def proxy_for(self, url: str) -> str | None:
-        """The proxy for an address, as the usual variables say it."""
+        """Return the proxy for a URL from the usual variables."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         if host in _LOOPBACK or _excepted(host, self._variable("no_proxy")):
@@ -156,22 +156,22 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def hides_states(self) -> bool:
-        """Whether a library reads how the session stands, and the program that uses it did not ask to."""
+        """True if a library reads session state events that its program did not request."""
         reads, shows = (self.environ.get(name, "").lower() in _TRUE for name in _STATES)
         return reads and not shows
 
     @property
     def tool_environment(self) -> dict[str, str]:
-        """What a process that a tool starts finds in its environment."""
+        """Environment of processes that tools start."""
         return {**self.environ, **self.env}
 
     @property
     def secrets(self) -> Secrets:
-        """What must not be written down."""
+        """Secrets that must not be written to logs, journals or recordings."""
         given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
         left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
         named = {_VARIABLES[name]: value for name, value in given.items()}
-        # One that the environment overrides is as secret; under a name of its own, or it would be hidden.
+        # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
         servers = server_variables(self.documents)
         return Secrets({**servers, **left_out, **self.tool_environment, **named, **stored})
@@ -236,9 +236,9 @@ def load_settings(
     managed: Sequence[Path] = MANAGED,
     sources: Sequence[str] | None = None,
 ) -> Settings:
-    """`given` is what `--settings` was: the path of a file, or JSON. Raises `SettingsError`.
+    """Load the settings. `given` is the value of `--settings`: a path or JSON. Raises `SettingsError`.
 
-    `sources` are the kinds of files that count beside those of a flag and managed ones; None is all.
+    `sources` limits the file kinds in addition to flags and managed files; None means all.
     """
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
@@ -247,9 +247,9 @@ def load_settings(
     trust = judged(read, home, cwd)
     documents = trust.documents
     if documents != read:
-        standing_rules(read, cwd)  # a mistake is told whether it counts or not
+        standing_rules(read, cwd)  # report a mistake whether it takes effect or not
     known, trusted = known_part(merged(documents)), persons_part(documents)
-    # A project's files may come from anyone: they must not redirect requests, keys and all, to their address.
+    # A project may come from anyone: it must not redirect requests, including keys, to its own address.
     reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
     stored, unread = _stored(home)
     reachable |= _counting(stored, reachable)
@@ -262,7 +262,7 @@ def load_settings(
         subagent_model=_first_set(_SUBAGENT_MODELS, reachable),
         permissions=permissions,
         env=_texts(known.env),
-        # A project's files may come from anyone: they must not have the person's sessions removed.
+        # A project may come from anyone: it must not have the user's sessions removed.
         cleanup_period_days=trusted.cleanup_period_days,
         own=own,
         warnings=(
@@ -287,14 +287,14 @@ def _first_set(names: Sequence[str], variables: Mapping[str, str]) -> str | None
 
 
 def _own_part(own: Own, trusted: Own, environ: Mapping[str, str]) -> tuple[Own, tuple[str, ...]]:
-    """The settings under `shoal` as they count, and what a person should know of what does not."""
+    """Return the effective settings under `shoal`, and warnings about those without effect."""
     sandbox, loosened = _own_sandbox(own.sandbox, trusted.sandbox)
     counting = replace(
         own,
         sandbox=sandbox,
         unattended_allow=trusted.unattended_allow,
         channels=trusted.channels,
-        # What is said to agents must not leave because a project's file says so.
+        # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
         coordinator=_switched(environ, _COORDINATOR, usual=own.coordinator),
         plain=_switched(environ, _PLAIN, usual=own.plain),
@@ -311,7 +311,7 @@ def _stored(home: Path) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
 
 
 def _counting(stored: Mapping[str, Mapping[str, str]], given: Mapping[str, str]) -> dict[str, str]:
-    """What is stored for providers of which nothing else is said: a key must go to no other address."""
+    """Return stored variables of providers with no other setting: a key must not go to another address."""
     counting: dict[str, str] = {}
     for provider, variables in stored.items():
         own = PROVIDER_VARIABLES.get(provider, ())
@@ -330,7 +330,7 @@ def _switched(environ: Mapping[str, str], variables: Sequence[str], *, usual: bo
 
 
 def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]]:
-    """A project's files may come from anyone: they cannot turn the asking off."""
+    """Ignore `bypassPermissions` from a project: its files may come from anyone."""
     if rules.default_mode != "bypassPermissions" or trusted.default_mode == rules.default_mode:
         return rules, ()
     told = "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
@@ -338,7 +338,7 @@ def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]
 
 
 def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[SandboxSettings, tuple[str, ...]]:
-    """A project's files may make the sandbox tighter and hide more; they cannot open it."""
+    """Let a project restrict the sandbox and hide more; it cannot loosen the sandbox."""
     held = replace(
         trusted,
         enabled=trusted.enabled if given.enabled is not True else True,
@@ -364,12 +364,12 @@ def _tighter(given: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
 
 
 def home_directory() -> Path:
-    """The home of this process, for what needs no other setting."""
+    """Return the home of this process, for code that needs no other setting."""
     return find_home(os.environ, Path.cwd())
 
 
 def find_home(environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where all state lives: `$SHOAL_HOME`, else `$CLAUDE_CONFIG_DIR`, else `~/.claude`."""
+    """Return the home, which holds all state: `$SHOAL_HOME`, `$CLAUDE_CONFIG_DIR` or `~/.claude`."""
     for variable in _HOMES:
         if environ.get(variable):
             return cwd / Path(environ[variable]).expanduser()
@@ -394,7 +394,7 @@ def _documents(home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
 
 
 def _of_sources(documents: Iterable[Document], sources: Sequence[str] | None) -> Iterator[Document]:
-    """Those that count where only some people's files do; managed ones and that of a flag always do."""
+    """Yield the documents of the given sources; managed files and flags always count."""
     for document in documents:
         kind = "project" if document.kind == "mcp" else document.kind
         if sources is None or kind not in _SOURCES or kind in sources:
@@ -404,7 +404,7 @@ def _of_sources(documents: Iterable[Document], sources: Sequence[str] | None) ->
 def settings_files(
     home: Path, cwd: Path, given: str | None, managed: Sequence[Path] = MANAGED
 ) -> tuple[tuple[Path, Kind], ...]:
-    """Every file that may hold settings, the strongest first."""
+    """Return every file that may hold settings, the strongest first."""
     files: list[tuple[Path, Kind]] = [(path, "managed") for path in managed]
     if given is not None and not given.lstrip().startswith("{"):
         files.append((cwd / Path(given).expanduser(), "command line"))

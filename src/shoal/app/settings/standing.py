@@ -1,4 +1,4 @@
-"""The permission rules of settings and flags, each with the place it stands at."""
+"""Permission rules of settings and flags, each with its source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLAGS: dict[Behavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTo
 
 
 def standing_rules(documents: Sequence[Document], cwd: Path) -> Standing:
-    """Raises `SettingsError` for a rule that cannot be, or two of one file that contradict each other."""
+    """Load the rules. Raises `SettingsError` for an invalid rule, or two contradicting rules in one file."""
     rules: dict[str, Any] = {"allow": (), "ask": (), "deny": ()}
     directories: list[Path] = []
     for document in documents:
@@ -49,7 +49,7 @@ def _of(document: Document, behavior: Behavior, texts: Sequence[str]) -> tuple[R
         return ()
     lines = lines_in(document.text, ("permissions", behavior))
     found: list[Rule] = []
-    # Of a key that stands twice the last counts.
+    # The last value of a duplicate key counts.
     for text, line in zip(texts, lines[-len(texts) :], strict=True):
         try:
             found.append(replace(parse_rule(text), source=f"{document.name}:{line}"))

@@ -1,4 +1,4 @@
-"""Whether a person trusts what a project's own settings would widen; until they do, it is left out."""
+"""Trust in the parts of project settings that extend permissions; untrusted parts are ignored."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 Trust: TypeAlias = Literal["trusted", "refused", "unasked"]
 _NAMES = {"local": "settings.local.json", "project": "settings.json", "mcp": ".mcp.json"}
 _APPROVERS = ("user", "lead", "auto")
-"""Each lets more plans through than the one before."""
+"""Ordered: each approves more plans than the one before."""
 _TRUSTING = ("never", "ask", "always")
-"""Each lets more be obeyed than the one before."""
+"""Ordered: each accepts more mail than the one before."""
 _FILES = ("scripted:", "replay:")
-"""Models that are files: who wrote the project would be the mind of the lead."""
+"""Models that are files: the author of the project would control the lead."""
 
 
 class Widening(Struct, frozen=True, kw_only=True):
-    """One setting of a project's file that lets agents do more than the person's own settings do."""
+    """Setting in a project file that allows agents more than the user's own settings."""
 
     document: Document
     keys: tuple[str, ...]
@@ -50,10 +50,10 @@ class Widening(Struct, frozen=True, kw_only=True):
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """Settings files as they count."""
+    """Settings files after the trust check."""
 
     documents: tuple[Document, ...]
-    """Without what is not trusted."""
+    """Documents without their untrusted parts."""
     widening: tuple[Widening, ...]
     """Everything in the project's files that needs trust, trusted or not."""
     warnings: tuple[str, ...]
@@ -93,10 +93,10 @@ _Wide: TypeAlias = tuple[tuple[tuple[str, ...], Any], ...]
 
 
 def widening_part(document: Document, person: Known) -> _Wide:
-    """What of a project's file widens what the person's own settings allow: the way to each, and its value.
+    """Return key path and value of each setting in a project file that allows more than the user's settings.
 
-    What is never taken from a project (skipping permissions, opening the sandbox, reaching providers) is not
-    part of it.
+    Settings that a project can never set (skipping permissions, loosening the sandbox, provider addresses)
+    are not included.
     """
     known, raw = known_part(document.raw), document.raw
     found: list[tuple[str, ...]] = []
@@ -108,7 +108,7 @@ def widening_part(document: Document, person: Known) -> _Wide:
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in known.env]
     found += [("hooks",)] if raw.get("hooks") else []
-    # A server is a program that runs, or an address that hears what agents say.
+    # A server is a program that runs, or an address that receives what agents send.
     found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
     minds = {("model",): known.model, ("shoal", "model"): known.shoal.model}
     found += [way for way, name in minds.items() if name is not None and name.startswith(_FILES)]
@@ -117,7 +117,7 @@ def widening_part(document: Document, person: Known) -> _Wide:
 
 
 def trust_in(file: TrustFile, project: Path, document: Document, wide: _Wide) -> Trust:
-    """Raises `StoreError` where what was said cannot be read."""
+    """Return the stored trust. Raises `StoreError` if it cannot be read."""
     said = file.said(project, _name(document))
     if said is None or said.digest != _digest(wide):
         return "unasked"
@@ -125,7 +125,7 @@ def trust_in(file: TrustFile, project: Path, document: Document, wide: _Wide) ->
 
 
 def trust_files(home: Path, project: Path, documents: Sequence[Document], person: Known) -> None:
-    """Keep that a person trusts these files of a project as they are. Raises `StoreError`."""
+    """Store the user's trust in these project files in their current state. Raises `StoreError`."""
     wide = {_name(document): widening_part(document, person) for document in documents}
     TrustFile(home).say(project, {name: _said(part, trusted=True) for name, part in wide.items() if part})
 
@@ -133,9 +133,9 @@ def trust_files(home: Path, project: Path, documents: Sequence[Document], person
 def answer(
     settings: Settings, project: Path, *, trusted: bool, about: Sequence[Widening] | None = None
 ) -> None:
-    """Keep a person's word on what the project's files would widen: all of it, or the part they were shown.
+    """Store the user's answer about the project's escalations: all of them, or those that were shown.
 
-    It holds for what these settings show, whatever the files have become since. Raises `StoreError`.
+    It applies to the values in these settings, even if the files have changed since. Raises `StoreError`.
     """
     parts: dict[str, _Wide] = {}
     for each in settings.widening if about is None else about:
@@ -146,7 +146,7 @@ def answer(
 
 
 def forget(home: Path, project: Path) -> None:
-    """Take back whatever was said about a project. Raises `StoreError`."""
+    """Remove all answers about a project. Raises `StoreError`."""
     TrustFile(home).forget(project)
 
 
@@ -155,7 +155,7 @@ def _said(wide: _Wide, *, trusted: bool) -> Said:
 
 
 def _wide_own(own: Own, person: Own) -> Iterator[str]:
-    yield from ("models", "aliases")  # their prices are what a budget counts with
+    yield from ("models", "aliases")  # a budget is computed with their prices
     if _APPROVERS.index(own.plan_approver) > _APPROVERS.index(person.plan_approver):
         yield "plan_approver"
     if _TRUSTING.index(own.trust_unsigned_mail) > _TRUSTING.index(person.trust_unsigned_mail):
@@ -169,7 +169,7 @@ def _given(raw: dict[str, Any], *keys: str) -> bool:
 
 
 def _stands(raw: dict[str, Any], key: str) -> bool:
-    """Also as null, which says something of a limit; an empty mapping says nothing."""
+    """Return True if the key is set, also to null, which matters for limits, but not to `{}`."""
     return bool((raw.get("shoal") or {}).get(key, {}) != {})
 
 
@@ -195,14 +195,14 @@ def _cut(raw: dict[str, Any], way: Sequence[str]) -> dict[str, Any]:
 
 def _digest(wide: _Wide) -> str:
     listed = [[list(keys), value] for keys, value in wide]
-    # Front matter can hold dates, which are no JSON.
+    # Front matter can hold dates, which JSON cannot.
     text = json.dumps(listed, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _name(document: Document) -> str:
     if document.kind in ("agent", "plugin"):
-        # Each is one among many, and is trusted for itself.
+        # Each of these files is trusted separately.
         return f"{document.kind}:{document.path}"
     return _NAMES.get(document.kind, _NAMES["project"])
 

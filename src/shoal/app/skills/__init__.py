@@ -1,1 +1,1 @@
-"""Skills and commands: where they come from, their text, and their use."""
+"""Skills and slash commands: files, text and invocation."""

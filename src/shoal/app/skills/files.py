@@ -1,4 +1,4 @@
-"""The skills and commands of one directory, kept fresh as the definitions of agents are."""
+"""Skill and command files of one directory, cached like agent definitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = ("SKILL.md", "skill.md")
 
 
 def skill_files(root: Path, kind: SourceKind, space: str = "") -> Files[ParsedSkill]:
-    """`root/*/SKILL.md`; `space` is the plug-in that they belong to."""
+    """Cache `root/*/SKILL.md`; `namespace` is the plug-in they belong to."""
     return Files(
         root,
         kind,
@@ -31,7 +31,7 @@ def skill_files(root: Path, kind: SourceKind, space: str = "") -> Files[ParsedSk
 
 
 def command_files(root: Path, kind: SourceKind, space: str = "") -> Files[ParsedSkill]:
-    """`root/**/*.md`; the directories on the way are part of the name."""
+    """Cache `root/**/*.md`; subdirectories are part of the name."""
     return Files(root, kind, lambda path: command_in(path, kind, root=root, space=space))
 
 
@@ -64,7 +64,7 @@ def _read(read: Callable[[Source], ParsedSkill], path: Path, kind: SourceKind, s
 
 
 def _ruled(parsed: ParsedSkill) -> ParsedSkill:
-    """With every entry of `allowed-tools` one that the rules can hold. Raises `BadDefinition`."""
+    """Return the skill if its `allowed-tools` are valid rules. Raises `InvalidAgentDefinition`."""
     skill = parsed.skill
     for entry in skill.allowed_tools:
         try:

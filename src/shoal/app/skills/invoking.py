@@ -1,4 +1,4 @@
-"""Skills and commands in use: their text for who wants it, or an agent of their own that does it."""
+"""Invocation of skills and commands: their text for the caller, or an agent that does the work."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from shoal.tools.agents import told_start
 from shoal.tools.define import tool
 
 PATIENCE = 60_000
-"""Milliseconds that one command in the text of another may take."""
+"""Milliseconds that a shell command in a skill's text may take."""
 _MOST_PUT_IN = 20
 _LONGEST_PUT_IN = 50_000
-"""Characters of one file, or of what one command wrote."""
+"""Maximum characters of one file or of the output of one command."""
 USUAL_AGENT = "general-purpose"
 _UNTRUSTED = (
     "What it would allow ({}) is not allowed by it: its file belongs to the project and is not trusted. A "
@@ -41,17 +41,17 @@ _UNTRUSTED = (
 
 
 class Preloaded(Struct, frozen=True, kw_only=True):
-    """Skills that an agent knows from the start."""
+    """Skills that an agent has from the start."""
 
     texts: tuple[str, ...] = ()
     directories: tuple[Path, ...] = ()
 
 
 class Invoking:
-    """`tools` are those of the session; `note` tells the person something."""
+    """Runs skills with the tools of the session; `note` sends a note to the user."""
 
     crew: AgentCrew
-    """Set when there is one."""
+    """Set once it exists."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Invoking:
         self._note = note
 
     async def use(self, name: str, arguments: str, site: Site) -> Outcome:
-        """For an agent that calls for a skill."""
+        """Run a skill for an agent that called the skill tool."""
         try:
             skill = self.skills.skills.find(name)
         except (UnknownSkill, BadDefinition) as error:
@@ -88,7 +88,7 @@ class Invoking:
         )
 
     async def typed_fork(self, skill: Skill, arguments: str, agent: Agent) -> Outcome:
-        """For a person who typed its name: as if the agent had called for it."""
+        """Start a forking skill that the user typed, as if the agent had called it."""
 
         wanted = skill
 
@@ -104,7 +104,7 @@ class Invoking:
         return await carry_out(agent, call, begin)
 
     async def text(self, skill: Skill, arguments: str, agent: Agent) -> str:
-        """What it says, in force for this agent until its turn is over."""
+        """Return the text of a skill, and grant its tools to this agent until its turn ends."""
         told = [self._heading(skill)] if skill.kind == "skill" else []
         granted = self._trust.granted(skill)
         authority_of(agent).lend(_rules(skill, granted))
@@ -116,7 +116,7 @@ class Invoking:
         return "\n\n".join([*told, await self._body(skill, arguments, agent)])
 
     async def forked(self, skill: Skill, arguments: str, agent: Agent, site: Site) -> Completion | Launched:
-        """An agent of its own does it, with no tools but those it allows. Raises `AgentRefused`."""
+        """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
         heading = f"{self._heading(skill)}\n\n" if skill.kind == "skill" else ""
         granted = self._trust.granted(skill)
         with authority_of(agent).lending(_rules(skill, granted)):
@@ -133,7 +133,7 @@ class Invoking:
         return await self.crew.start(order, site)
 
     def preloaded(self, names: tuple[str, ...], whose: str) -> Preloaded:
-        """Of an agent's definition. Raises `AgentRefused`, naming what is missing."""
+        """Return the skills of a definition. Raises `AgentRequestRefused`, naming a missing skill."""
         found: list[Skill] = []
         for name in names:
             try:
@@ -167,7 +167,7 @@ class Invoking:
                 return await self._file(piece.text, agent)
 
     async def _file(self, path: str, agent: Agent) -> str:
-        """What names no file is left as it stands: not every @ means one."""
+        """Return the content of a file; an @ that names no file stays as it is."""
         try:
             located = agent.surroundings.workspace.locate(path)
             is_file = located.is_file()
@@ -193,8 +193,7 @@ class Invoking:
             authority_of(agent).open_for_reading(directory)
 
     def _readable(self, skill: Skill) -> Path | None:
-        """Its directory, where reading there is no more than its source may open: a project's skill may be a
-        link to anywhere."""
+        """Return the skill's directory if it may be read: a project's skill may be a link to anywhere."""
         if skill.kind != "skill":
             return None
         real = os.path.realpath(skill.directory)

@@ -1,4 +1,4 @@
-"""What the agents of a session are told beside their jobs: skills, commands, and instructions from files."""
+"""Knowledge that agents get in addition to their task: skills, commands and instruction files."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Knowledge(Struct, kw_only=True):
     news: News
     instructions: Instructions
     prompts: list[TypedPrompts] = []
-    """Where further commands come from."""
+    """Sources of additional commands."""
 
     def for_newcomer(self, definition: Definition) -> Preloaded:
-        """What an agent begins with. Raises `AgentRefused` for a skill that is not there."""
+        """Return the texts an agent starts with. Raises `AgentRequestRefused` for a missing skill."""
         known = self.invoking.preloaded(definition.skills, definition.name)
         since = self.news.since_start() if definition.tools is None else ""
         return Preloaded(texts=(*known.texts, *filter(None, [since])), directories=known.directories)
 
     def commands(self) -> tuple[Skill | TypedPrompt, ...]:
-        """All that a person can type with a slash in front."""
+        """Return everything the user can type as a slash command."""
         offered = (each for source in self.prompts for each in source.list())
         return (*self.skills.for_person(), *offered)
 
@@ -37,5 +37,5 @@ class Knowledge(Struct, kw_only=True):
         return skill_tool(self.invoking.use, skill_list(self.skills.for_model()))
 
     def remarks(self) -> tuple[str, ...]:
-        """What a person should know before they miss something."""
+        """Return notices about unusable skills and omitted instructions."""
         return (*self.skills.unusable(), *self.instructions.notes)

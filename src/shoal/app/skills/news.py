@@ -1,4 +1,4 @@
-"""What of agents and skills is other than an agent was told: said once, after what a cache holds already."""
+"""Changes of the agent and skill lists, reported once, after the cached prefix of the prompt."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from shoal.core.skills import Skill
 from shoal.wire.notices import reminder
 
 _LONGEST = 400
-"""Characters of one description."""
+"""Maximum characters of one description."""
 _MOST = 40
 _TOOLS = {"agents": "Agent", "skills": "Skill"}
 
 
 class News:
-    """The lists in the tools' descriptions stay as they were at the start: a prefix that changes is a prefix
-    no cache can hold."""
+    """Reports changes against the lists in the tool descriptions, which stay fixed for caching."""
 
     def __init__(self, definitions: Definitions, skills: Skills) -> None:
         self._agents = _List(definitions.all)
@@ -29,15 +28,15 @@ class News:
         self._told = self._first
 
     def fresh(self, tools: Collection[str]) -> str:
-        """What changed since this was last asked, for an agent with these tools; empty where nothing did."""
+        """Return the changes since the last call for an agent with these tools; empty if there are none."""
         before, self._told = self._told, self._now()
         of_use = {what: there for what, there in self._told.items() if _TOOLS[what] in tools}
         return _said(before, of_use)
 
     def since_start(self) -> str:
-        """For an agent that begins now, and has read the lists as they were at the start.
+        """Return the changes for a new agent, which has read the lists of the session start.
 
-        Its own definition was just looked for, and with it all others.
+        Its own definition was just looked up, so the agent list is current.
         """
         now = {"agents": self._agents.of(self._agents_seen()), "skills": self._skills.now()}
         return _said(self._first, now)
@@ -47,7 +46,7 @@ class News:
 
 
 class _List:
-    """Names and descriptions; the same object as long as nothing changes."""
+    """Names and descriptions; the same object while nothing changes."""
 
     def __init__(self, look: Callable[[], tuple[Definition | Skill, ...]]) -> None:
         self._look = look

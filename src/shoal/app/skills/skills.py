@@ -1,4 +1,4 @@
-"""Which skills and commands there are: every source in its order, looked at again whenever somebody asks."""
+"""Catalog of skills and commands, merged from all sources and refreshed on every lookup."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.wire.skills import ParsedSkill
 
 
 class Catalogue:
-    """Skills, or commands. The sources stand in their order, the strongest first."""
+    """Skills, or commands, from several sources, the strongest first."""
 
     def __init__(self, what: str, sources: Sequence[Files[ParsedSkill]]) -> None:
         self._what = what
@@ -25,13 +25,15 @@ class Catalogue:
         self._known: Shelved[Skill] | None = None
 
     def add(self, source: Files[ParsedSkill]) -> None:
-        """One more, weaker than those before."""
+        """Add a source that is weaker than all others."""
         self._sources.append(source)
         self._known = None
 
     def find(self, name: str) -> Skill:
-        """By its name, or by the end of it behind a colon. Raises `UnknownSkill`, or `BadDefinition` where
-        the file that should hold it cannot be used."""
+        """Find a skill by its name, or by the part after a colon.
+
+        Raises `UnknownSkill`, or `InvalidAgentDefinition` if the file with that name is unusable.
+        """
         match self.get(name):
             case Skill() as found:
                 return found
@@ -43,7 +45,7 @@ class Catalogue:
         raise UnknownSkill(name, known=known, close=close, what=self._what)
 
     def get(self, name: str) -> Skill | Problem | None:
-        """None where there is none, and where several are meant."""
+        """Return the skill or its problem; None if there is none or the name is ambiguous."""
         standing = self._index().standing
         if name in standing:
             return standing[name]
@@ -51,7 +53,7 @@ class Catalogue:
         return meant[0] if len(meant) == 1 else None
 
     def all(self) -> tuple[Skill, ...]:
-        """The same object as long as nothing changes."""
+        """Return the usable skills; the same object while nothing changes."""
         return self._index().usable
 
     @property
@@ -79,14 +81,14 @@ class Catalogue:
 
 
 class Skills:
-    """What of both there is in a session."""
+    """Skills and commands of a session."""
 
     def __init__(self, skills: Catalogue, commands: Catalogue) -> None:
         self.skills = skills
         self.commands = commands
 
     def add_plugin(self, space: str, *, skills: Path | None = None, commands: Path | None = None) -> None:
-        """Those of a plug-in are called `space:name`."""
+        """Add a plug-in; its skills and commands are named `namespace:name`."""
         if skills is not None:
             self.skills.add(skill_files(skills, "plugin", space))
         if commands is not None:
@@ -96,13 +98,13 @@ class Skills:
         return tuple(skill for skill in self.skills.all() if skill.for_model)
 
     def for_person(self) -> tuple[Skill, ...]:
-        """Those that can be typed, by name; of a skill and a command of one name the skill."""
+        """Return all that can be typed, by name; a skill precedes a command of the same name."""
         typed = {skill.name: skill for skill in self.commands.all()}
         typed |= {skill.name: skill for skill in self.skills.all() if skill.for_person}
         return tuple(sorted(typed.values(), key=lambda skill: skill.name))
 
     def typed(self, name: str) -> Skill:
-        """What a person means by `/name`. Raises `UnknownSkill` and `BadDefinition`."""
+        """Return what a typed `/name` means. Raises `UnknownSkill` and `InvalidAgentDefinition`."""
         known = {skill.name: skill for skill in self.for_person()}
         if name in known:
             return known[name]
@@ -118,7 +120,7 @@ class Skills:
         raise UnknownSkill(f"/{name}", known=slashed[0], close=slashed[1], what="command")
 
     def unusable(self) -> tuple[str, ...]:
-        """What a person should know before they miss one, in a sentence."""
+        """Return a sentence about unusable skill files for the user, if there are any."""
         found = (*self.skills.problems, *self.commands.problems)
         if not found:
             return ()
@@ -127,7 +129,7 @@ class Skills:
 
 
 def skills_for(*, cwd: Path, home: Path) -> Skills:
-    """Of the project, the nearest first, then the person's own."""
+    """Load the skills of the project, the nearest first, then the user's own."""
     skills, commands = home / "skills", home / "commands"
     places = tuple(project_places(cwd))
     of_skills = [place / name / "skills" for place in places for name in (".claude", ".agents")]
@@ -151,8 +153,7 @@ def skills_for(*, cwd: Path, home: Path) -> Skills:
 
 
 def skills_in(paths: Sequence[Path]) -> Skills:
-    """Of files and directories that a person names, and of nothing else: a skill, its directory, a directory
-    of skills, or the file of a command."""
+    """Load skills from paths only: a skill, its directory, a directory of skills, or a command file."""
     sources: list[Files[ParsedSkill]] = []
     others: list[Files[ParsedSkill]] = []
     for path in paths:
@@ -174,7 +175,7 @@ def _alone(directory: Path, names: Sequence[str], *, skill: bool) -> Files[Parse
 
 
 def _is_known(skill: Skill, seen: set[Path]) -> bool:
-    """One file may be found in two places: a directory of skills is often a link to another."""
+    """Return True if the file was seen before: a directory of skills is often a link to another."""
     assert skill.source.path is not None
     real = skill.source.path.resolve()
     if real in seen:

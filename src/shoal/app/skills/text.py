@@ -1,4 +1,4 @@
-"""The text of a skill or command with its arguments, and the places where something else is put in."""
+"""Text of a skill or command: arguments, embedded shell commands and embedded files."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ PieceKind: TypeAlias = Literal["text", "command", "file"]
 class Piece(Struct, frozen=True):
     kind: PieceKind
     text: str
-    """The words themselves, a shell command, or a path."""
+    """Plain text, a shell command, or a path."""
 
 
 def pieces(body: str, arguments: str, places: Mapping[str, str], *, files: bool) -> Iterator[Piece]:
-    """The body in order. Only what its author wrote runs or is read: arguments are put in afterwards.
+    """Split the body into text, commands and files, in order.
 
-    `places` are what `${NAME}` stands for. Arguments that the body has no place for follow it.
+    Arguments are filled in after the split, so only commands and files of the author run or are read.
+    `variables` are the values of `${NAME}`. Arguments that the body does not use are appended.
     """
     takes = any(match[3] is None for match in _ARGUMENT.finditer(body))
     at = 0
@@ -42,7 +43,7 @@ def pieces(body: str, arguments: str, places: Mapping[str, str], *, files: bool)
 
 
 def filled(text: str, arguments: str, places: Mapping[str, str]) -> str:
-    """`$ARGUMENTS` is all that was given, `$1` and `$ARGUMENTS[0]` the first word of it."""
+    """Fill in arguments: `$ARGUMENTS` is all of them, `$1` and `$ARGUMENTS[0]` the first word."""
     words = _words(arguments)
 
     def value(match: re.Match[str]) -> str:
@@ -59,5 +60,5 @@ def filled(text: str, arguments: str, places: Mapping[str, str]) -> str:
 def _words(arguments: str) -> list[str]:
     try:
         return shlex.split(arguments)
-    except ValueError:  # a quotation mark without its fellow, as in "don't"
+    except ValueError:  # an unbalanced quotation mark, as in "don't"
         return arguments.split()

@@ -1,4 +1,4 @@
-"""Whether what a skill or command would allow counts: a person's own does, a project's only when trusted."""
+"""Trust in the tools that a skill allows: a user's skill is trusted, a project's only after an answer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from shoal.wire.trust import Said
 
 
 class SkillTrust:
-    """What people said about the files of one project, each as it was then."""
+    """Answers of the user about the skill files of one project, each for a version of the file."""
 
     def __init__(self, home: Path, project: Path) -> None:
         self._file = TrustFile(home)
         self._project = project
 
     def of(self, skill: Skill) -> Trust:
-        """In doubt it is not trusted."""
+        """Return the trust in a skill; a skill is untrusted if in doubt."""
         if skill.source.trusted:
             return "trusted"
         try:
@@ -35,11 +35,11 @@ class SkillTrust:
         return "trusted" if said.trusted else "refused"
 
     def granted(self, skill: Skill) -> tuple[str, ...]:
-        """What of its `allowed-tools` may be used without asking."""
+        """Return the entries of `allowed-tools` that need no question."""
         return skill.allowed_tools if self.of(skill) == "trusted" else ()
 
     def answer(self, skills: Sequence[Skill], *, trusted: bool) -> None:
-        """Keep a person's word on these, as they are. Raises `StoreError`."""
+        """Store the user's answer about these skills in their current version. Raises `StoreError`."""
         now = SystemClock().now()
         said = {_key(skill): Said(digest=skill.digest, trusted=trusted, at=now) for skill in skills}
         if said:
@@ -56,7 +56,7 @@ class SkillTrust:
 
 
 def widening_skills(skills: Skills) -> tuple[Skill, ...]:
-    """Those that would allow something and may come from anyone."""
+    """Return skills that allow tools and may come from anyone."""
     found = (*skills.skills.all(), *skills.commands.all())
     return tuple(skill for skill in found if skill.allowed_tools and not skill.source.trusted)
 

@@ -1,1 +1,1 @@
-"""What is between agents: boards, mailboxes, rosters; for the runtime, people and other programs."""
+"""Team state: boards, mailboxes and rosters, for the runtime, users and other programs."""

@@ -1,4 +1,4 @@
-"""What a person does with a board from outside: tasks added and changed, and those told whom it concerns."""
+"""Changes to a board from outside a run: add and change tasks, and notify the members concerned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.core.tasks import Change, Draft, Task, begun_by
 async def add_task(
     record: AgentsRecord, board: str, draft: Draft, *, blocked_by: Sequence[TaskId] = (), by: AgentName
 ) -> Task:
-    """Nothing is added where what it waits for is not there."""
+    """Add a task; nothing is added if a blocker does not exist."""
     tasks = record.board(board)
     for other in blocked_by:
         if await tasks.get(other) is None:
@@ -31,7 +31,7 @@ async def add_task(
 async def change_task(
     record: AgentsRecord, board: str, task: TaskId, change: Change, *, by: AgentName
 ) -> Task:
-    """The task as it is then. A new owner is told, and the owners of what waited for it."""
+    """Return the changed task. Notifies a new owner and the owners of tasks that waited for this one."""
     before, after = await record.board(board).update(task, change, by=by)
     assigned = after.owner if after.owner != before.owner else None
     done = after.status == "completed" != before.status
@@ -44,7 +44,7 @@ async def change_task(
 
 
 async def _tell_owners(record: AgentsRecord, board: str, done: Task, by: AgentName) -> None:
-    """Of tasks that waited for this one and are somebody's: nobody else will take those."""
+    """Notify the owners of tasks that waited for this one: nobody else will claim those."""
     for task in begun_by(done.id, {each.id: each for each in await record.board(board).list()}):
         if task.owner is not None:
             await record.assign(TeamName(board), by, task.owner, task)

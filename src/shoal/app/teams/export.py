@@ -1,4 +1,4 @@
-"""Everything that is kept of a team, in one value: for a team that runs, has ended or has died."""
+"""Export of everything stored about a team, for teams that run, have ended or have died."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shoal.stores.files.sessions import find_session, read_session
 from shoal.wire.journal import Recorded
 
 _CHANGED = re.compile(r"#(\d+) (\w+)")
-"""How the answer to a change begins."""
+"""Start of the answer to a task update."""
 
 
 class Posted(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Posted(Struct, frozen=True, kw_only=True):
 
 
 class TaskChange(Struct, frozen=True, kw_only=True):
-    """That somebody changed a task, when, and what became of it."""
+    """Change of a task: when, by whom, and the new status."""
 
     at: int
     by: str
@@ -45,17 +45,17 @@ class TaskChange(Struct, frozen=True, kw_only=True):
 
 
 class Person(Struct, frozen=True, kw_only=True):
-    """Who is or was in the team."""
+    """Current or former member of the team."""
 
     name: AgentName
     agent: AgentId
     kind: str = ""
     model: str = ""
     still: bool = True
-    """In the roster."""
+    """True if it is still in the roster."""
     completion: Completion | None = None
     report: str = ""
-    """Its last words."""
+    """Last message of the member."""
 
 
 class Export(Struct, frozen=True, kw_only=True):
@@ -63,9 +63,9 @@ class Export(Struct, frozen=True, kw_only=True):
     people: tuple[Person, ...]
     tasks: tuple[Task, ...]
     changes: dict[str, tuple[TaskChange, ...]]
-    """By task."""
+    """Changes by task."""
     mail: tuple[Posted, ...]
-    """Of all inboxes, the oldest first."""
+    """Mail of all inboxes, the oldest first."""
     events: tuple[tuple[int, Event], ...]
     by_agent: dict[AgentId, Spent]
     total: Spent
@@ -107,7 +107,7 @@ def _people(home: Path, team: Team, recorded: tuple[Recorded, ...]) -> list[Pers
 
 
 def _report(home: Path, team: Team, agent: AgentId) -> str:
-    """Of one who has said nothing, or whose transcript is gone, there is none."""
+    """Return the last message; empty if there is none or the transcript is gone."""
     try:
         transcript = find_session(home, team.lead_session_id)
         if agent != LEAD:
@@ -120,7 +120,7 @@ def _report(home: Path, team: Team, agent: AgentId) -> str:
 def _changes(
     recorded: tuple[Recorded, ...], names: dict[AgentId, AgentName]
 ) -> dict[str, tuple[TaskChange, ...]]:
-    """From the answers on the journal, which has their beginnings."""
+    """Collect changes from the journaled answers, which are cut to their beginning."""
     found: dict[str, tuple[TaskChange, ...]] = {}
     for each in recorded:
         event = each.event
@@ -139,12 +139,12 @@ async def _mail(record: AgentsRecord, team: Team, people: tuple[Person, ...]) ->
         try:
             found += [Posted(to=person.name, mail=mail) for mail in await boxes.history(person.name)]
         except ShoalError:
-            continue  # one that never had an inbox
+            continue  # a member that never had an inbox
     return tuple(sorted(found, key=lambda each: each.mail.timestamp))
 
 
 def as_data(export: Export) -> dict[str, Any]:
-    """For a JSON file: what is kept in files stands as it does there."""
+    """Encode for a JSON file; team, tasks and mail have the same form as on disk."""
     from shoal.wire.content import load
     from shoal.wire.mail import entry_bytes
     from shoal.wire.roster import team_bytes

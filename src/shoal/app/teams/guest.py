@@ -1,4 +1,4 @@
-"""Another program in Shoal's teams: as the lead of teams it makes, or as a member of one that it joins."""
+"""External program in Shoal's teams: the lead of teams it creates, or a member of a team it joins."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from shoal.wire.bodies import body_of, body_text
 
 MOST_AT_ONCE = 50
 MOST_CHARACTERS = 100_000
-"""Of the messages that are given at once; a longer one comes alone."""
+"""Maximum characters per batch of messages; a longer message comes alone."""
 
 
 class Seat(Struct, frozen=True, kw_only=True):
-    """Who the program is in one team."""
+    """Name of the program in one team."""
 
     team: TeamName
     name: AgentName
@@ -39,11 +39,11 @@ class Letter(Struct, frozen=True, kw_only=True):
     mail: Mail
     verdict: Verdict
     kind: str
-    """`message`, or the type of a body of the protocol."""
+    """`message`, or the type of a protocol message."""
 
 
 class Guest:
-    """Its mail is signed with the team's key: this process is the program's own door into the team."""
+    """Team access of an external program. Its mail is signed with the team's key."""
 
     def __init__(self, record: AgentsRecord, *, clock: Clock, ids: Ids, cwd: Path) -> None:
         self._record = record
@@ -54,14 +54,14 @@ class Guest:
         self._locks: dict[Seat, SeatLock] = {}
         self._shown: dict[Seat, tuple[str, ...]] = {}
         self.session = ids.uuid()
-        """Under which its teams name their lead."""
+        """Lead session id of the teams it creates."""
         self.attempts: dict[tuple[TeamName, TaskId], str] = {}
-        """Under which it holds tasks."""
+        """Attempt ids of the tasks it holds."""
 
-    # Who it is
+    # Identity
 
     async def sit(self, team: str, name: str) -> Seat:
-        """Take a member's place, or that of the lead; a new member is entered. Raises `AgentRefused`."""
+        """Take over a member or the lead, or join as a new member. Raises `AgentRequestRefused`."""
         seat = Seat(team=team_name(team), name=agent_name(name))
         found = await self.team(seat.team)
         entered = found.member(seat.name)
@@ -79,7 +79,7 @@ class Guest:
         return seat
 
     def seat(self, team: str | None) -> Seat:
-        """In the team that is named, or in the only one. Raises `AgentRefused`."""
+        """Return the identity in the named team, or in the only one. Raises `AgentRequestRefused`."""
         if team is None and len(self._seats) == 1:
             return next(iter(self._seats.values()))
         known = ", ".join(self._seats) or "none"
@@ -108,7 +108,7 @@ class Guest:
         return team
 
     async def team(self, name: str) -> Team:
-        """Raises `NoSuchTeam`."""
+        """Return the team. Raises `TeamNotFound`."""
         found = await self._record.rosters.read(team_name(name))
         if found is None:
             known = ", ".join(await self._record.rosters.list()) or "none"
@@ -116,7 +116,7 @@ class Guest:
         return found
 
     async def delete(self, seat: Seat) -> None:
-        """Raises `TeamBusy` while a member is at work, `AgentRefused` where it does not lead."""
+        """Delete the team. Raises `TeamBusy` while a member works, `AgentRequestRefused` for non-leads."""
         if not seat.leads:
             raise AgentRefused(f"Only its lead deletes the team {seat.team}.")
         await self._record.rosters.delete(seat.team)
@@ -125,13 +125,13 @@ class Guest:
         self._locks.pop(seat).release()
 
     async def called(self, seat: Seat, newcomer: Newcomer) -> Member:
-        """A member that the program lets Shoal run; its prompt is the first of its mail."""
+        """Add a member that Shoal will run; its prompt is its first message."""
         if not seat.leads:
             raise AgentRefused(f"Only its lead starts members of the team {seat.team}.")
         return await self._record.join(seat.team, newcomer)
 
     async def gone(self, team: TeamName, name: AgentName) -> None:
-        """A member has ended: what it held is free."""
+        """Remove a member that has ended, and release its tasks."""
         await self._record.board(team).release_all(name)
         await self._record.rosters.leave(team, name)
 
@@ -158,7 +158,7 @@ class Guest:
         return tuple(receipts)
 
     async def ask_to_end(self, seat: Seat, to: str, reason: str) -> str:
-        """The id of the request; the answer comes by mail."""
+        """Ask a member to shut down; return the request id. The answer comes by mail."""
         if not seat.leads:
             raise AgentRefused("Only the lead asks members to shut down.")
         team, name = await self.team(seat.team), agent_name(to)
@@ -175,10 +175,10 @@ class Guest:
         return body.request_id
 
     async def take(self, seat: Seat, *, wait: float, limit: int) -> tuple[Letter, ...]:
-        """The oldest unread mail, waited for if there is none.
+        """Return the oldest unread mail; wait for some if there is none.
 
-        What the last call brought is marked now, when the program shows that it goes on: one that dies before
-        gets it again.
+        Messages of the previous call are marked as read now, when the program shows that it is alive. A
+        program that dies before gets them again.
         """
         boxes = self._record.mailboxes(seat.team)
         await self.team(seat.team)
@@ -228,7 +228,7 @@ class Guest:
             fyi=fyi,
         )
 
-    # Coming in
+    # Joining
 
     def _take_seat(self, seat: Seat) -> None:
         # An inbox has one reader.
@@ -256,7 +256,7 @@ class Guest:
         if member.name != seat.name:
             await self._record.rosters.leave(seat.team, member.name)
             raise AgentRefused(f"Another {seat.name} joined the team {seat.team} just now.")
-        # It never keeps a lead from deleting its team: whether it is there, nobody can tell.
+        # It never keeps a lead from deleting the team: nobody can tell whether the program is running.
         await self._record.rosters.change(seat.team, seat.name, is_active=False)
         await self._record.mailboxes(seat.team).open(seat.name, foreign=True)
         told = f"{seat.name}, another program, has joined the team and can be written to."

@@ -1,4 +1,4 @@
-"""The task board of a team for another program: as the task tools of agents, under its own name."""
+"""Task board of a team for an external program, equivalent to the task tools of agents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NewStatus: TypeAlias = Literal["pending", "in_progress", "completed", "deleted"]
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """A change as the program asks for it; None is left as it is."""
+    """Task update requested by the program; None leaves a field unchanged."""
 
     status: NewStatus | None = None
     owner: str | None = None
@@ -51,7 +51,7 @@ class GuestTasks:
         return found
 
     async def update(self, seat: Seat, text: str, wish: Wish) -> tuple[Task, str | None]:
-        """The task, and the attempt under which the program holds it. To begin a task is to claim it."""
+        """Return the task and the attempt id under which the program holds it. Starting a task claims it."""
         board, before = self._record.board(seat.team), await self.get(seat, text)
         self._refuse(seat, before, wish)
         key = (seat.team, before.id)

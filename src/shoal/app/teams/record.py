@@ -1,4 +1,4 @@
-"""The record between agents of one home: boards, mailboxes and rosters, opened when they are first needed."""
+"""Store of one home's teams: boards, mailboxes and rosters, opened on first use."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class AgentsRecord:
-    """For a session and its agents, or for a command.
+    """Team state for a session and its agents, or for a command.
 
-    Without `keeps_keys` the keys of its teams are in this process alone. A session has `emit`: its journal
-    is told of mail and, by the run's lead, which `tells_tasks`, of what becomes of tasks.
+    Without `stores_keys` the keys of its teams exist only in this process. With `emit`, mail is journaled;
+    with `journals_tasks`, set for the lead of a run, so are task changes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class AgentsRecord:
         self._rosters: Rosters | None = None
         self.attempts: Attempts = {}
         self.leading: Callable[[Identity, str], Identity | None] = lambda _, __: None
-        """Tells as whom an agent leads a team of its own."""
+        """Returns the identity with which an agent leads a team of its own."""
         self._keys: dict[TeamName, bytes] = {}
         self._keeps_keys = keeps_keys
 
@@ -67,7 +67,7 @@ class AgentsRecord:
         return self._rosters
 
     def board(self, name: str) -> TaskBoard:
-        """Of a team, or of the session with that id."""
+        """Return the board of a team, or of the session with that id."""
         from shoal.stores.files.board import FileTaskBoard
 
         name = name_from(name)
@@ -105,15 +105,15 @@ class AgentsRecord:
         return self._keys[team]
 
     def board_of(self, agent: Identity) -> TaskBoard:
-        """Its team's, or where it has none, the session's own."""
+        """Return the board of the agent's team, or of its session if it has no team."""
         return self.board(agent.team or agent.session)
 
     def led_as(self, agent: Identity, team: str) -> Identity | None:
-        """The agent as the lead of that team; None where it does not lead it beside its own."""
+        """Return the agent's identity as lead of that team; None if it does not lead it."""
         return self.leading(agent, team)
 
     async def join(self, team: TeamName, newcomer: Newcomer, *, foreign: bool = False) -> Member:
-        """Enter a teammate: in the roster, with an inbox, and its prompt in it as the first message."""
+        """Add a member: roster entry, inbox, and its prompt as the first message."""
         from shoal.core.envelopes import enveloped
         from shoal.core.mail import Mail
 
@@ -125,7 +125,7 @@ class AgentsRecord:
         return member
 
     async def post(self, team: TeamName, to: AgentName, mail: Mail) -> Receipt:
-        """To a member, signed; the lead's inbox is made with the first message to it."""
+        """Sign and post mail to a member; the lead's inbox is created with its first message."""
         from shoal.core.signing import Seal
 
         mailboxes = self.mailboxes(team)
@@ -134,13 +134,13 @@ class AgentsRecord:
         return await mailboxes.post(to, Seal(team, self.key(team)).sealed(mail, to))
 
     async def tell_assigned(self, by: Identity, to: AgentName, task: Task) -> None:
-        """Tell a member of the team that a task is theirs now; without a team there is nobody to tell."""
+        """Notify a member that it owns a task now; does nothing without a team."""
         if by.team is None:
             return
         await self.assign(TeamName(by.team), agent_name(by.name), to, task)
 
     async def assign(self, team: TeamName, by: AgentName, to: AgentName, task: Task) -> None:
-        """Post the assignment. An owner who is no member has no inbox and hears nothing."""
+        """Post the assignment. An owner that is not a member has no inbox and is not notified."""
         from shoal.core.bodies import TaskAssignment
         from shoal.core.errors import NoSuchInbox
         from shoal.core.mail import Mail
@@ -161,7 +161,7 @@ class AgentsRecord:
             self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
 
     async def forget(self, team: TeamName) -> None:
-        """Let go of what was open of a team that is deleted."""
+        """Close what is open of a deleted team."""
         self._keys.pop(team, None)
         mailboxes, board = self._mailboxes.pop(team, None), self._boards.pop(team, None)
         if mailboxes is not None:

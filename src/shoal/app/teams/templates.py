@@ -1,4 +1,4 @@
-"""Which team templates there are: the project's, the person's own and those that come with the program."""
+"""Catalog of team templates: the project's, the user's and the built-in ones."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ SUFFIXES = (".md", ".toml")
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """What a name leads to: a template, or what is wrong with its file."""
+    """Template by name, or the flaw of its file."""
 
     name: str
     origin: Origin
     template: Template | None = None
     flaw: Flaw | None = None
     hidden_by: Origin | None = None
-    """A stronger source has one of that name."""
+    """Origin of a stronger template with the same name."""
 
 
 class Templates:
-    """Looked at once; the strongest source stands first."""
+    """Templates, read once; the strongest source first."""
 
     def __init__(self, found: Sequence[Found]) -> None:
         self.all = tuple(found)
@@ -45,7 +45,7 @@ class Templates:
         return tuple(each for each in self.all if each.hidden_by is None)
 
     def find(self, name: str) -> Template:
-        """Raises `SettingsError` for a name nobody has, and `BadTemplate`."""
+        """Return the template. Raises `SettingsError` for an unknown name, and `InvalidTeamTemplate`."""
         found = next((each for each in self.standing if each.name == name), None)
         if found is None:
             known = [each.name for each in self.standing]
@@ -62,7 +62,7 @@ class Templates:
 
 
 def templates_for(*, cwd: Path, home: Path) -> Templates:
-    """From the directory up to the root of its repository, then the home, then the program's own."""
+    """Load templates from `cwd` up to the repository root, then from the home, then the built-in ones."""
     own = home / "teams"
     theirs = (place / ".claude" / "teams" for place in project_places(cwd))
     places: list[tuple[Path, SourceKind]] = [(path, "project") for path in apart_from(own, theirs)]
@@ -86,7 +86,7 @@ def read_file(path: Path, kind: SourceKind = "project") -> Found:
 
 
 def _found_in(directory: Path, kind: SourceKind) -> list[Found]:
-    # In the home, the directories of running teams stand beside them.
+    # In the home, this directory also holds the directories of running teams.
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def _text(path: Path, origin: Origin) -> str:
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """What the person allows the session that would lead the team."""
+    """Limits that the user sets for the session that would lead the team."""
 
     mode: Mode
     max_usd: float | None
@@ -119,7 +119,7 @@ class Standing(Struct, frozen=True, kw_only=True):
 
 
 def checked(template: Template, definitions: Definitions, allowed: Standing | None = None) -> Template:
-    """The template, where its agents exist and it takes no more than is allowed. Raises `BadTemplate`."""
+    """Return the template if its agents exist and its limits hold. Raises `InvalidTeamTemplate`."""
     wrong = next(_unusable(template, definitions, allowed), None)
     if wrong is not None:
         raise BadTemplate(wrong)
@@ -140,7 +140,7 @@ def _unusable(template: Template, definitions: Definitions, allowed: Standing | 
 
 
 def _widening(template: Template, allowed: Standing) -> Iterator[Flaw]:
-    """A project's file may come from anyone: it narrows, as its agents do, and never widens."""
+    """Yield what exceeds the limits: a project may come from anyone, so its templates only restrict."""
     instead = "put the template into your own home if you trust it, or start it with the flag yourself"
     for number, role in enumerate(template.roles):
         if role.mode is not None and is_wider(role.mode, allowed.mode):

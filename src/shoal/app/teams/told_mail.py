@@ -1,4 +1,4 @@
-"""Mailboxes that tell the journal what is posted and taken through them; the inboxes stay the truth."""
+"""Mailboxes that journal what is posted and taken; the inbox files stay authoritative."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ToldMailboxes:
         self._team = team
         self._emit = emit
         self._taken: dict[AgentName, dict[str, Mail]] = {}
-        """What was handed to its owner and is not marked yet."""
+        """Mail handed to its owner and not marked as read yet."""
         self._here: set[AgentName] = set()
-        """Whose mail is taken in this process."""
+        """Owners whose mail is taken in this process."""
         self._posted: dict[str, tuple[str, str]] = {}
-        """How the latest mail to these was told, so that it is not read again when it is taken."""
+        """Kind and preview of recent mail to local owners, to avoid parsing it again when it is taken."""
 
     async def open(self, owner: AgentName, *, foreign: bool = False) -> None:
         await self._boxes.open(owner, foreign=foreign)
@@ -98,7 +98,7 @@ class ToldMailboxes:
         )
 
     def _tell(self, event: MailPosted | MailTaken) -> None:
-        with suppress(StoreError):  # it is posted, or taken, whether the journal has room for that or not
+        with suppress(StoreError):  # it is posted or taken even if the journal is full
             self._emit(event)
 
 

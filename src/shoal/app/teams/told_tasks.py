@@ -1,7 +1,7 @@
-"""A task board that tells the journal what becomes of its tasks, whoever changes them.
+"""Task board that journals every change of its tasks.
 
-What is changed through it is told at once. What other processes and programs change is seen in the
-directory, some moments later.
+Changes through this board are journaled at once. Changes by other processes are detected in the directory,
+shortly after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shoal.stores.files.board import FileTaskBoard
 from shoal.stores.files.watch import DirectoryWatch
 
 SOON = 0.1
-"""Seconds within which changes by others are looked at together."""
+"""Seconds during which changes by other processes are collected."""
 
 
 class ToldBoard:
@@ -36,7 +36,7 @@ class ToldBoard:
         self._emit = emit
         self._told = ByTask(TaskChanged)
         self._untold: set[TaskId] = set()
-        """What the journal had no room for: it is told with the next change."""
+        """Tasks whose change did not fit into the journal; it is emitted with the next change."""
         self._under_way = 0
         self._watch: DirectoryWatch | None = None
         self._due: asyncio.TimerHandle | None = None
@@ -122,7 +122,7 @@ class ToldBoard:
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[None]:
-        """What is changed here is told here: the directory is not looked at meanwhile."""
+        """Suspend the check of the directory: a change through this board is journaled by its method."""
         self._under_way += 1
         try:
             yield
@@ -131,7 +131,7 @@ class ToldBoard:
             self.follow()
 
     def follow(self) -> None:
-        """See from now on what others change, where there is a board to change."""
+        """Watch for changes by other processes, if the board exists."""
         if self._watch is None and not self._closed and self._directory.is_dir():
             self._watch = DirectoryWatch(self._directory, self._changed, anyway=lambda: None, removals=True)
             self._changed()
@@ -145,7 +145,7 @@ class ToldBoard:
         if self._under_way:
             self._changed()
             return
-        with suppress(ShoalError):  # a board that cannot be read now is looked at with its next change
+        with suppress(ShoalError):  # an unreadable board is checked again with its next change
             tasks = self._board.glance()
             touched = self._board.touched()
             if touched is None:
@@ -190,7 +190,7 @@ class ToldBoard:
             del self._told[task]
 
     def _told_of(self, task: TaskId, event: TaskChanged) -> bool:
-        # It is so whether the journal has room for that or not.
+        # The change is valid even if the journal is full.
         try:
             self._emit(event)
         except StoreError:

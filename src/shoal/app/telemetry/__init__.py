@@ -1,1 +1,1 @@
-"""What a run tells OpenTelemetry."""
+"""OpenTelemetry export of a run."""

@@ -1,4 +1,4 @@
-"""Where spans and metrics go: to the program's own OpenTelemetry where it has one, else over OTLP/HTTP."""
+"""Export of spans and metrics: through the program's own OpenTelemetry if it has one, else over OTLP/HTTP."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from opentelemetry.trace import Tracer
 import shoal
 
 CLOSED_WITHIN = 3.0
-"""Seconds in which what is left is sent at the end; a collector that is away must not hold a run up."""
+"""Seconds to send the rest at the end; an unreachable collector must not delay a run."""
 
 
 class Exports:
-    """A tracer and a meter, and what ends them."""
+    """Tracer and meter, with their shutdown."""
 
     def __init__(self, tracer: Tracer, meter: Meter, closers: tuple[Callable[[], object], ...] = ()) -> None:
         self.tracer = tracer
@@ -31,7 +31,7 @@ class Exports:
         self._closers = closers
 
     async def aclose(self) -> None:
-        # A thread of its own for each: sending cannot be interrupted, only left behind.
+        # One thread each: sending cannot be interrupted, only abandoned.
         threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
         for thread in threads:
             thread.start()
@@ -49,11 +49,11 @@ def exporters(session: str, environ: Mapping[str, str]) -> Exports:
         {
             "service.name": environ.get("OTEL_SERVICE_NAME") or "shoal",
             "service.version": shoal.__version__,
-            # Processes of one session count for themselves.
+            # Each process of a session counts separately.
             "service.instance.id": f"{session}-{os.getpid()}",
         }
     )
-    # Without a handler of anybody's, what an exporter complains of would be written over the screen.
+    # Without any handler, errors of an exporter would be printed over the screen.
     logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
     closers: list[Callable[[], object]] = []
     spans = trace.get_tracer_provider()

@@ -1,4 +1,4 @@
-"""The events of a run as spans and metrics, named as the conventions for generative AI name them."""
+"""Spans and metrics from the events of a run, following the conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CUT_OFF = "cancelled"
 
 
 class _Agent:
-    """One agent, and the span of what it does now."""
+    """One agent and its open spans."""
 
     def __init__(self, name: str, parent: Context, model: str = "") -> None:
         self.name = name
@@ -50,13 +50,13 @@ class _Agent:
         self.span: Span | None = None
         self.usage = Usage()
         self.requests: dict[str, tuple[Span, str]] = {}
-        """Under way, each with its model."""
+        """Open requests, each with its model."""
         self.calls: dict[str, Span] = {}
         self.denied: set[str] = set()
 
 
 class Spans:
-    """Told events in order. What an agent in another process does, that process tells itself."""
+    """Records events in order. An agent in another process is recorded by that process."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Spans:
         trace: str = "",
         secrets: Secrets | None = None,
     ) -> None:
-        """`trace` is a `traceparent`. With `secrets`, what is said is told too, without them."""
+        """`trace` is a `traceparent`. With `secrets`, contents are recorded too, without the secrets."""
         self._tracer = exports.tracer
         self._session = session
         self._lead = lead
@@ -92,7 +92,7 @@ class Spans:
             known(self, event)
 
     def handed(self, agent: AgentId, call: str) -> str:
-        """The `traceparent` for an agent that another process will be, started by this call of somebody's."""
+        """Return the `traceparent` for an agent in another process, started by this call."""
         self._elsewhere.add(agent)
         caller = next((each for each, known in self._agents.items() if call in known.calls), self._lead.agent)
         carrier: dict[str, str] = {}
@@ -100,7 +100,7 @@ class Spans:
         return carrier.get("traceparent", "")
 
     def close(self) -> None:
-        """End what is still open: nothing more will be told."""
+        """End all open spans."""
         for agent in list(self._agents.values()):
             self._end(agent, _CUT_OFF)
 
@@ -108,7 +108,7 @@ class Spans:
         return self._clock.now() * 1_000_000
 
     def _known(self, agent: AgentId) -> _Agent:
-        """The agent; one that nobody told of, such as this process itself, goes on from where we began."""
+        """Return the agent; an unknown one, such as this process itself, gets the original parent."""
         if agent not in self._agents:
             own = agent == self._lead.agent
             name = self._lead.name if own else str(agent).partition("@")[0]
@@ -139,7 +139,7 @@ class Spans:
 
     def _asked(self, model: str) -> Attributes:
         provider = self._provider(model)
-        # The second is what the first was called until 2025; many collectors know only that.
+        # `gen_ai.system` is the name used until 2025; many collectors know only that.
         return {
             "gen_ai.provider.name": provider,
             "gen_ai.system": provider,
@@ -147,7 +147,7 @@ class Spans:
         }
 
     def _within(self, agent: AgentId, call: str) -> Context:
-        """Where something begins that a call of the agent's started."""
+        """Return the context for something that a call of the agent started."""
         known = self._agents.get(agent)
         if known is None:
             return self._origin
@@ -167,7 +167,7 @@ class Spans:
     def _finish(self, span: Span, error: str = "", detail: str = "") -> None:
         if error:
             span.set_attribute("error.type", error)
-            # A provider or a tool may repeat what it was told.
+            # A provider or a tool may repeat its input.
             told = self._secrets.redacted(detail) if self._secrets is not None else None
             span.set_status(StatusCode.ERROR, told)
         span.end(self._now())
@@ -286,7 +286,7 @@ class Spans:
             self._say(span, f"gen_ai.{side}.messages", _as_json(event.message))
 
     def _say(self, span: Span, name: str, text: str) -> None:
-        """Only where a person wants what is said to be told."""
+        """Set a text attribute, only if the user wants message contents recorded."""
         if self._secrets is not None:
             span.set_attribute(name, self._secrets.redacted(text))
 
@@ -295,7 +295,7 @@ class Spans:
 
 
 def _counted(usage: Usage) -> Attributes:
-    """Tokens read from and written to a cache are among those of the input."""
+    """Return token counts; tokens read from and written to a cache are part of the input."""
     return {
         "gen_ai.usage.input_tokens": usage.prompt_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,

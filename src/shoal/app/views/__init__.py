@@ -1,1 +1,1 @@
-"""What a session in a directory would have, looked at without starting one."""
+"""Reports on what a session in a directory would have, without starting one."""

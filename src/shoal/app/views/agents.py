@@ -1,4 +1,4 @@
-"""The agents that a session in this directory would have, looked at without starting one."""
+"""Report on the agents that a session in this directory would have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFAULT = "default"
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """One thing that an agent comes down to, and where it comes from."""
+    """Effective property of an agent and its origin."""
 
     key: str
     value: Any
@@ -37,8 +37,7 @@ class AgentsView:
         settings: str | None = None,
         agents: str | None = None,
     ) -> None:
-        """`offered` are the tools to choose from. Raises `SettingsError`, or `BadDefinition` for the `agents`
-        given."""
+        """`offered` are the available tools. Raises `SettingsError`, `InvalidAgentDefinition`."""
         self.cwd = cwd.resolve()
         self.offered = tuple(offered)
         self.settings = permissions_view.load(self.cwd, given=settings)
@@ -62,7 +61,7 @@ class AgentsView:
         return Fact(key="model", value=definition.model or INHERIT, origin=origin)
 
     def facts(self, definition: Definition) -> Iterator[Fact]:
-        """What always holds first, then what is set."""
+        """Yield the properties that every agent has, then those that are set."""
         place = definition.source.place
         tools = self.tools(definition)
         yield Fact(key="tools", value=tools.names, origin=place("tools") or f"{_DEFAULT}: all")
@@ -81,7 +80,7 @@ class AgentsView:
                 yield Fact(key=key, value=getattr(definition, field), origin=where)
 
     def permissions(self, definition: Definition) -> permissions_view.View:
-        """As a child of the lead has them."""
+        """Report the permissions of the agent as a child of the lead."""
         lead = permissions_view.view(self.settings, self.cwd)
         source, tools = definition.source, self.tools(definition)
         wished = definition.permission_mode
@@ -100,7 +99,7 @@ class AgentsView:
         return replace(lead, agent=definition.name, mode=mode, mode_source=where, rules=(*rules, *lead.rules))
 
     def unknown_tools(self, definitions: Sequence[Definition]) -> Iterator[str]:
-        """An agent whose tools are not to be had cannot be started; servers may still bring some."""
+        """Yield unknown tools, which prevent an agent's start; MCP tools may still be added by servers."""
         for definition in definitions:
             place = definition.source.place("tools") or str(definition.source)
             for entry in self.tools(definition).missing:
@@ -111,7 +110,7 @@ class AgentsView:
                     yield f"{place}: tools: there is no tool {name!r} here{meant}"
 
     def hook_problems(self, definitions: Sequence[Definition]) -> Iterator[Problem]:
-        """An agent that brings a hook which cannot be used is not started."""
+        """Yield unusable hooks, which prevent the start of an agent."""
         for definition in definitions:
             source = definition.source
             place = source.place("hooks") or str(source)
@@ -146,7 +145,7 @@ _SHOWN = {
 
 
 async def offered_tools(cwd: Path, settings: str | None = None) -> tuple[str, ...]:
-    """The names of the tools that a session has from which agents get theirs. It keeps and asks nothing."""
+    """Return the tool names that a session offers to agents. It stores nothing and sends no request."""
     from shoal.app.options import Options
     from shoal.app.session.session import Session
     from shoal.models.scripted import ScriptedModel

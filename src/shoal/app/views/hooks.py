@@ -1,4 +1,4 @@
-"""The hooks that a session in this directory would run, looked at without starting one."""
+"""Report on the hooks that a session in this directory would run."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class HookShown(Struct, frozen=True, kw_only=True):
     matcher: str
     type: str
     does: str
-    """The command, the address, or the function."""
+    """Command, URL or function."""
     timeout: float
     background: bool
-    """Whether nobody waits for it."""
+    """True if nobody waits for it."""
     rewakes: bool
-    """Whether its exit status 2 wakes the agent."""
+    """True if its exit status 2 wakes the agent."""
     origin: str
     agent: str = ""
-    """Whose alone it is; empty for those of every agent."""
+    """Agent that the hook belongs to; empty for hooks of every agent."""
     trusted: bool = True
 
 
@@ -40,7 +40,7 @@ class HooksSeen(Struct, frozen=True, kw_only=True):
 
 
 def seen_in(cwd: Path, *, given: str | None = None) -> HooksSeen:
-    """Raises `SettingsError`."""
+    """Build the report. Raises `SettingsError`."""
     project = cwd.resolve()
     settings = load_settings(cwd=project, given=given)
     shown: list[HookShown] = []
@@ -65,7 +65,7 @@ def seen_in(cwd: Path, *, given: str | None = None) -> HooksSeen:
 
 
 def rows_of(hooks: Iterable[Hook]) -> tuple[HookShown, ...]:
-    """Of a session that runs."""
+    """Return the rows of a running session's hooks."""
     return tuple(_rows(hooks))
 
 

@@ -1,4 +1,4 @@
-"""MCP servers outside a session: what is configured, whether it answers, and the login to one."""
+"""Administration of MCP servers outside a session: configuration, connection test and login."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.wire.mcp import BadServer, filled, read_server
 
 
 class McpView:
-    """Of one directory."""
+    """MCP servers of one directory."""
 
     def __init__(
         self, cwd: Path, *, settings: str | None = None, given: Sequence[str] = (), strict: bool = False
@@ -37,7 +37,7 @@ class McpView:
         )
 
     def all(self) -> tuple[tuple[Server, str], ...]:
-        """Every server, and why it is not started; empty where it is."""
+        """Return every server with the reason why it is not started; empty if it is."""
         found = self.configured
         return (
             *((server, "") for server in found.servers),
@@ -46,7 +46,7 @@ class McpView:
         )
 
     def server(self, name: str) -> tuple[Server, str]:
-        """Raises `SettingsError`."""
+        """Return the server and that reason. Raises `SettingsError`."""
         for server, why in self.all():
             if server.name == name:
                 return server, why
@@ -55,7 +55,7 @@ class McpView:
         raise SettingsError(f"No MCP server named {name!r} is configured. {there}")
 
     def shown(self, server: Server) -> dict[str, Any]:
-        """Its configuration as it stands, without what may be a secret."""
+        """Return its configuration without possible secrets."""
         match server.reach:
             case Program() as program:
                 return {
@@ -68,7 +68,7 @@ class McpView:
                 return {"url": address.url, "headers": _hidden(address.headers)}
 
     async def tested(self, names: Sequence[str] = ()) -> tuple[ServerStanding, ...]:
-        """Start them, see what each has, and end them. Raises `SettingsError` for a name nobody has."""
+        """Start the servers, list what they offer, stop them. Raises `SettingsError` for an unknown name."""
         chosen = self.configured.servers
         if names:
             found = [self.server(name) for name in names]
@@ -98,7 +98,7 @@ class McpView:
             await processes.aclose()
 
     async def log_in(self, name: str, show: Callable[[str], Awaitable[None]]) -> tuple[str, ...]:
-        """The tools that are there after the login. Raises `SettingsError` and what the login raises."""
+        """Log in and return the available tools. Raises `SettingsError` and the errors of the login."""
         server, _ = self.server(name)
         try:
             address = filled(server, self.settings.tool_environment).reach
@@ -113,7 +113,7 @@ class McpView:
         return await link.log_in(address, tokens_in(self.settings.home, name, address.url), show)
 
     def add(self, name: str, given: Mapping[str, Any], *, project: bool) -> tuple[Path, bool]:
-        """The file it is in now, and whether it was there before. Raises `SettingsError` and `StoreError`."""
+        """Return the file, and whether the server was in it. Raises `SettingsError` and `StoreError`."""
         path = self._file(project=project)
         try:
             server = read_server(name, given, str(path))
@@ -122,7 +122,7 @@ class McpView:
         return path, change(path, name, server)
 
     def remove(self, name: str, *, project: bool) -> Path | None:
-        """The file it was in; None where it was in none. Raises as `add` does."""
+        """Return the file it was in; None if there was none. Raises as `add_server` does."""
         path = self._file(project=project)
         return path if path.exists() and change(path, name, None) else None
 
@@ -131,7 +131,7 @@ class McpView:
 
 
 def _hidden(texts: Mapping[str, str]) -> dict[str, str]:
-    """A variable's name tells nothing; a value may be the key itself."""
+    """Hide values of variables with secret names; references to variables stay."""
     return {
         name: HIDDEN if "${" not in value and sounds_secret(name) else value for name, value in texts.items()
     }

@@ -1,4 +1,4 @@
-"""The models a person can ask: providers with their keys, what is known of each model, what servers offer."""
+"""Report on models: providers with their keys, known models, and models that servers offer."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from shoal.app.settings.settings import PROVIDER_KEYS, Settings
 from shoal.core.usage import ModelCard
 
 LISTED_WITHIN = 2.0
-"""Seconds a server has to say what it offers."""
+"""Seconds a server has to list its models."""
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):
     name: str
     address: str
     key: str | None
-    """Where the key comes from; never the key."""
+    """Origin of the key, never the key itself."""
     key_variable: str
     configured: bool
     offered: tuple[str, ...] | None
-    """The models it says it has; None where it was not asked or did not say in time."""
+    """Models it lists; None if it was not asked or did not answer in time."""
 
 
 class ModelRow(Struct, frozen=True, kw_only=True):
@@ -34,13 +34,13 @@ class ModelRow(Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...]
     default: bool
     configured: bool
-    """Whether its provider can be asked."""
+    """True if its provider can be asked."""
     offered: bool | None
-    """Whether its provider says that it has it; None where it did not say."""
+    """True if its provider lists it; None if the provider gave no list."""
     window: int
     max_output: int
     input: float | None
-    """Dollars per million tokens; None where nobody told us."""
+    """Dollars per million tokens; None if unknown."""
     output: float | None
     cache_write: float | None
     cache_read: float | None
@@ -48,14 +48,14 @@ class ModelRow(Struct, frozen=True, kw_only=True):
 
 class ModelsView(Struct, frozen=True, kw_only=True):
     default: str | None
-    """As it is configured; None where it is whatever is found."""
+    """Configured model; None if the model is detected."""
     default_origin: str
     providers: tuple[ProviderRow, ...]
     models: tuple[ModelRow, ...]
 
 
 async def models_view(settings: Settings, *, within: float = LISTED_WITHIN) -> ModelsView:
-    """Providers that can be asked are asked for their lists, all at once; the rest is not contacted."""
+    """Build the report. Usable providers are asked for their lists at once, the others not at all."""
     async with asyncio.TaskGroup() as asking:
         tasks = [asking.create_task(_provider(name, settings, within)) for name in PROVIDER_KEYS]
     providers = tuple(task.result() for task in tasks)
@@ -110,7 +110,7 @@ def _models(settings: Settings, providers: Sequence[ProviderRow]) -> Iterator[Mo
 
 
 def _worth_listing(row: ProviderRow) -> tuple[str, ...]:
-    """Of a server of one's own all it has; a hosted provider has hundreds that are not for this."""
+    """Return all models of a custom server, and none of a hosted provider, which has hundreds of others."""
     from shoal.models.providers import PROVIDERS
 
     hosted = row.address == PROVIDERS[row.name].base_url and row.name != "ollama"

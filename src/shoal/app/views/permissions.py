@@ -1,4 +1,4 @@
-"""The permissions that a session in this directory would have, looked at without starting one."""
+"""Report on the permissions that a session in this directory would have."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class RuleShown(Struct, frozen=True, kw_only=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What an agent may do, and where each part of that comes from."""
+    """Permissions of an agent and the origin of each part."""
 
     agent: str
     mode: Mode
     mode_source: str
     rules: tuple[RuleShown, ...]
     directories: tuple[str, ...]
-    """Where it may work: the project first."""
+    """Directories it may work in: the project first."""
     may_skip: bool
     left_out: tuple[RuleShown, ...]
-    """Allow rules of the project's own files that do not count, since nobody trusted them."""
+    """Allow rules of the project's files without effect, because nobody trusted them."""
 
 
 def engine(settings: Settings, cwd: Path, *, mode: Mode | None = None) -> RulePermissions:
@@ -54,7 +54,7 @@ def load(cwd: Path, *, given: str | None = None) -> Settings:
 
 
 def view(settings: Settings, cwd: Path) -> View:
-    """Of the lead, the one agent that is there before a run."""
+    """Build the report for the lead, the only agent that exists before a run."""
     permissions = engine(settings, cwd)
     return View(
         agent="lead",
@@ -68,7 +68,7 @@ def view(settings: Settings, cwd: Path) -> View:
 
 
 def session_view(session: Session) -> View:
-    """Of the lead of a session as it stands."""
+    """Build the report for the lead of a running session."""
     parts = session.parts
     return View(
         agent="lead",

@@ -1,4 +1,4 @@
-"""Plug-ins as a person looks at them: what each brings, whether it is used, and what is wrong with it."""
+"""Report on plug-ins: their parts, whether they are used, and their faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PluginRow(Struct, frozen=True, kw_only=True):
     skills: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
-    """Events."""
+    """Names of hook events."""
     mcp_servers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -35,7 +35,7 @@ class PluginRow(Struct, frozen=True, kw_only=True):
 class Checked(Struct, frozen=True, kw_only=True):
     plugins: tuple[Plugin, ...]
     problems: tuple[Fault, ...]
-    """What is wrong, in whole plug-ins and in parts of them."""
+    """Faults of whole plug-ins and of their parts."""
     warnings: tuple[str, ...] = ()
 
 
@@ -53,7 +53,7 @@ def plugin_rows(settings: Settings, project: Path, given: Sequence[Path] = ()) -
 
 
 def checked_plugins(settings: Settings, project: Path, paths: Sequence[Path]) -> Checked:
-    """Those in these directories, or all that are found from here, trusted or not."""
+    """Check the plug-ins in these directories, or all that are found, trusted or not."""
     if paths:
         read = [read_plugin(path, offered="flag", origin="") for path in paths]
         found = tuple(each for each in read if isinstance(each, Plugin))

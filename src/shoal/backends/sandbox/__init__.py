@@ -1,1 +1,1 @@
-"""What confines shell commands: bubblewrap, Landlock, the sandbox of macOS; and the choice among them."""
+"""Sandboxes for shell commands: bubblewrap, Landlock, the macOS sandbox, and the choice among them."""

@@ -1,4 +1,4 @@
-"""Confining with bubblewrap: a command sees the machine through mounts and a process space of its own."""
+"""Sandbox with bubblewrap: a command gets its own mounts and process namespace."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shoal.backends.sandbox.kind import existing
 from shoal.core.ports import Launch
 from shoal.core.sandbox import Confines
 
-# Sockets of other programs live under /run, and a read-only mount does not keep anyone from talking to them.
-# What has to be seen of it: names of hosts, and the programs of NixOS.
+# Sockets of other programs are under /run, and a read-only mount does not prevent connecting to them.
+# These paths must stay visible: name resolution, and the programs of NixOS.
 _RUN = (
     "/run/systemd/resolve",
     "/run/resolvconf",
@@ -28,9 +28,9 @@ _RUN = (
 )
 _BASE = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
 _SPACES = ("--unshare-pid", "--unshare-ipc", "--die-with-parent")
-# Root keeps what building and testing takes, and nothing that leads out: no mounting, tracing, raw devices.
+# Root keeps what builds and tests need, and nothing that leads out: no mounting, tracing, raw devices.
 _ROOTS_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
-# What root could set for the whole machine.
+# Settings of the whole machine that root could change.
 _ROOTS_SWITCHES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi", "/proc/scsi")
 _NOTHING = str(Path(__file__).with_name("nothing"))
 _PATIENCE = 5.0
@@ -45,7 +45,7 @@ Seen: TypeAlias = Literal["hidden", "writable", "shown", "kept", "pinned"]
 
 
 class Bubblewrap:
-    """`path` is where programs are looked for, as in $PATH."""
+    """`path` is where programs are looked up, like $PATH."""
 
     name = "bubblewrap"
     limits = ""
@@ -75,7 +75,7 @@ class Bubblewrap:
 
 
 def mounts(confines: Confines) -> list[str]:
-    """Outer paths first, so that inner ones count."""
+    """Build the mount arguments, outer paths first, so that inner ones take effect."""
     views = _views(confines)
     words: list[str] = []
     closed: list[str] = []
@@ -116,9 +116,9 @@ def _views(confines: Confines) -> dict[Path, Seen]:
 
 
 def _pins(path: Path, views: dict[Path, Seen]) -> Iterator[Path]:
-    """The directories between a path and the writable one around it.
+    """Yield the directories between a path and the writable one around it.
 
-    Unless each is a mount of its own, a command renames it and makes another in its place.
+    Unless each is a separate mount, a command could rename it and create another in its place.
     """
     between: list[Path] = []
     for parent in path.parents:
@@ -148,7 +148,7 @@ def _privileges() -> Iterator[str]:
 
 @cache
 def _tried(path: str) -> tuple[str | None, str | None]:
-    """The `env` that can hand signals on, if there is one; and why bubblewrap does not work, if so."""
+    """Return the `env` program that can pass on signals, if any, and why bubblewrap does not work, if so."""
     program, env = shutil.which("bwrap", path=path), shutil.which("env", path=path)
     if program is None:
         return None, "the program bwrap is not installed (package bubblewrap)"
@@ -174,7 +174,7 @@ def _run(words: list[str]) -> str | None:
 
 
 def explained(said: str) -> str:
-    """What bubblewrap's complaint means for a person."""
+    """Return bubblewrap's error message with an explanation for the user."""
     said = said.removeprefix("bwrap: ").splitlines()[0] if said else "it ended without a word"
     lower = said.lower()
     if "mount proc" in lower:

@@ -1,4 +1,4 @@
-"""Which sandbox holds the commands of a session: the first that works here, or none and why."""
+"""Selection of the sandbox for the commands of a session: the first that works here, or none and why."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ WAY_OUT = (
 
 
 class Wish(Struct, frozen=True, kw_only=True):
-    """What the person asks of the sandbox."""
+    """Sandbox settings of the user."""
 
     enabled: bool = True
     insists: bool = False
-    """A command that cannot be confined as asked is refused, not run without."""
+    """Refuse a command that cannot be confined as requested, instead of running it without a sandbox."""
     auto_allow: bool = False
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """What confines commands here, and why what would be better does not."""
+    """Driver that works here, and the problems of better ones."""
 
     kind: Kind | None
     troubles: tuple[str, ...] = ()
 
 
 class ChosenSandbox:
-    """`confines` is asked for each command: directories are granted while a session runs."""
+    """`get_policy` is called for each command: directories are granted while a session runs."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ChosenSandbox:
 
     @property
     def trouble(self) -> str:
-        """Why commands are not confined; empty where they are."""
+        """Reason why commands are not confined; empty if they are."""
         return self._judged()[2]
 
     @property
@@ -70,7 +70,7 @@ class ChosenSandbox:
         if not self._wish.auto_allow:
             return False
         kind = self._holding()
-        # Through an open door a command could have its own questions answered.
+        # Through a reachable socket a command could get its own questions answered.
         return kind is not None and kind.closes_doors
 
     @property
@@ -99,13 +99,13 @@ class ChosenSandbox:
         return launch
 
     def _holding(self) -> Kind | None:
-        """Known after the first asking: it is asked about every call."""
+        """Return the driver; cached, because it is needed for every call."""
         if self._holds is None:
             self._holds = (self._judged()[0],)
         return self._holds[0]
 
     def _judged(self) -> tuple[Kind | None, Confines, str]:
-        """What confines a command, to what; or None and why nothing does."""
+        """Return the driver and the policy for a command, or None and the reason."""
         if not self._wish.enabled:
             return None, Confines(writable=()), "the settings turn it off"
         found, confines = self._find(), self._confines()
@@ -128,7 +128,7 @@ class ChosenSandbox:
 
 
 def kinds_here(path: str) -> tuple[Kind, ...]:
-    """The best first. `path` is where programs are looked for."""
+    """Return the drivers of this system, best first. `path` is where programs are looked up."""
     return {"linux": (Bubblewrap(path), Landlock()), "darwin": (Seatbelt(),)}.get(sys.platform, ())
 
 

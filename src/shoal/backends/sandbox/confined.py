@@ -1,8 +1,8 @@
-"""Run as `python -I -S -E confined.py N WRITABLE… M HIDDEN… COMMAND…`: gives up rights, then is COMMAND.
+"""Run as `python -I -S -E landlock_exec.py N WRITABLE… M HIDDEN… COMMAND…`: drops rights, executes COMMAND.
 
-The guardian does the same in a child of its own, where no other interpreter has to start. N real paths that
-may be written, M that must not be read. Built-in modules and few others, so that it starts fast. Rights only
-ever add up in Landlock: to hide a directory, all its neighbours are named instead.
+The guardian does the same in a child, where no other interpreter has to start. N real paths may be written, M
+must not be read. It imports little besides built-in modules, so that it starts fast. Landlock rights only add
+up: to hide a directory, all its siblings are allowed instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import stat
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # the typing module costs a third of the start
+if TYPE_CHECKING:  # importing typing would take a third of the startup time
     from collections.abc import Mapping
     from typing import NoReturn
 
@@ -25,7 +25,7 @@ ALL_OF_FIRST = (1 << 13) - 1
 SCOPES = 0b11
 ON_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | DEVICE_CONTROL
 NO_NEW_PRIVILEGES, DEATH_SIGNAL, DROP_CAPABILITY = 38, 1, 24
-# Of root: chown, dac_override, fowner, fsetid, kill, setgid, setuid. Not mounting, tracing, raw devices.
+# For root: chown, dac_override, fowner, fsetid, kill, setgid, setuid. No mounting, tracing, raw devices.
 KEPT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7)
 KILL, PIPE_BROKEN, FILE_TOO_LARGE = 9, 13, 25
 BENEATH = 1
@@ -53,7 +53,7 @@ def called(number: int, *arguments: object) -> int:
 
 
 def version() -> int:
-    """What the kernel offers; raises OSError where it offers nothing."""
+    """Return the Landlock version of the kernel; raises OSError if it has none."""
     return called(CREATE, None, 0, 1)
 
 
@@ -69,7 +69,7 @@ def allow(ruleset: int, path: str, rights: int) -> None:
     try:
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return  # gone meanwhile, or not ours to see
+        return  # gone meanwhile, or not accessible
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
             rights &= ON_FILES
@@ -80,7 +80,7 @@ def allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def readable(path: str, hidden: list[str]) -> list[str]:
-    """Places that together hold everything under `path` but what is hidden."""
+    """Return paths that together cover everything under `path` except what is hidden."""
     if path in hidden:
         return []
     within = path.rstrip("/") + "/"
@@ -117,13 +117,13 @@ def confine(writable: list[str], hidden: list[str]) -> None:
 
 
 def counted(words: list[str]) -> tuple[list[str], list[str]]:
-    """As many words as the first one says, and the rest."""
+    """Split off as many words as the first one says; return them and the rest."""
     end = 1 + int(words[0])
     return words[1:end], words[end:]
 
 
 def become(words: list[str], env: Mapping[str, str]) -> NoReturn:
-    """Give up rights and be the command, both as the words say."""
+    """Drop rights and execute the command, both given by the words."""
     try:
         writable, rest = counted(words)
         hidden, command = counted(rest)

@@ -1,4 +1,4 @@
-"""What every way of confining can do, and paths as all of them need to see them."""
+"""Interface of the sandbox drivers, and path helpers that they share."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from shoal.core.sandbox import Confines
 
 
 class Kind(Protocol):
-    """One way of confining commands."""
+    """One mechanism that confines commands."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def limits(self) -> str:
-        """What it does not hold that the others do, as a sentence; empty where there is nothing to say."""
+        """Limits compared to other drivers, as a sentence; empty if there are none."""
         ...
 
     @property
     def closes_doors(self) -> bool:
-        """Whether the sockets of `Confines.doors` are out of a command's reach."""
+        """True if commands cannot reach the sockets that the policy hides."""
         ...
 
     @property
     def ends_all(self) -> bool:
-        """Whether the end of a command is the end of every process it started."""
+        """True if the end of a command ends every process that it started."""
         ...
 
     def trouble(self) -> str | None:
-        """Why it does not work on this machine, and what to do; None where it does. Tried once."""
+        """Return why it does not work on this machine and what to do, or None; checked once."""
         ...
 
     def lack(self, confines: Confines) -> str | None:
-        """What of these confines it could not hold, if anything."""
+        """Return the part of the policy that it cannot enforce, or None."""
         ...
 
     def wrap(self, launch: Launch, confines: Confines) -> Launch: ...
 
 
 def existing(paths: Iterable[Path]) -> list[Path]:
-    """Those that are there, with links followed, each once."""
+    """Return the existing paths with links followed, each once."""
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.exists(path)))  # noqa: PTH110
 
 

@@ -1,4 +1,4 @@
-"""Confining with Landlock, where the kernel has it: a command gives up rights to files before it starts."""
+"""Sandbox with Landlock, if the kernel has it: a command drops its rights to files before it starts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Landlock:
         return replace(launch, argv=(*_LAUNCHER, *words, *launch.argv))
 
 
-# The interpreter itself: behind a virtual environment's link it starts slower.
+# The interpreter itself: it starts slower through the link of a virtual environment.
 _LAUNCHER = (os.path.realpath(sys.executable), *CONFINING)
 
 

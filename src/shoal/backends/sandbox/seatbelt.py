@@ -1,4 +1,4 @@
-"""Confining with the sandbox of macOS: a profile for `sandbox-exec`, of which the last word counts."""
+"""Sandbox of macOS: a profile for `sandbox-exec`, in which the last matching rule wins."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Seatbelt:
 
 
 def profile(confines: Confines) -> str:
-    """Inner paths after outer ones, so that they count."""
+    """Build the profile, inner paths after outer ones, so that they take effect."""
     lines = [
         "(version 1)",
         "(allow default)",
         "(deny file-write*)",
         f"(allow file-write* {' '.join(f'(literal {_quoted(device)})' for device in _DEVICES)})",
         '(allow file-write* (regex #"^/dev/ttys[0-9]+$"))',
-        # A command signals its own processes; the pids of others it can see.
+        # A command may signal only its own processes, although it sees the pids of others.
         "(deny signal)",
         "(allow signal (target same-sandbox))",
     ]
@@ -62,7 +62,7 @@ def profile(confines: Confines) -> str:
 
 
 def _rules(confines: Confines) -> dict[Path, tuple[str, ...]]:
-    """What holds under each path; what is named last wins over an equal path named before."""
+    """Return the rules for each path; a later list wins over an earlier one for the same path."""
     rules: dict[Path, tuple[str, ...]] = {}
     _enter(rules, confines.kept, "deny file-write*")
     _enter(rules, confines.shown, "allow file-read*")

@@ -1,1 +1,1 @@
-"""Hooks at work: which of them are told of an event, and how each is."""
+"""Hook execution: matching hooks to events and running them."""

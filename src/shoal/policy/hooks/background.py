@@ -1,4 +1,4 @@
-"""Hooks that nobody waits for: how many run at once, who waits for word of them, and when they end."""
+"""Background hooks: concurrency limit, waiting for results, and shutdown."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from shoal.core.groups import leave
 _Job = TypeVar("_Job")
 AT_ONCE = 16
 IN_LINE = 256
-"""How many may wait until one of those that run has ended."""
+"""Number of hooks that may wait for a free slot."""
 
 
 def _unheard() -> None: ...
 
 
 class Background(Generic[_Job]):
-    """Entered for as long as the session lives; leaving it ends those that still run."""
+    """Runs background hooks for the life of the session; leaving the context stops those still running."""
 
     def __init__(self) -> None:
         self.changed: Callable[[], None] = _unheard
-        """Called when one begins or has ended whose word is waited for."""
+        """Called when a hook whose result is awaited starts or ends."""
         self._tasks = asyncio.TaskGroup()
         self._open = False
         self._running: dict[asyncio.Task[None], _Job] = {}
@@ -46,7 +46,7 @@ class Background(Generic[_Job]):
 
     @property
     def is_open(self) -> bool:
-        """Not any more when the session ends: what is run then is waited for."""
+        """True until the session ends; after that, hooks run in the foreground."""
         return self._open
 
     @property
@@ -55,22 +55,22 @@ class Background(Generic[_Job]):
 
     @property
     def has_place(self) -> bool:
-        """Whether one could run at once."""
+        """True if another hook could start immediately."""
         return self._open and len(self._running) < AT_ONCE
 
     @property
     def awaited(self) -> bool:
-        """Whether one runs that may wake an agent."""
+        """True if a running hook may wake an agent."""
         return bool(self._awaited)
 
     async def quiet(self) -> None:
-        """Until none runs that may wake an agent."""
+        """Wait until no running hook can wake an agent."""
         while self._awaited:
             self._quiet = self._quiet or asyncio.Event()
             await self._quiet.wait()
 
     def begin(self, job: _Job, work: Callable[[], Coroutine[Any, Any, None]], *, awaited: bool) -> None:
-        """`job` is what `stop_all` gives back, should this one still run then."""
+        """Start a job; `stop_all` returns `job` if it is still running then."""
         task = self._tasks.create_task(self._placed(work))
         self._running[task] = job
         if awaited:
@@ -79,9 +79,9 @@ class Background(Generic[_Job]):
         task.add_done_callback(self._over)
 
     async def stop_all(self) -> tuple[_Job, ...]:
-        """Those that still ran or waited for a place, now ended; no other begins after this."""
+        """Stop all running and queued jobs and return them; no job starts afterwards."""
         self._open = False
-        # A task that is cancelled before its first step never runs, and would leave what it was handed.
+        # A task that is cancelled before its first step never runs and would leak what it was handed.
         await asyncio.sleep(0)
         running = dict(self._running)
         for task in running:

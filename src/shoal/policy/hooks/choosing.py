@@ -1,4 +1,4 @@
-"""Which hooks are told of an event."""
+"""Selection of the hooks that run for an event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NAMES = re.compile(r"[\w-]+(\|[\w-]+)*")
 
 
 def chosen(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]) -> tuple[Hook, ...]:
-    """In their order; of those that would do the very same the first, rather one that blocks if it fails."""
+    """Return the matching hooks in order.
+
+    Of hooks that do exactly the same, only the first is kept, or one that blocks on failure if there is one.
+    """
     field = MATCHED.get(event)
     value = None if field is None else str(fields.get(field, ""))
     found: dict[object, Hook] = {}
@@ -28,7 +31,7 @@ def chosen(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, Any]) -
 
 @lru_cache(maxsize=1024)
 def fits(matcher: str, value: str) -> bool:
-    """Names match whole, so that `Edit` is not `NotebookEdit`; an expression may match anywhere."""
+    """Match names as a whole, so `Edit` does not match `NotebookEdit`; expressions match anywhere."""
     if matcher in ("", "*"):
         return True
     if _NAMES.fullmatch(matcher):
@@ -39,7 +42,7 @@ def fits(matcher: str, value: str) -> bool:
 def _deed(hook: Hook) -> object:
     match hook.does:
         case Command(command=command):
-            # One that nobody waits for does not stand for one that decides.
+            # A background hook must not replace a hook that decides.
             return ("command", command, hook.background, hook.rewakes)
         case Post(url=url, headers=headers):
             return ("http", url, tuple(sorted(headers.items())))

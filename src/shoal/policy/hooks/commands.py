@@ -1,4 +1,4 @@
-"""A hook that is a command: run by the shell, with the event as JSON on its standard input."""
+"""Command hooks: run by the shell with the event as JSON on standard input."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from shoal.core.ports import Launch, Process, Processes
 from shoal.wire.hook_output import LetGo, let_go
 
 KEPT = 1 << 20
-"""Bytes of what a hook writes that are looked at; the rest is read and dropped."""
+"""Bytes of a hook's output that are used; the rest is read and dropped."""
 _CHUNK = 1 << 16
 _LAST_READ = 1 << 20
-"""Bytes taken after the hook ended: what the pipe can hold, even where a child of it goes on writing."""
+"""Bytes read after the hook ended: the pipe capacity, even if one of its children keeps writing."""
 _GRACE = 1.0
 _LINE = 4096
-"""Bytes in which the first line has its end, if it is to mean something."""
+"""Bytes within which the first line must end to be recognized."""
 
 
 class CommandRan(Struct, frozen=True, kw_only=True):
     status: int | None
-    """None where it was ended for taking too long."""
+    """None if the command was stopped by the timeout."""
     out: str
     err: str
 
 
 class _Sink:
-    """The pipe that a hook writes into: read as it fills, the beginning kept."""
+    """Pipe for the output of a hook: read as it fills, only the beginning is kept."""
 
     def __init__(self) -> None:
         self.grown: Callable[[], None] | None = None
@@ -50,12 +50,12 @@ class _Sink:
 
     @property
     def first_line(self) -> tuple[str, bool]:
-        """As far as it is written, and whether that is all of it."""
+        """First line as far as it was written, and True if it is complete."""
         line, end, _ = self._kept[:_LINE].partition(b"\n")
         return line.decode(errors="replace"), bool(end) or len(line) == _LINE
 
     def close(self) -> None:
-        """What is left is taken; a daemon that the hook left behind may still hold the other end."""
+        """Read the remaining output; a daemon left by the hook may still hold the write end."""
         for _ in range(_LAST_READ // _CHUNK):
             if not self._open or not self._take():
                 break
@@ -81,17 +81,17 @@ class _Sink:
 
 
 class Shop(Struct, frozen=True, kw_only=True):
-    """What hooks are run with."""
+    """Resources that hooks run with."""
 
     processes: Processes
     clock: Clock
     env: Mapping[str, str]
     root: Path
-    """The project, for an agent whose own directory is gone."""
+    """The project directory, used if the agent's own directory is gone."""
 
 
 class RunningCommand:
-    """A command at work: whoever started it waits for it, or hands it to who does."""
+    """Running hook command; its starter waits for it or hands it to the background."""
 
     def __init__(self, process: Process, out: _Sink, err: _Sink, clock: Clock) -> None:
         self._process = process
@@ -101,12 +101,12 @@ class RunningCommand:
         self._looks = True
         self._patience: asyncio.Timeout | None = None
         self.let_go: LetGo | None = None
-        """What its first line says, where that is that nobody is to wait for it."""
+        """Request in the first line to stop waiting for the command, or None."""
         out.grown = self._look
         self._look()
 
     async def waited(self, seconds: float) -> CommandRan | None:
-        """Until it has ended, and so long at most; None where nobody is to wait for it any longer."""
+        """Wait for the command to end within `seconds`; return None if it asks to run in the background."""
         if self._is_let_go():
             return None
         try:
@@ -122,12 +122,12 @@ class RunningCommand:
             raise
         finally:
             self._patience = None
-        # Takes what is left, and that may be the first line.
+        # Reads the remaining output, which may contain the first line.
         self._close()
         return None if self._is_let_go() else self._ran(status)
 
     async def ended(self, seconds: float) -> CommandRan:
-        """The same, whatever its first line says."""
+        """Wait for the command to end, regardless of its first line."""
         self._looks = False
         try:
             async with self._clock.deadline(seconds):
@@ -161,7 +161,7 @@ class RunningCommand:
         self._err.close()
 
     def _look(self) -> None:
-        """Into the first line, as it comes."""
+        """Check the first line as it arrives."""
         if not self._looks:
             return
         line, whole = self._out.first_line
@@ -172,7 +172,7 @@ class RunningCommand:
 
 
 async def start_command(command: str, data: bytes, *, cwd: Path, shop: Shop) -> RunningCommand:
-    """Raises `ProcessError` where it cannot be started. What it forks ends with the session at the latest."""
+    """Start a hook command; its children end with the session at the latest. Raises `ProcessError`."""
     out, err = _Sink(), _Sink()
     try:
         process = await _started(command, data, cwd, shop, (out.writer, err.writer))
@@ -202,7 +202,7 @@ async def _started(command: str, data: bytes, cwd: Path, shop: Shop, writers: tu
 
 @contextmanager
 def _given(data: bytes) -> Iterator[int]:
-    """A file and not a pipe: a hook that does not read holds nobody up."""
+    """Provide the input as a file, not a pipe: a hook that does not read it blocks nobody."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("hook", os.MFD_CLOEXEC)
         try:
@@ -224,5 +224,5 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _standing(cwd: Path, root: Path) -> Path:
-    """An agent may have removed its own directory."""
+    """Return the project directory if the agent's own directory was removed."""
     return cwd if cwd.is_dir() else root

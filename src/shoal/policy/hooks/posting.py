@@ -1,4 +1,4 @@
-"""A hook that is an address: the event is posted there, and the answer is its verdict."""
+"""HTTP hooks: the event is posted to a URL, and the response is the decision."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _KEPT = 1 << 20
 
 
 class NotAnswered(ShoalError):
-    """The address gave no answer that counts."""
+    """The URL returned no usable response."""
 
 
 async def post(to: Post, data: bytes, *, seconds: float, clock: Clock) -> str:
-    """The body of the answer, at most so much as is looked at. Raises `NotAnswered` and `TimeoutError`."""
+    """Return the response body, cut to the maximum size. Raises `HookRequestError` and `TimeoutError`."""
     import httpx
 
     headers = {"content-type": "application/json", **to.headers}

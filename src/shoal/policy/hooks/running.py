@@ -1,4 +1,4 @@
-"""Tells hooks of an event, side by side, and makes one verdict of what those that are waited for answer."""
+"""Runs the hooks of an event concurrently and merges the decisions of those that are awaited."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from shoal.wire.content import dump, load
 from shoal.wire.hook_output import BadAnswer, cut, verdict_of, verdict_of_text
 
 BLOCKS = 2
-"""The exit status that blocks."""
+"""Exit status that blocks."""
 _NO_REASON = "it gave no reason"
 
 
 class _Said(Struct, frozen=True, kw_only=True):
     verdict: Verdict = UNMOVED
     trouble: str = ""
-    """Why it said nothing that counts."""
+    """Reason why the hook returned nothing usable."""
     wakes: bool = False
-    """Whether its agent is to be woken with why it blocks."""
+    """True if the agent is to be woken with the reason for the block."""
     milliseconds: int = 0
 
 
 class _About(Struct, frozen=True, kw_only=True):
-    """What hooks are told of."""
+    """Event data that is passed to hooks."""
 
     event: HookEvent
     data: bytes
@@ -61,17 +61,17 @@ class _About(Struct, frozen=True, kw_only=True):
 
 
 class _LetGo(Exception):
-    """It goes on, and nobody waits for it any longer."""
+    """The hook continues in the background and is no longer awaited."""
 
 
 class HookRunner:
-    """For all agents of a session; `emit` keeps what is run on the record."""
+    """Runs hooks for all agents of a session; `emit` records each run in the journal."""
 
     def __init__(self, shop: Shop, emit: Callable[[Journaled], None]) -> None:
         self._shop = shop
         self._emit = emit
         self.background: Background[tuple[Hook, _About]] = Background()
-        """Until it is entered, every hook is waited for."""
+        """Every hook runs in the foreground until this context is entered."""
         self.news: HookNews = Unheard()
 
     async def run(
@@ -102,15 +102,15 @@ class HookRunner:
         return verdict
 
     async def end(self, why: str) -> None:
-        """End those that nobody waits for, and say of each that it was."""
+        """Stop all background hooks and record each one that was stopped."""
         for hook, about in await self.background.stop_all():
             trouble = f"{why} before it had ended, and it was ended"
             ended = _Said(trouble=trouble, milliseconds=self._since(about))
-            with suppress(StoreError):  # the record is what failed, and who writes to it next says so
+            with suppress(StoreError):  # the journal itself failed; its next writer reports that
                 self._record(hook, about, ended, background=True)
 
     async def _one(self, hook: Hook, about: _About) -> _Said | None:
-        """None where nobody waits for it any longer."""
+        """Run one hook; return None if it moved to the background."""
         try:
             said = await self._guarded(about, self._asked(hook, about), hook.seconds)
         except _LetGo:
@@ -152,12 +152,12 @@ class HookRunner:
                 return _Said(verdict=verdict_of_text(hook.event, answer))
             case Called(function=function):
                 async with self._shop.clock.deadline(hook.seconds):
-                    # A copy: what a function does to it must not change the call.
+                    # A copy: changes made by the function must not affect the call.
                     answered = await _called(function, load(about.data))
                 return _Said(verdict=_of_answer(hook.event, answered))
 
     def _left_alone(self, hook: Hook, about: _About) -> bool:
-        """Whether nobody waits for it. At a session's end there is nothing that could go on meanwhile."""
+        """Start a background hook and return True; other hooks, and all at a session's end, are awaited."""
         if not hook.background or about.event == "SessionEnd" or not self.background.is_open:
             return False
         if self.background.is_full:
@@ -169,7 +169,7 @@ class HookRunner:
         return True
 
     def _hand_over(self, hook: Hook, about: _About, running: RunningCommand) -> None:
-        """Raises `_LetGo`, unless there is no place for it: then it is waited for, and decides nothing."""
+        """Raise `_HookDetached`; without a free slot the hook is awaited and its decision ignored."""
         if about.event == "SessionEnd" or not self.background.has_place:
             return
         wished = None if running.let_go is None else running.let_go.seconds
@@ -181,7 +181,7 @@ class HookRunner:
         self, hook: Hook, about: _About, seconds: float, running: RunningCommand | None = None
     ) -> None:
         said = await self._guarded(about, self._late(hook, about, seconds, running), seconds)
-        with suppress(StoreError):  # the record is what failed, and who writes to it next says so
+        with suppress(StoreError):  # the journal itself failed; its next writer reports that
             self._record(hook, about, said, background=True)
             self._tell_late(hook, about, said)
             if said.verdict.message:
@@ -212,7 +212,7 @@ class HookRunner:
         return _of_command(hook.event, ran)
 
     def _tell_late(self, hook: Hook, about: _About, said: _Said) -> None:
-        """The person may count on what it decides."""
+        """Warn the user, who may rely on the decision of a background hook."""
         if _decides(said.verdict) and not said.wakes:
             which = f"The {about.event} hook `{hook.name[:PREVIEW]}` ({hook.origin})"
             late = f"{which} decided something, and that has no effect: it runs in the background."
@@ -238,7 +238,7 @@ class HookRunner:
 
 
 def _written(fields: Mapping[str, Any]) -> bytes:
-    """As JSON; a tool of somebody's own may have put anything into its result."""
+    """Encode the fields as JSON; a custom tool may have put any object into its result."""
     try:
         return dump(fields)
     except TypeError:
@@ -262,7 +262,7 @@ def _of_command(event: HookEvent, ran: CommandRan) -> _Said:
 async def _called(function: Callable[[dict[str, Any]], Any], fields: dict[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(fields)
-    # In a thread: one that waits must not hold everybody up.
+    # In a thread: a blocking function must not stall the event loop.
     answered = await asyncio.to_thread(function, fields)
     return await answered if inspect.isawaitable(answered) else answered
 

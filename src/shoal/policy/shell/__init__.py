@@ -1,1 +1,1 @@
-"""What a shell command would do, read from its parsed structure."""
+"""Analysis of shell commands from their parsed structure."""

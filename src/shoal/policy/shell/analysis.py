@@ -1,4 +1,4 @@
-"""The door of this package: a command in, its parts out."""
+"""Entry point of this package: turns a command into its simple commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["UNKNOWN_PATH", "Analysis", "Part", "analysed"]
 
 
 def analysed(command: str) -> Analysis:
-    """What a shell command would run; any text is answered, with `trouble` where it cannot be judged."""
+    """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
     new_walk, unjudgeable = _loaded()
     walk = new_walk()
     trouble: str | None = None
@@ -35,7 +35,7 @@ def analysed(command: str) -> Analysis:
 
 @cache
 def _loaded() -> tuple[type[Walk], type[Unjudgeable]]:
-    """With the first command: a session that runs none does not pay for the parser and its tables."""
+    """Import on the first command: a session that runs none does not pay for the parser and its tables."""
     from shoal.policy.shell.syntax import Unjudgeable
     from shoal.policy.shell.walk import Walk
 
@@ -43,7 +43,7 @@ def _loaded() -> tuple[type[Walk], type[Unjudgeable]]:
 
 
 def _shadowed(part: Part, functions: set[str]) -> Part:
-    """A name that the command itself defines means what the definition says."""
+    """Mark a command whose name the command line itself defines as a function."""
     if part.words and part.words[0] in functions:
         why = f"{part.words[0]} is defined by the command itself"
         return replace(part, argv=None, read_only=False, why=why)

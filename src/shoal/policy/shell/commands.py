@@ -1,4 +1,4 @@
-"""One simple command judged by its words: read-only or not, what it writes, and what it runs in turn."""
+"""Judges one simple command by its words: read-only or not, files it writes, programs it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.policy.shell.words import Word
 
 
 def verdict_on(name: str, words: Sequence[Word], *, moved: bool) -> Verdict:
-    """What a command does, from its name and the words after it."""
+    """Return the verdict on a command, from its name and the words after it."""
     if _about_itself(name, words):
         return harmless(f"{name} only tells of itself")
     if name == "git":
@@ -61,7 +61,7 @@ def _runs_program(name: str, words: Sequence[Word]) -> str | None:
 
 
 def _writer(name: str, words: Sequence[Word]) -> Verdict:
-    """`tee` does nothing beside its writes, which are judged; the others remove or replace."""
+    """Judge a writer: `tee` only writes its files, which are judged; the others remove or replace."""
     verdict = judged(name, words, Reader(flags=WRITERS[name]))
     if not verdict.read_only:
         return unproven(verdict.why, reads=_copied(name, words), writes=(Word(None),))
@@ -72,7 +72,7 @@ def _writer(name: str, words: Sequence[Word]) -> Verdict:
 
 
 def _copied(name: str, words: Sequence[Word]) -> tuple[Word, ...]:
-    """What may be read under another name afterwards."""
+    """Return the words whose files can be read under another name afterwards."""
     if name not in COPIERS:
         return ()
     return tuple(word for word in words if word.value is None or not word.may_be_flag)
@@ -97,6 +97,6 @@ def _with_output(name: str, words: Sequence[Word], verdict: Verdict) -> Verdict:
 
 
 def _operand(key: str, words: Sequence[Word]) -> tuple[Word, ...]:
-    """The value of an operand like `of=x`; what is not known may be it."""
+    """Return the value of an operand such as `of=x`; an unknown word may be that operand."""
     named = [word for word in words if (word.value or key).startswith(key)]
     return tuple(word if word.value is None else Word(word.value.removeprefix(key)) for word in named)

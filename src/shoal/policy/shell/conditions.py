@@ -1,4 +1,4 @@
-"""The words of `[ … ]` and `[[ … ]]`, as far as they only compare."""
+"""Words of `[ … ]` and `[[ … ]]` that only compare."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _EXPRESSIONS = frozenset({"unary_expression", "binary_expression", "negated_command"})
 _COMPARING = frozenset({"=", "==", "!=", "!", "test_operator"})
-# These evaluate a subscript in what they compare, and with it any substitution written there.
+# These evaluate a subscript in their operands, including any substitution in it.
 _EVALUATING = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
 
 
@@ -41,7 +41,7 @@ def words_of_test(test: Node, source: bytes, words_of_node: Callable[[Node], lis
 
 
 def _check_blanks(test: Node, source: bytes) -> None:
-    """In a test everything is a word of its own, so blanks have to stand between all of it."""
+    """Check that blanks separate everything: in a test each token is a word."""
     at = -1
     stack = [test]
     while stack:

@@ -1,4 +1,4 @@
-"""What a git command line does: its own flags, its sub-command, and the ways it runs other programs."""
+"""Judges git command lines: global flags, subcommands, and ways to run other programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RUNNING_WORDS: dict[str, tuple[str, ...]] = {
 
 
 def git(words: Sequence[Word], *, moved: bool) -> Verdict:
-    """The words after `git`; `moved` says that a `cd` came before, so that another repository may speak."""
+    """Judge the words after `git`; `moved` means that a `cd` came before, so another repository may apply."""
     at = 0
     while at < len(words) and words[at].value in _PLAIN:
         at += 1
@@ -83,7 +83,7 @@ def _doubt(words: Sequence[Word]) -> str:
 
 
 def names_flag(value: str, flags: Sequence[str]) -> bool:
-    """Whether a word is one of these flags, run together with others, with its value, or abbreviated."""
+    """Return True if a word is one of these flags: combined with others, with a value, or abbreviated."""
     if not flags or value[:1] != "-" or value in ("-", "--"):
         return False
     if value.startswith("--"):

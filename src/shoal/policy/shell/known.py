@@ -1,4 +1,4 @@
-"""Lists that say what names mean: harmless variables, flags that run programs, commands that write files."""
+"""Lists of known names: harmless variables, flags that run programs, commands that write files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ VERSIONED = frozenset(
     flake8 pylint isort pyright shellcheck hadolint protoc buf meson
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Programs that may be asked for their version, with that one word alone.
+"""Programs that may be asked for their version, with that single word.
 
-Not those that a file of the project can make run something first (yarn, mvn, bazel, dotnet, pytest, tox).
+Excludes those that a project file can make run something first (yarn, mvn, bazel, dotnet, pytest, tox).
 """
 HELPFUL = frozenset(
     """
@@ -44,9 +44,9 @@ WRITERS: dict[str, str] = {
     "ln": "-s -f -n -v --symbolic",
     "truncate": "-s: --size:",
 }
-"""Commands whose operands are files they write, with the flags under which that is all they do."""
+"""Commands whose operands are files they write, with the flags under which they do nothing else."""
 COPIERS = frozenset({"cp", "mv", "ln"})
-"""Those of them after which a file can be read in another place."""
+"""Writing commands after which a file can be read under another path."""
 
 OUTPUT_FLAGS: dict[str, tuple[str, ...]] = {
     "curl": ("-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar"),
@@ -57,7 +57,7 @@ OUTPUT_FLAGS: dict[str, tuple[str, ...]] = {
     "gcc": ("-o",),
     "openssl": ("-out",),
 }
-"""Flags whose value is a file that is written."""
+"""Flags whose value is an output file."""
 
 HARMLESS_VARIABLES = frozenset(
     """
@@ -66,7 +66,7 @@ HARMLESS_VARIABLES = frozenset(
     RUST_BACKTRACE RUST_LOG GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS NODE_ENV DEBIAN_FRONTEND
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Variables that change how something is shown, and never which program or file is used."""
+"""Variables that only affect display, never which program or file is used."""
 
 PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "rg": ("--pre", "--hostname-bin"),
@@ -118,8 +118,10 @@ PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
     "file": ("-C", "--compile"),
     "kubectl": ("--kubeconfig",),
 }
-"""Flags that run another program or load code: a rule that allows the command does not speak of them.
-An abbreviation of a long one counts as it."""
+"""Flags that run another program or load code: a rule that allows the command does not cover them.
+
+An abbreviation of a long flag counts as that flag.
+"""
 
 STATE_CHANGERS = frozenset(
     """
@@ -127,7 +129,7 @@ STATE_CHANGERS = frozenset(
     setopt unsetopt zmodload autoload emulate functions zle zstyle
     """.split()  # noqa: SIM905 - a list to be read and extended
 )
-"""Builtins of bash and zsh after which the same words may mean something else."""
+"""Builtins of bash and zsh that can change the meaning of later words."""
 RESERVED = frozenset(
     {
         "if",
@@ -161,4 +163,4 @@ RESERVED = frozenset(
         "-",
     }
 )
-"""Words that begin a construct of bash or zsh: as the name of a command they were misread."""
+"""Words that begin a construct of bash or zsh; a command with such a name was misparsed."""

@@ -1,4 +1,4 @@
-"""A command's words held against the flags and operands under which it only reads."""
+"""Checks a command's words against the flags and operands under which it only reads."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from msgspec import Struct, field
 from shoal.policy.shell.words import Word
 
 Operands = Literal["paths", "text", "pattern", "one", "none", "plus"]
-"""What the operands are: files it reads, plain text, a pattern and then files, at most one file (a second
-one would be written), nothing at all, or formats that begin with a plus sign."""
+"""Kind of operands: files it reads, plain text, a pattern followed by files, at most one file (a second one
+would be written), none, or formats that begin with a plus sign.
+"""
 
 
 _GIVE_PATTERN = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
 _MAY_GIVE_PATTERN = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
-"""Where any flag is allowed; a long one may be abbreviated."""
+"""Used where any flag is allowed; a long flag may be abbreviated."""
 
 
 class Reader(Struct, frozen=True, kw_only=True):
-    """How a command is used so that it only reads.
+    """Usage under which a command only reads.
 
-    `flags` lists those it may have, with `:` after one that takes a value, `?` after one of one letter that
-    takes it in the same word alone; None says that no flag of it writes or runs anything. With operands one
-    of the flags in `needs` must be there. `alone` says whether the command reads without any of its
-    sub-commands.
+    `flags` lists the allowed flags: `:` follows one that takes a value, `?` follows a one-letter flag whose
+    value must be in the same word; None means that no flag writes or runs anything. With operands, one of the
+    flags in `needs` must be present. `alone` is True if the command reads without any of its subcommands.
     """
 
     flags: str | None = None
@@ -38,7 +38,7 @@ class Reader(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """`doubt` says why not even a rule that allows the command may cover this use of it."""
+    """Verdict on one use of a command; `doubt` says why even an allow rule must not cover it."""
 
     read_only: bool
     why: str
@@ -58,13 +58,13 @@ def unproven(
 
 
 class Given(Struct, frozen=True):
-    """The words after a command's name, told apart as the command itself does it."""
+    """Words after a command's name, parsed into flags and operands as the command itself does."""
 
     flags: tuple[tuple[str, Word | None], ...]
-    """By their names, those that are run together one by one, each with its value."""
+    """Flags by name with their values; combined flags are listed one by one."""
     operands: tuple[Word, ...]
     refused: str = ""
-    """The first word that is not allowed; nothing behind it is told apart."""
+    """First word that is not allowed; nothing after it is parsed."""
 
     def values(self, *names: str) -> list[Word]:
         return [value for name, value in self.flags if name in names and value is not None]
@@ -77,7 +77,7 @@ class _Flags(Struct, frozen=True):
     bare: frozenset[str]
     valued: frozenset[str]
     attached: frozenset[str]
-    """Those of one letter whose value is in the same word, if there is one."""
+    """One-letter flags whose optional value is in the same word."""
 
 
 @cache
@@ -91,7 +91,7 @@ def _flags(text: str) -> _Flags:
 
 
 def judged(name: str, words: Sequence[Word], reader: Reader) -> Verdict:
-    """Whether the words after a command's name keep to what its reader allows."""
+    """Return the verdict on the words after a command's name, given its read-only usage."""
     if words and reader.subs and (sub := words[0].value) is not None and sub in reader.subs:
         return judged(f"{name} {sub}", words[1:], reader.subs[sub])
     if not reader.alone:
@@ -100,7 +100,7 @@ def judged(name: str, words: Sequence[Word], reader: Reader) -> Verdict:
         operands = [word for word in words if not word.may_be_flag or word.value is None]
         operands.extend(Word(path) for word in words if (path := _path_in_flag(word)))
         return _with_operands(name, operands, reader, gives_pattern=_may_give_pattern(words))
-    # What looks like a flag behind the file may be the file that is written.
+    # A word after the file that looks like a flag may be the output file.
     given = told_apart(words, reader.flags, leading=reader.operands == "one")
     if given.refused:
         return unproven(f"{name} with {given.refused} is not known to only read")
@@ -110,7 +110,7 @@ def judged(name: str, words: Sequence[Word], reader: Reader) -> Verdict:
 
 
 def _path_in_flag(word: Word) -> str:
-    """The path in `--file=/x` and `-f/x`: a flag that is allowed may still name a file it reads."""
+    """Return the path in `--file=/x` or `-f/x`: an allowed flag may still name a file that is read."""
     value = word.value or ""
     if value.startswith("--"):
         path = value.partition("=")[2]
@@ -120,12 +120,12 @@ def _path_in_flag(word: Word) -> str:
 
 
 def _may_give_pattern(words: Sequence[Word]) -> bool:
-    """Whether a flag may give the pattern, so that the first operand is a file too."""
+    """Return True if a flag may supply the pattern, so that the first operand is a file too."""
     return any(_MAY_GIVE_PATTERN.match(word.value or "") for word in words)
 
 
 def told_apart(words: Sequence[Word], flags: str, *, leading: bool = False) -> Given:
-    """`leading`: flags stand before the first operand alone, and all that follows it are operands."""
+    """Parse flags and operands; with `leading`, flags are allowed only before the first operand."""
     known = _flags(flags)
     found: list[tuple[str, Word | None]] = []
     operands: list[Word] = []
@@ -159,7 +159,7 @@ def told_apart(words: Sequence[Word], flags: str, *, leading: bool = False) -> G
 
 
 def _named(value: str, flags: _Flags) -> list[tuple[str, Word | None]] | None:
-    """The flags in one word, each with the value that is in it; None where one of them is not allowed."""
+    """Return the flags in one word with the values in it; None if one of them is not allowed."""
     name, equals, rest = value.partition("=")
     if name in flags.bare:
         return [(name, Word(rest) if equals else None)]

@@ -1,26 +1,25 @@
-"""What is known of a shell command before it runs: its simple commands and whether each only reads."""
+"""Result of analyzing a shell command: its simple commands and whether each only reads."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 UNKNOWN_PATH = "/(unknown)"
-"""Stands for a path, or the directory of one, that is only known when the command runs.
+"""Stands for a path, or its directory, that is known only at run time.
 
-It is absolute and names nothing, so whoever asks whether it lies inside a project hears no.
+It is absolute and does not exist, so it never counts as inside a project.
 """
 
 
 class Part(Struct, frozen=True, kw_only=True):
     """One simple command.
 
-    `argv` is None where a word is only known when it runs, and where something beside the words decides
-    what happens (an assignment before it, a function of that name, a flag that runs another program): no
-    allow rule may cover it. `words` are its words as far as they are known, for rules that forbid.
-    `reads` and `writes` are the files it names by redirection or as arguments of a known command, after a
-    `cd` joined to its directory, or UNKNOWN_PATH; `changes` are those of `writes` that its arguments name.
-    `read_only` already accounts for words that are not known; it speaks of the command without its
-    redirections, which are `writes`.
+    `argv` is None if a word is known only at run time, or if something else decides what happens (an
+    assignment before it, a function of that name, a flag that runs another program): no allow rule may cover
+    it. `words` are its words as far as they are known, for forbidding rules. `reads` and `writes` are the
+    files named by redirections or as arguments of a known command, joined to the directory of a preceding
+    `cd`, or UNKNOWN_PATH; `changes` are those of `writes` that its arguments name. `read_only` already
+    accounts for unknown words; it describes the command without its redirections, which are in `writes`.
     """
 
     text: str
@@ -35,7 +34,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
-    """Every simple command found; `trouble` says why the whole cannot be judged, so that it is asked."""
+    """All simple commands of a command line; `trouble` says why it cannot be judged and must be asked."""
 
     parts: tuple[Part, ...]
     trouble: str | None = None

@@ -1,4 +1,4 @@
-"""Where a command may be when it runs, as far as the `cd`s before it tell."""
+"""Directories that a command may run in, derived from preceding `cd` commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_PLACES = 6
 
 
 class Places:
-    """Every directory the shell may be in: a `cd` adds one and never takes one away, for it may fail."""
+    """Directories the shell may be in; a `cd` adds one and never removes one, because it may fail."""
 
     def __init__(self, known: tuple[str, ...] = ("",)) -> None:
         self.known = known
@@ -30,7 +30,7 @@ class Places:
         self.known = tuple(dict.fromkeys((*self.known, *new)))
 
     def paths(self, words: Iterable[Word]) -> tuple[str, ...]:
-        """The paths that words name from here; one that is not known is UNKNOWN_PATH."""
+        """Return the paths that words name from these directories; an unknown one is UNKNOWN_PATH."""
         found: dict[str, None] = {}
         for word in words:
             if word.stream:

@@ -1,8 +1,8 @@
-"""Command lines of plain words, read without the parser: there is nothing in them that could be misread.
+"""Fast path for plain command lines, which are read without the parser because they are unambiguous.
 
-Words of letters, digits and signs without a meaning, or in quotes that hold nothing to expand, one blank
-between them; pipes and lists; at the end the file its output goes to. Every other line is left to the parser,
-which reads these alike.
+Words consist of letters, digits and signs without a special meaning, or are quoted with nothing to expand;
+one blank separates them. Pipes, lists and a final output redirection are allowed. Every other line goes to
+the parser, which reads these lines the same way.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _ENDS = r"(?=[ ;]|\Z)"
 _IN_QUOTES = r"\"[ #%-\[\]-_a-~]*+\"|'[ -&(-~]*+'"
 _NAME = rf"(?>{SIMPLE.pattern}){_ENDS}"
 _WORD = rf"(?>{SIMPLE.pattern}|{_IN_QUOTES}){_ENDS}"
-# Atomic groups, for the possessive quantifiers of groups do not go back where they must before Python 3.11.5.
+# Atomic groups: possessive quantifiers of groups backtrack incorrectly before Python 3.11.5.
 _COMMAND = rf"{_NAME}(?>(?: {_WORD})*)(?>(?: 2>(?:&1|/dev/null){_ENDS})?)"
 _BETWEEN = r"(?: \|| &&| \|\||;) "
 _LINE = re.compile(rf"({_COMMAND}(?>(?:{_BETWEEN}{_COMMAND})*))(?: (>>?) ?({_NAME})(?: 2>&1)?)?")
 _LISTED = re.compile(_BETWEEN)
 _QUOTED = re.compile(_IN_QUOTES)
 _HELD = "'"
-"""Stands for a quoted word while the line is split; by itself no line could hold it."""
+"""Stands for a quoted word while the line is split; a plain line cannot contain it otherwise."""
 _LONGEST = 2_000
-# What begins a construct, or a declaration, which sets variables.
+# Words that begin a construct or a declaration, which sets variables.
 _KEYWORDS = RESERVED | {"declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"}
 
 
 class PlainLine(Struct, frozen=True):
-    """The simple commands, as written and word by word, and where the output of the last one goes."""
+    """Simple commands, as written and word by word, and the output file of the last one."""
 
     commands: list[tuple[str, list[str]]]
     sign: str | None
@@ -43,7 +43,7 @@ class PlainLine(Struct, frozen=True):
 
 
 def plain_line(text: str) -> PlainLine | None:
-    """The line, where it is such a one."""
+    """Parse the line, or return None if it is not plain."""
     match = _LINE.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None
@@ -61,14 +61,14 @@ def plain_line(text: str) -> PlainLine | None:
         name = words[0]
         if "=" in name or name in _KEYWORDS:
             return None
-        if ">" in words[-1]:  # errors go where the output goes, or nowhere
+        if ">" in words[-1]:  # stderr goes to stdout, or nowhere
             written = written[: -len(words.pop()) - 1]  # noqa: PLW2901
         commands.append(_filled(words, quoted) if quoted and _HELD in words else (written, words))
     return PlainLine(commands, sign, target)
 
 
 def _filled(words: list[str], quoted: list[str]) -> tuple[str, list[str]]:
-    """A command with the first of the quoted words in their places, which are taken from these."""
+    """Return a command with its quoted words restored; they are taken from the front of `quoted`."""
     values: list[str] = []
     for at, word in enumerate(words):
         if word == _HELD:
@@ -80,7 +80,7 @@ def _filled(words: list[str], quoted: list[str]) -> tuple[str, list[str]]:
 
 
 def run_plain(text: str, line: PlainLine, via: tuple[str, ...], walk: Walking) -> None:
-    """Adds the parts of a line, as the walk over its tree would."""
+    """Add the simple commands of a line, as the walk over its tree would."""
     alone = _written(line, walk) if len(line.commands) == 1 else ()
     for command, words in line.commands:
         run(Found(text=command, words=tuple(map(Word, words)), via=via, writes=alone), walk)

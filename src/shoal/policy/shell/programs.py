@@ -1,4 +1,4 @@
-"""Commands whose danger is not in their flags alone: small languages, find's actions, and a few builtins."""
+"""Judges commands whose flags do not tell everything: small languages, actions of find, some builtins."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def _refused(name: str, given: Given) -> Verdict:
 
 
 def jq(words: Sequence[Word]) -> Verdict:
-    """A program may import data from a directory that it names."""
+    """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
         return unproven("the jq program may read other files")
     return judged("jq", words, Reader(operands="pattern"))
 
 
 def strings(words: Sequence[Word]) -> Verdict:
-    """A word that begins with @ names a file in which more words stand."""
+    """Judge strings: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
         return unproven("strings reads its arguments from a file here")
     return judged("strings", words, Reader())
@@ -106,7 +106,7 @@ def _is_plain_sed(script: str) -> bool:
 
 
 def find(words: Sequence[Word]) -> Verdict:
-    """Payloads of -exec are judged as commands of their own; here they are skipped."""
+    """Judge find; the commands of -exec are judged separately and skipped here."""
     places: list[Word] = []
     expression = False
     at = 0
@@ -117,7 +117,7 @@ def find(words: Sequence[Word]) -> Verdict:
         if value in EXECUTING:
             expression = True
             end = end_of_command(words, at)
-            # It may be the sign that ends the command, and what follows an action of find.
+            # The word may be the terminator of the command, and the next word an action of find.
             if any(inner.value is None for inner in words[at:end]):
                 return unproven("find with a word that is only known when it runs")
             at = end + 1
@@ -151,7 +151,7 @@ def _takes_value(value: str | None) -> bool:
 
 
 def _is_value(words: Sequence[Word], at: int) -> bool:
-    """A word like the -7 of `-mtime -7`; only numbers, so that no action is ever taken for one."""
+    """Return True for a word like the -7 of `-mtime -7`; numbers only, so an action never counts."""
     value = words[at].value or ""
     return (
         at > 0
@@ -170,7 +170,7 @@ def tar(words: Sequence[Word]) -> Verdict:
 
 
 def printf(words: Sequence[Word]) -> Verdict:
-    """zsh evaluates what it prints as a number, so the numbers have to be known."""
+    """Judge printf: zsh evaluates what it prints as a number, so the numbers must be known."""
     if not words or words[0].value is None or words[0].value.startswith("-"):
         return unproven("printf may set a variable here")
     if _PRINTS_NUMBERS.search(words[0].value) and not all(map(_is_number, words[1:])):
@@ -183,14 +183,14 @@ def _is_number(word: Word) -> bool:
 
 
 def numbered(words: Sequence[Word]) -> Verdict:
-    """exit and its kin: zsh evaluates their operand."""
+    """Judge exit and similar builtins: zsh evaluates their operand."""
     if all(map(_is_number, words)):
         return harmless("it only ends something")
     return unproven("it may evaluate its operand")
 
 
 def ps(words: Sequence[Word]) -> Verdict:
-    """An `e` among the letters without a dash shows the environment, keys included."""
+    """Judge ps: an `e` among the letters without a dash shows the environment, including keys."""
     given = told_apart(words, _PS)
     if given.refused:
         return _refused("ps", given)
@@ -200,7 +200,7 @@ def ps(words: Sequence[Word]) -> Verdict:
 
 
 def read(words: Sequence[Word]) -> Verdict:
-    """Names are held to plain lower-case ones: a subscript would be evaluated, PATH would be obeyed."""
+    """Judge read: names must be plain lower case, since subscripts are evaluated and PATH has an effect."""
     given = told_apart(words, _READ)
     if given.refused:
         return _refused("read", given)
@@ -210,7 +210,7 @@ def read(words: Sequence[Word]) -> Verdict:
 
 
 def is_own_variable(name: str) -> bool:
-    """Whether a variable of that name is one the command line made up, which no program looks at."""
+    """Return True if the command line made up this variable, so no program depends on it."""
     return (
         _NAME.fullmatch(name) is not None
         and name not in _OBEYED_BY_ZSH
@@ -227,7 +227,7 @@ def set_(words: Sequence[Word]) -> Verdict:
 
 
 def test(words: Sequence[Word]) -> Verdict:
-    """-v evaluates the subscript in its operand, so every operator has to be known."""
+    """Judge test: -v evaluates the subscript in its operand, so every operator must be known."""
     values = [word.value for word in words if not word.many]
     if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a", "-t") for value in values):
         return unproven("the test may evaluate its operands")
@@ -241,7 +241,7 @@ def test(words: Sequence[Word]) -> Verdict:
 
 
 def _has_known_operator(values: Sequence[str | None]) -> bool:
-    """How many words there are tells where the operator stands."""
+    """Return True if the operator is known; the number of words tells its position."""
     match values:
         case [] | [_]:
             return True
@@ -265,7 +265,7 @@ def pager(words: Sequence[Word]) -> Verdict:
 
 
 def man(words: Sequence[Word]) -> Verdict:
-    """Only pages by their names: a page given as a file is a program for its formatter."""
+    """Judge man: only pages by name, because a page given as a file is a program for the formatter."""
     if any(word.value is None or "/" in word.value for word in words):
         return unproven("man may format a file here")
     return judged("man", words, Reader(flags="-k -f -w -a -S:", operands="text"))

@@ -1,4 +1,4 @@
-"""Redirections: the files they read and write, in the forms that bash and the grammar read alike."""
+"""Redirections: the files they read and write, in the forms that bash and the grammar parse alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRAY_DESCRIPTOR = re.compile(rb"(?:^|[ \t\n;&|()])[0-9]+$")
 def redirected(
     nodes: Iterable[Node], source: bytes, words_of_node: Callable[[Node], list[Word]]
 ) -> tuple[list[Word], list[Word]]:
-    """The files that redirections name: those read, those written."""
+    """Return the files that redirections read and those they write."""
     reads: list[Word] = []
     writes: list[Word] = []
     for node in nodes:
@@ -37,7 +37,7 @@ def redirect(
     reads: list[Word],
     writes: list[Word],
 ) -> None:
-    """Adds the file that a redirection names to those read or written."""
+    """Add the file of a redirection to `reads` or `writes`."""
     operator, *targets = _without_descriptor(node, source)
     kind = operator.type
     if kind in (">&-", "<&-") and not targets:
@@ -54,7 +54,7 @@ def redirect(
     if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
         return
     if kind == ">&" and not SIMPLE.fullmatch(text):
-        # bash expands this word a second time, quoted or not.
+        # bash expands this word again, quoted or not.
         raise _strange()
     if target.type != "process_substitution":
         add_target(kind, words[0], reads, writes)
@@ -76,7 +76,7 @@ def _without_descriptor(node: Node, source: bytes) -> list[Node]:
 
 
 def add_target(kind: str, target: Word, reads: list[Word], writes: list[Word]) -> None:
-    """Adds the file that an operator of this kind opens."""
+    """Add the file that this redirection operator opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
         raise Unjudgeable("it opens a connection by redirection")

@@ -1,4 +1,4 @@
-"""What one found command leads to: itself, the command behind it, or a script in one of its words."""
+"""Expansion of one found command: itself, the command behind a wrapper, or a script in its words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYSTEM = ("/bin/", "/usr/bin/")
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """A simple command as the walk found it: its words, the variables it is given, its redirections."""
+    """Simple command as found by the walk: its words, variables set for it, and redirections."""
 
     text: str
     words: tuple[Word, ...]
@@ -36,15 +36,15 @@ class Walking(Protocol):
     parts: list[Part]
     places: Places
     repeated: int
-    """How many loops and functions are around: what is there may happen any number of times."""
+    """Number of enclosing loops and functions, whose commands may run any number of times."""
     trapped: bool
-    """Whether a trap was set: what it runs was judged from where the shell was then."""
+    """True if a trap was set; its command was judged from the directory at that time."""
 
     def script(self, text: str, via: tuple[str, ...] = ()) -> None: ...
 
 
 def run(found: Found, walk: Walking) -> None:
-    """Adds the parts that a found command stands for."""
+    """Add the simple commands that a found command leads to."""
     if len(found.via) > _DEEPEST_WRAPPING:
         raise Unjudgeable("commands are wrapped too deeply")
     if not found.words:
@@ -184,7 +184,7 @@ def _run_text(name: str, found: Found, walk: Walking) -> None:
 
 
 def _add_unseen(name: str, found: Found, walk: Walking) -> None:
-    """A command behind another that is not seen: it may be one that a rule forbids."""
+    """Add a placeholder for an unknown inner command, which a rule may forbid."""
     unseen = Found(text=found.text, words=(Word(None),), via=(*found.via, name), sets=found.sets)
     _add(unseen, walk, read_only=False, why=f"what {name} runs is only known when it runs", doubt=True)
 
@@ -216,5 +216,5 @@ def _all_known(words: tuple[str | None, ...]) -> tuple[str, ...] | None:
 
 
 def _shown(word: Word) -> str | None:
-    """A glob stands for itself where it can neither be a flag nor the name of the command."""
+    """Return a glob's own text if it can be neither a flag nor the command name."""
     return word.pattern if word.prefix and not word.may_be_flag else None

@@ -1,4 +1,4 @@
-"""The text of a command made into a tree, or the reason why it is not one that can be judged."""
+"""Parsing of command text into a syntax tree, or the reason why it cannot be judged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 LONGEST_COMMAND = 100_000
 DEEPEST_NESTING = 60
 MOST_SIGNS = 3_000
-"""What does not parse costs the parser time by the square of its signs; this keeps it far below a second."""
+"""Limit for shell signs: text that does not parse costs time quadratic in them; this stays below 1 s."""
 _SIGNS = "()<>&|{}$`[]=;!"
 
 # Tab and newline are the only control characters with a plain meaning; unusual blanks and marks that
-# reorder text are words to bash and look like something else to a reader.
+# reorder text are words to bash and look different to a reader.
 _UNREADABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
 )
@@ -42,7 +42,7 @@ def _parser() -> Parser:
 
 
 def tree_of(command: str) -> tuple[Node, bytes]:
-    """The root of the parsed command and the bytes its positions count in."""
+    """Return the root of the syntax tree and the bytes that its positions refer to."""
     if len(command) > LONGEST_COMMAND:
         raise Unjudgeable(f"the command has more than {LONGEST_COMMAND} characters")
     if _UNREADABLE.search(command):
@@ -61,10 +61,10 @@ def tree_of(command: str) -> tuple[Node, bytes]:
 
 
 def _without_heredoc_bodies(command: str) -> str:
-    """The command with each here-document replaced by a here-string that stands for its text.
+    """Return the command with each here-document replaced by a here-string placeholder.
 
-    Bodies are cut by bash's own rule (up to the first line that is the mark), so what follows one is
-    always read as commands. It is checked that each stand-in ended up where a here-string belongs.
+    A body ends by bash's own rule (at the first line that is the delimiter), so what follows is always read
+    as commands. A later check verifies that each placeholder is where a here-string belongs.
     """
     lifted: list[str] = []
     while (start := _heredoc_start(command)) >= 0:
@@ -105,7 +105,7 @@ def _body(command: str, match: re.Match[str]) -> tuple[str, str]:
 
 
 def _check_stand_ins(root: Node, source: bytes) -> None:
-    """Every here-document that was lifted out must have stood where bash takes one."""
+    """Check that every replaced here-document was in a position where bash accepts one."""
     wanted = source.count(_MARKED)
     found = 0
     stack = [root]

@@ -1,4 +1,4 @@
-"""The table `readonly.txt`, read once when the first command is judged."""
+"""The table `readonly.txt`, read when the first command is judged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = re.compile(rf"(.+): ({'|'.join(get_args(Operands))})(?: needs (.+))?")
 
 @cache
 def readers() -> dict[str, Reader]:
-    """Every command of the table by its name, with its sub-commands inside."""
+    """Return the commands of the table by name, with their subcommands inside."""
     return parsed_table(Path(__file__).with_name("readonly.txt").read_text(encoding="utf-8"))
 
 
@@ -35,7 +35,7 @@ def parsed_table(text: str) -> dict[str, Reader]:
 
 
 def _entries(text: str) -> list[tuple[str, str]]:
-    """Heads, which may go over several lines, with the indented lines under them."""
+    """Parse entry heads, which may span several lines, and the indented lines under them."""
     entries: list[tuple[str, str]] = []
     open_head = ""
     for line in text.splitlines():

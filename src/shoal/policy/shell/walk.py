@@ -1,4 +1,4 @@
-"""The walk over a parsed command: every construct that is understood, and a stop at every other."""
+"""Walk over a parsed command: handles every understood construct and stops at any other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOKENS = frozenset(
     | {"while", "until", "do", "done", ";;"}
 )
 _ENDING_SIGNS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})
-"""Of these those that stand for themselves whatever touches them."""
+"""Tokens that need no separation from adjacent text."""
 _REDIRECTS = ("file_redirect", "herestring_redirect")
 _BETWEEN_WORDS = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BETWEEN_STATEMENTS = re.compile(rb"(?:[ \t\n]|\\\n)*")
@@ -40,7 +40,7 @@ _BEFORE_COMMENT = b" \t\n;&|()"
 
 
 class Walk:
-    """What is found on the way: parts, functions, and where the shell may be."""
+    """Collects simple commands, functions and possible directories while walking a syntax tree."""
 
     def __init__(self, places: Places | None = None) -> None:
         self.parts: list[Part] = []
@@ -53,7 +53,7 @@ class Walk:
         self._via: tuple[str, ...] = ()
 
     def script(self, text: str, via: tuple[str, ...] = ()) -> None:
-        """Walks over a whole script; `via` names the commands that would run it."""
+        """Walk a whole script; `via` names the commands that would run it."""
         outer = self._source, self._via
         self._enter()
         self._via = via
@@ -129,7 +129,7 @@ class Walk:
             raise Unjudgeable("the command holds text between its parts that is not judged")
 
     def _stands_alone(self, token: Node) -> bool:
-        """Whether bash too reads a reserved word here, which it does only where nothing touches it."""
+        """Return True if bash reads a reserved word here, which requires that nothing touches it."""
         kind = token.type
         if kind in ("!", "{"):
             return self._source[token.end_byte : token.end_byte + 1] in _BLANKS
@@ -167,7 +167,7 @@ class Walk:
         if body is not None and body.type == "command":
             self._command(body, *redirected(redirects, self._source, self._words))
             return
-        # The grammar binds to a whole list what bash binds to its last command: a `cd` in it comes first.
+        # The grammar binds a redirection to a whole list, bash to its last command: a `cd` in it comes first.
         if body is not None:
             self._statement(body)
         reads, writes = redirected(redirects, self._source, self._words)
@@ -205,7 +205,7 @@ class Walk:
                 raise Unjudgeable("the case is written in a way that is not judged")
 
     def _spaced(self, children: list[Node]) -> None:
-        """Between the words of a construct stand blanks and newlines, and nothing that was left out."""
+        """Check that only blanks and newlines separate the words of a construct."""
         for left, right in pairwise(children):
             gap = self._source[left.end_byte : right.start_byte]
             if gap == b" ":
@@ -258,7 +258,7 @@ class Walk:
         self._note(self._text(node), (), (), "sets how things are shown")
 
     def _assigned(self, node: Node) -> str:
-        """The name an assignment sets; the substitutions in its value are walked."""
+        """Return the name that an assignment sets; walks the substitutions in its value."""
         name, equals, *value = node.children
         if (
             name.type != "variable_name"

@@ -1,4 +1,4 @@
-"""Words decoded as bash decodes them, and what can be said of those it only knows when it runs them."""
+"""Words decoded as bash decodes them, and what is known about words that depend on run time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class Word(Struct, frozen=True):
     """One word of a command.
 
-    `value` is None when it is only known at run time; `prefix` is then the text it surely begins with,
-    `pattern` the glob it was written as, and `many` says that it may become any number of words. `stream`
-    is a process substitution and nothing else: a path that names no file.
+    `value` is None if it is known only at run time; then `prefix` is the text that it certainly begins with,
+    `pattern` is the glob as written, and `many` is True if it may become any number of words. `stream` marks
+    a word that is only a process substitution: a path that names no file.
     """
 
     value: str | None
@@ -31,10 +31,10 @@ class Word(Struct, frozen=True):
 
     @property
     def may_be_flag(self) -> bool:
-        """Whether it, or one of the words it becomes, may begin with a dash."""
+        """True if it, or one of the words it becomes, may begin with a dash."""
         if self.value is not None:
             return self.value[:1] == "-"
-        # Of a glob every word begins alike; of what is split only the first does.
+        # All words of a glob begin alike; of a split word only the first does.
         return not self.prefix or self.prefix[0] == "-" or (self.many and self.pattern is None)
 
 
@@ -44,10 +44,10 @@ ARGUMENTS = frozenset(
     process_substitution arithmetic_expansion brace_expression
     """.split()  # noqa: SIM905 - reads better than sixteen quotes
 )
-"""The kinds of node that are words of a command."""
+"""Types of syntax nodes that are words of a command."""
 PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
 _STREAM = "/dev/fd/"
-"""What a process substitution becomes begins with it."""
+"""Prefix of the path that a process substitution becomes."""
 SIMPLE = re.compile(r"[A-Za-z0-9_./:@%+,^-][A-Za-z0-9_./:@%+,^=-]*")
 _WORD = re.compile(r"(?:[^\s\\\"'`$;&|<>()]|\\[^\n])*")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -67,13 +67,13 @@ _ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", stri
 _GLOB = re.compile(r"[*?\[]")
 _BRACES = re.compile(r"\{[^{}\x01]*(?:,|\.\.)[^{}\x01]*\}")
 _ONE_LIST = re.compile(r"([^{}\x01]*)\{([^{}\x01]*,[^{}\x01]*)\}([^{}\x01]*)")
-# Stands in the unquoted picture of a word for every quoted character, so that none is taken for syntax.
+# Replaces each quoted character in the unquoted form of a word, so that none is taken for syntax.
 _QUOTED = "\x01"
 _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
 def words_of(node: Node, source: bytes, nested: list[Node]) -> list[Word]:
-    """The words a node becomes; the substitutions inside it are added to `nested`."""
+    """Return the words that a node becomes; adds the substitutions inside it to `nested`."""
     text = source[node.start_byte : node.end_byte].decode()
     if SIMPLE.fullmatch(text):
         return [Word(text)]
@@ -83,7 +83,7 @@ def words_of(node: Node, source: bytes, nested: list[Node]) -> list[Word]:
 
 
 class _Pieces:
-    """A word while it is put together: its value, and a picture of what of it was not quoted."""
+    """Builds a word: its value, and a form in which quoted characters are masked."""
 
     def __init__(self, source: bytes, nested: list[Node]) -> None:
         self._source = source
@@ -171,7 +171,7 @@ class _Pieces:
             at = child.end_byte
 
     def _string(self, node: Node) -> None:
-        """Text between children is text of the string: the grammar leaves blanks out of its nodes."""
+        """Add a quoted string, including text between its children: the grammar has no nodes for blanks."""
         children = node.children
         if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
             raise Unjudgeable("a quoted text ends elsewhere than it seems")

@@ -1,4 +1,4 @@
-"""Commands that run the command named by their own words: where that begins, and what they change for it."""
+"""Commands that run another command from their words: where it begins, and what they change for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.policy.shell.words import Word
 
 
 class Wrapper(Struct, frozen=True):
-    """`operands` is how many words stand before the command; `rights` says that it runs as someone else."""
+    """`operands` is the number of words before the command; `rights` is True if it runs as another user."""
 
     flags: str = ""
     operands: int = 0
@@ -42,15 +42,15 @@ WRAPPERS: dict[str, Wrapper] = {
     ),
 }
 _ADDING = frozenset({"-n", "--max-args", "-L", "--max-lines"})
-"""Flags of xargs by which what it reads is added at the end."""
+"""Flags of xargs with which input is appended at the end."""
 EXECUTING = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-"""What find runs commands by."""
+"""Flags of find that run commands."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
 
 
 class Unwrapped(Struct, frozen=True):
-    """`sets` are the variables given to the command, `trouble` why what is run cannot be told."""
+    """`sets` are variables set for the command; `trouble` says why the command is unknown."""
 
     words: tuple[Word, ...] = ()
     sets: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Unwrapped(Struct, frozen=True):
 
 
 def unwrapped(name: str, words: Sequence[Word]) -> Unwrapped:
-    """The command behind a wrapper, from the words after the wrapper's name."""
+    """Return the command behind a wrapper, from the words after the wrapper's name."""
     wrapper = WRAPPERS[name]
     given = told_apart(words, wrapper.flags, leading=True)
     if given.refused:
@@ -78,7 +78,7 @@ def unwrapped(name: str, words: Sequence[Word]) -> Unwrapped:
 
 
 def _with_input(given: Given, rest: tuple[Word, ...]) -> tuple[Word, ...]:
-    """The command of xargs: what it reads is added at the end, or takes the place of a mark."""
+    """Return the command of xargs: its input is appended, or replaces a mark."""
     marks = given.values("-I")
     if not marks:
         return (*(rest or (Word("echo"),)), Word(None, many=True))
@@ -86,12 +86,12 @@ def _with_input(given: Given, rest: tuple[Word, ...]) -> tuple[Word, ...]:
     if not mark:
         return (Word(None, many=True), *rest)
     marked = tuple(replaced(word, mark, None) for word in rest)
-    # Of these and -I the last one counts.
+    # Of these flags and -I, the last one wins.
     return (*marked, Word(None, many=True)) if given.has(_ADDING) else marked
 
 
 def replaced(word: Word, mark: str, pattern: str | None, *, many: bool = False) -> Word:
-    """A word in which a mark stands for something that is only known at run time."""
+    """Return the word with its mark replaced by something known only at run time."""
     if word.value is None or mark not in word.value:
         return word
     if word.value == mark and pattern is not None:
@@ -101,7 +101,7 @@ def replaced(word: Word, mark: str, pattern: str | None, *, many: bool = False) 
 
 
 def found_commands(words: Sequence[Word]) -> list[tuple[Word, ...]]:
-    """The commands of find's -exec and its kin, with what was found in place of `{}`."""
+    """Return the commands of find's -exec and similar flags, with the found path in place of `{}`."""
     place = (
         words[0].value
         if words and not words[0].may_be_flag
@@ -123,7 +123,7 @@ def found_commands(words: Sequence[Word]) -> list[tuple[Word, ...]]:
 
 
 def end_of_command(words: Sequence[Word], start: int) -> int:
-    """Where the command ends that begins here behind find's -exec: a plus ends it after `{}` alone."""
+    """Return the index where a command of find's -exec ends; a plus ends it only after `{}`."""
     for at in range(start, len(words)):
         value = words[at].value
         if value == ";" or (value == "+" and at > start and words[at - 1].value == "{}"):
@@ -132,7 +132,7 @@ def end_of_command(words: Sequence[Word], start: int) -> int:
 
 
 def shell_script(words: Sequence[Word]) -> Word | None:
-    """The script of `sh -c`; None where it is not one, or where other flags change how it is read."""
+    """Return the script of `sh -c`; None if there is none, or if other flags change how it is read."""
     for at, word in enumerate(words):
         value = word.value
         if value is None or not value.startswith("-"):

@@ -1,1 +1,1 @@
-"""The record on plain files."""
+"""Stores on plain files."""

@@ -1,4 +1,4 @@
-"""Directories below the home, opened step by step from its handle."""
+"""Directories inside the home, opened step by step from its handle."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from shoal.stores.files.places import unwritable
 
 
 def inside(home: Path, *steps: str) -> Directory:
-    """The directory; what is missing is made."""
+    """Open the directory; create missing parts."""
     with Directory.root(home) as root:
         return root.within(*steps)
 
 
 def found_inside(home: Path, *steps: str) -> Directory | None:
-    """The directory, or None where it is missing."""
+    """Open the directory; return None if it is missing."""
     try:
         if not home.is_dir():
             return None

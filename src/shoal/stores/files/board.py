@@ -1,4 +1,4 @@
-"""The task board on plain files: one file per task, changed under locks, claimed under a lease."""
+"""Task board on plain files: one file per task, changed under locks, claimed under a lease."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from shoal.stores.files.watch import UNTOLD
 from shoal.wire.tasks import TaskFile
 
 SWEEP = 5.0
-"""Seconds between looks after the dead while somebody waits."""
+"""Seconds between checks for dead holders while somebody waits."""
 PER_TASK = 0.0001
-"""Seconds of pause for each task where the system tells nothing: twenty times what a look at it takes."""
+"""Poll delay per task if the system sends no file events: twenty times the cost of one check."""
 OFTEN = 0.5
-"""Seconds for which a reader takes those for alive who just were."""
+"""Seconds for which a reader assumes that live holders are still alive."""
 
 
 class FileTaskBoard:
-    """The tasks in `tasks/{name}/`, shared with any number of processes and with other programs."""
+    """Tasks in `tasks/{name}/`, shared with any number of processes and with other programs."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class FileTaskBoard:
         return (await self._settled()).tasks
 
     def glance(self) -> Mapping[TaskId, Task]:
-        """As the files have them. Who looks so changes nothing: what the dead held stays theirs."""
+        """Return the tasks as in the files, without changes: tasks of dead holders are not released."""
         return self._files.look().tasks
 
     def touched(self) -> Collection[TaskId] | None:
-        """Those that changed since the last call, as the files have them; None at the first one."""
+        """Return the ids of tasks whose files changed since the last call; None at the first call."""
         return self._files.look().touched()
 
     async def update(self, task: TaskId, change: Change, *, by: AgentName) -> tuple[Task, Task]:
@@ -125,7 +125,7 @@ class FileTaskBoard:
         self._known(task)
         if not change.add_blocks and not change.add_blocked_by:
             return await self._update(task, change)
-        # Under the list's lock, because a cycle may be closed by changes of tasks that are not named here.
+        # Under the list lock, because changes of other tasks may close a cycle.
         async with self._held():
             return await self._update(task, change)
 
@@ -172,7 +172,7 @@ class FileTaskBoard:
                 if claim is not None and claim.success:
                     return claim
                 if claim is None:
-                    # Somebody is just changing it, most likely claiming it: the next one is better.
+                    # Somebody is changing it, most likely claiming it: try the next one first.
                     busy = busy or task
             if busy is None:
                 return None
@@ -181,7 +181,7 @@ class FileTaskBoard:
                 return claim
 
     async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
-        # Not by listing them: who lists gives back what the dead held.
+        # Not by `list_tasks`, which releases the tasks of dead holders.
         index = self._files.look()
         theirs = [task for task in index.unfinished() if task.owner == owner and task.status == "in_progress"]
         held = tuple([task.id for task in theirs if await self._hold_again(task.id, owner)])
@@ -222,7 +222,7 @@ class FileTaskBoard:
                 await self._wait()
 
     async def aclose(self) -> None:
-        """What was claimed here and is not done goes back to pending: its lease ends."""
+        """Close the board; its lease ends, so unfinished claims return to pending."""
         self._stop_reading()
         if self._lease is not None:
             self._lease.end()
@@ -235,7 +235,7 @@ class FileTaskBoard:
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[BoardIndex]:
-        """The board under its locks, as it is now and with what a dead process left half done put right."""
+        """Hold the list lock and yield the current board, with partial changes of dead processes repaired."""
         async with self._locks.board(self._files.directory):
             index = self._files.look()
             if not self._tidy:
@@ -259,10 +259,10 @@ class FileTaskBoard:
         return task not in self._files.index.tasks and self._files.is_gone(task)
 
     async def _settled(self) -> BoardIndex:
-        """The board for who only reads it: dependencies whole, the dead's tasks given back."""
+        """Return the board for readers, with dependencies repaired and abandoned tasks released."""
         index = self._files.look()
         left = self._left_now_and_then(index)
-        # Reading goes on where writing cannot.
+        # Reading works even if writing does not.
         with suppress(LockUnavailable, StoreError):
             if index.torn:
                 async with self._held():
@@ -296,7 +296,7 @@ class FileTaskBoard:
         return refusal
 
     def _claim(self, task: TaskId, by: AgentName) -> Claim:
-        """Under the task's lock."""
+        """Claim the task; the caller holds its lock."""
         index = self._files.look()
         file = self._files.fresh(task)
         current = None if file is None else file.task
@@ -326,7 +326,7 @@ class FileTaskBoard:
             await self._give_back(task, lambda now: bool(self._left((now,))))
 
     def _left(self, tasks: Iterable[Task]) -> set[TaskId]:
-        """Those of them whose holder is dead."""
+        """Return the tasks whose holder is dead."""
         left = left_by_the_dead(tasks, self._found_leases, self._lease, self._is_silent)
         return {task.id for task in left}
 
@@ -341,7 +341,7 @@ class FileTaskBoard:
         return self._clock.now() / 1000 - self._files.changed_at(task) > self._foreign_patience
 
     def _write(self, files: dict[TaskId, TaskFile], after: dict[TaskId, Task]) -> None:
-        """`blocked_by` first: whoever finds that side alone knows what is missing."""
+        """Write the tasks, `blocked_by` first: a reader that finds only that side can add the other."""
 
         def is_truth(task: Task) -> bool:
             return task.blocked_by != files[task.id].task.blocked_by
@@ -365,7 +365,7 @@ class FileTaskBoard:
 
     async def _wait(self) -> None:
         self._start_reading()
-        # Where nothing is told all files are looked at: the more there are, the less often.
+        # Without file events all files are checked: the more files, the less often.
         untold = max(UNTOLD, PER_TASK * len(self._files.index.tasks))
         pause = SWEEP if self._files.news is not None else min(SWEEP, untold)
         try:
@@ -377,8 +377,8 @@ class FileTaskBoard:
                 self._stop_reading()
 
     def _start_reading(self) -> None:
-        """Hear of changes by other processes while somebody waits."""
-        _ = self._files.directory  # made, so that it can be watched
+        """Watch for changes by other processes while somebody waits."""
+        _ = self._files.directory  # creates it, so that it can be watched
         news = self._files.news
         if self._reading is not news:
             self._stop_reading()

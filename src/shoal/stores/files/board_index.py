@@ -1,4 +1,4 @@
-"""A board in memory, arranged so that what is claimable, held or torn is known without a search."""
+"""In-memory index of a task board: claimable, held and inconsistent tasks without a search."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from shoal.core.tasks import Task, by_number, open_blockers
 
 
 class BoardIndex:
-    """Kept up task by task. `blocked_by` is the truth about dependencies; `blocks` follows from it."""
+    """Index updated task by task. `blocked_by` is authoritative; `blocks` follows from it."""
 
     def __init__(self) -> None:
         self._tasks = ByTask(Task)
         self._dependants: dict[TaskId, set[TaskId]] = {}
-        """Who waits for it, but for those that are completed and stand in its `blocks`."""
+        """Dependants of each task, except completed ones that are in its `blocks`."""
         self._ready: list[tuple[float, int]] = []
-        """The places of candidates, in order: every claimable task is in it, and some that are no longer."""
+        """Sort keys of candidates, in order: every claimable task, and some that are no longer claimable."""
         self._sorted: tuple[Task, ...] | None = None
         self.held: set[TaskId] = set()
-        """In progress."""
+        """Tasks in progress."""
         self.torn: set[TaskId] = set()
-        """Tasks whose dependencies may be written on one side alone."""
+        """Tasks whose dependencies may be written on one side only."""
         self._touched: set[TaskId] | None = None
 
     @property
@@ -32,11 +32,11 @@ class BoardIndex:
 
     @property
     def open(self) -> Mapping[TaskId, Task]:
-        """Those that are not completed: all that can hold up another."""
+        """Tasks that are not completed: only these can block another."""
         return self._tasks.open
 
     def touched(self) -> set[TaskId] | None:
-        """What was put or dropped since the last call; None at the first one."""
+        """Return the ids put or dropped since the last call; None at the first call."""
         touched, self._touched = self._touched, set()
         return touched
 
@@ -46,7 +46,7 @@ class BoardIndex:
         return self._sorted
 
     def unfinished(self) -> list[Task]:
-        """By number."""
+        """Return the tasks that are not completed, by number."""
         return by_number(self._tasks.open.values())
 
     def dependants(self, task: TaskId) -> Iterable[TaskId]:
@@ -92,7 +92,7 @@ class BoardIndex:
         self._touched = touched
 
     def claimable(self) -> Iterator[Task]:
-        """Lower places first. It may be left at any point, and the board may change meanwhile."""
+        """Yield claimable tasks in the order of their sort keys. The board may change meanwhile."""
         at = 0
         while at < len(self._ready):
             place = self._ready[at]
@@ -104,7 +104,7 @@ class BoardIndex:
                 del self._ready[at]
 
     def check(self, changed: Iterable[TaskId]) -> None:
-        """Note which of the tasks that changed, or their neighbours, hold one side of a dependency alone."""
+        """Record which changed tasks or neighbours have only one side of a dependency."""
         for name in changed:
             task = self._tasks.get(name)
             if task is None:

@@ -1,4 +1,4 @@
-"""The locks of one board: one for the list as a whole, one for each task."""
+"""Locks of one task board: one for the whole list, one for each task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.stores.files.handles import Directory
 from shoal.stores.files.record_locks import PATIENCE, OwnLock, RecordLock
 
 SLOTS = 64
-"""Tasks whose numbers agree modulo this share a flock; what other programs see is a lock for each."""
+"""Tasks whose numbers are equal modulo this share a flock; other programs see one lock per task."""
 _LIST = ".lock"
 
 
@@ -23,10 +23,10 @@ def slot_of(task: TaskId) -> int:
 
 
 class BoardLocks:
-    """The list's lock is for what makes, removes or relates tasks; a task's own for every write of its file.
+    """The list lock guards creation, removal and dependencies of tasks; a task lock every write of its file.
 
-    Claims need only the second, so those of different tasks do not wait for each other. Who needs both takes
-    the list's first, and tasks in the order of their slots.
+    Claims need only the task lock, so claims of different tasks do not wait for each other. Code that needs
+    both takes the list lock first, and task locks in the order of their slots.
     """
 
     def __init__(self, home: Path, name: str, *, patience: float = PATIENCE) -> None:
@@ -46,7 +46,7 @@ class BoardLocks:
 
     @asynccontextmanager
     async def board(self, directory: Directory) -> AsyncIterator[None]:
-        """`directory` holds the tasks."""
+        """Hold the list lock; `directory` holds the task files."""
         own = self._opened(directory)
         if self._list is None:
             self._list = RecordLock(own, "list", beside=directory, file=_LIST, patience=self._patience)
@@ -55,7 +55,7 @@ class BoardLocks:
 
     @asynccontextmanager
     async def tasks(self, directory: Directory, tasks: Iterable[TaskId]) -> AsyncIterator[None]:
-        """What the files hold is to be read inside."""
+        """Hold the locks of these tasks; read the files only inside."""
         self._opened(directory)
         by_slot: dict[int, list[TaskId]] = {}
         for task in sorted(set(tasks), key=int):
@@ -69,7 +69,7 @@ class BoardLocks:
 
     @asynccontextmanager
     async def free_task(self, directory: Directory, task: TaskId) -> AsyncIterator[bool]:
-        """As `tasks`, but False at once where somebody has it, or another program is changing the list."""
+        """Lock one task without waiting; yield False if it is locked or another program changes the list."""
         self._opened(directory)
         slot = self._slot(slot_of(task))
         if directory.status(f"{_LIST}.lock") is not None or not await slot.take_now():
@@ -87,7 +87,7 @@ class BoardLocks:
     async def _take(self, task: TaskId, deadline: float, leave: AsyncExitStack) -> None:
         assert self._beside is not None
         assert self._own is not None
-        # A spare for each flock: two who share one would have to make and remove directories.
+        # One spare per flock: with a shared spare, lock directories would have to be created and removed.
         spare = f"spare-of-slot-{slot_of(task)}"
         lock = ForeignLock(self._beside, f"{task}.json", self._own, spare=spare)
         await lock.take(deadline)

@@ -1,4 +1,4 @@
-"""What the dead leave on a board and how it is put right: half-written dependencies, tasks held by nobody."""
+"""Recovery of a task board after dead processes: half-written dependencies and abandoned tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shoal.stores.files.handles import Directory
 from shoal.stores.files.leases import Lease, is_alive
 
 FOREIGN_PATIENCE = 3600.0
-"""Seconds without a write after which a task held by another program, without a lease, counts as left."""
+"""Seconds without a write after which a task held by another program, without a lease, is abandoned."""
 
 
 def lease_of(task: Task) -> str | None:
@@ -20,10 +20,10 @@ def lease_of(task: Task) -> str | None:
 
 
 def mended(task: Task, dependants: Iterable[TaskId], gone: Callable[[TaskId], bool]) -> Task:
-    """The task with both kinds of references as they should be.
+    """Return the task with both sides of its dependencies consistent.
 
-    `blocked_by` is the truth and is written first, so a dependency that has only that side was being made:
-    the other side is added. A reference to a task that is gone is dropped: it was being deleted.
+    `blocked_by` is authoritative and is written first, so a dependency that has only that side was being
+    created: the other side is added. A reference to a deleted task is dropped: it was being deleted.
     """
     blocked_by = tuple(other for other in task.blocked_by if not gone(other))
     missing = sorted(set(dependants) - set(task.blocks), key=int)
@@ -34,7 +34,7 @@ def mended(task: Task, dependants: Iterable[TaskId], gone: Callable[[TaskId], bo
 
 
 def given_back(task: Task) -> Task:
-    """As it is when nobody works on it."""
+    """Return the task as pending, without owner and attempt."""
     metadata = {key: value for key, value in task.metadata.items() if key != ATTEMPT}
     return structs.replace(task, status="pending", owner=None, metadata=metadata)
 
@@ -45,7 +45,7 @@ def left_by_the_dead(
     own: Lease | None,
     silent: Callable[[TaskId], bool],
 ) -> Iterator[Task]:
-    """Those in progress whose holder is dead. `silent` judges those that other programs hold."""
+    """Yield tasks in progress whose holder is dead. `is_silent` decides for tasks of other programs."""
     alive: dict[str, bool] = {} if own is None else {own.id: own.held}
     for task in tasks:
         if task.status != "in_progress":

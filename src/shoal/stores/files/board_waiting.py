@@ -1,4 +1,4 @@
-"""Who waits for something to claim, and who of them is woken."""
+"""Waiters for claimable tasks, and the backoff between processes that claim."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shoal.core.names import TaskId
 from shoal.stores.files.board_index import BoardIndex
 
 _LEAST, _MOST = 0.003, 0.05
-"""Seconds over which the processes spread that go for the same task."""
+"""Seconds over which processes that claim the same task are spread."""
 
 
 class Turns:
-    """When a process goes for a task that others hear of as well: the more often it came too late, the later.
+    """Delay before a process claims a task that other processes see too; it grows with each lost claim.
 
-    Of a hundred that go at once, one claims it, and the others keep it and the lead from their work.
+    If a hundred processes claim at once, one succeeds, and the others slow it and the lead down.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Turns:
         self._own = os.urandom(8)
 
     def pause(self, task: TaskId) -> float:
-        """Seconds, other ones for each task, so that nobody is always the first."""
+        """Return the delay in seconds, different for each task, so that no process is always first."""
         return self._spread * crc32(self._own + task.encode()) / 2**32
 
     def came_first(self) -> None:
@@ -37,7 +37,7 @@ class Turns:
 
 
 class Waiters:
-    """In order of arrival. Each task that becomes claimable wakes one of them, once."""
+    """Waiters in order of arrival. Each task that becomes claimable wakes one of them, once."""
 
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -49,20 +49,20 @@ class Waiters:
     async def wait(self) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(woken)
-        # Who comes to wait found nothing claimable: what was announced is claimed, and may come back.
+        # A new waiter found nothing claimable: announced tasks are claimed, and may become claimable again.
         self._announced.clear()
         try:
             await woken
         except asyncio.CancelledError:
             if woken.done() and not woken.cancelled():
-                self._wake_one()  # it was told of a task that it will not claim now
+                self._wake_one()  # it was woken for a task that it will not claim now
             raise
         finally:
             if woken in self._waiting:
                 self._waiting.remove(woken)
 
     def notice(self, index: BoardIndex) -> None:
-        """Look at what is claimable now."""
+        """Wake one waiter for each newly claimable task."""
         if not self._waiting:
             self._announced.clear()
             return

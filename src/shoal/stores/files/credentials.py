@@ -1,4 +1,4 @@
-"""Keys of providers that a person gave us, in `shoal/credentials.json` of the home, for this user alone."""
+"""Stored provider keys, in `shoal/credentials.json` of the home, readable only by this user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def credentials_path(home: Path) -> Path:
 
 
 def stored_credentials(home: Path) -> dict[str, dict[str, str]]:
-    """For each provider the variables that reach it. Raises `StoreError`, which holds nothing of the file."""
+    """Return the variables of each provider; raise `StoreError` without any content of the file."""
     path = credentials_path(home)
     try:
         content = path.read_bytes()
@@ -30,13 +30,13 @@ def stored_credentials(home: Path) -> dict[str, dict[str, str]]:
     try:
         return msgspec.convert(load(content), dict[str, dict[str, str]])
     except (ValueError, msgspec.ValidationError):
-        # Its words may be those of a key.
+        # The error text could contain a key.
         told = f"{path} cannot be understood. Remove it, and set providers up again: shoal setup"
         raise StoreError(told, path=path) from None
 
 
 def store_credentials(home: Path, provider: str, variables: Mapping[str, str] | None) -> None:
-    """In place of what was stored for the provider; None forgets it. Raises `StoreError`."""
+    """Replace the stored variables of the provider; None removes them. Raises `StoreError`."""
     path = credentials_path(home)
     with changing(path):
         kept: dict[str, Any] = stored_credentials(home)

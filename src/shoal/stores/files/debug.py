@@ -1,4 +1,4 @@
-"""The debug log: everything told in a session, one line each, for the person who looks for a fault."""
+"""Debug log of a session: one line per event, for troubleshooting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.wire.content import dump
 
 
 class DebugLog:
-    """`debug/{session}.txt`, with `debug/latest` pointing at it. A write that fails stops nothing."""
+    """Log in `debug/{session}.txt`, with a link `debug/latest`. Failed writes are ignored."""
 
     def __init__(
         self, directory: Path, session: SessionId, clock: Clock, secrets: Secrets = SHAPES_ALONE
@@ -29,7 +29,7 @@ class DebugLog:
         except OSError as error:
             raise unwritable(self.path, error) from error
         with suppress(OSError):  # a file system without locks
-            # Who removes old logs sees that this one is in use.
+            # Tells the cleanup of old logs that this one is in use.
             fcntl.flock(self._file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         self.path.chmod(0o600)
         latest = directory / "latest"
@@ -43,7 +43,7 @@ class DebugLog:
             self._file.write(line)
 
     def keep(self, text: str) -> None:
-        """What broke, in lines of its own."""
+        """Write the text of a failure on separate lines."""
         head = iso(self._clock.now()).encode() + b"\n"
         with suppress(OSError):
             self._file.write(head + self._secrets.redacted_bytes(text.encode("utf-8", "replace")) + b"\n")

@@ -1,4 +1,4 @@
-"""Waiting for a flock without stopping the event loop: a few threads wait, one lock each."""
+"""Waiting for flocks without blocking the event loop: a few threads wait, one lock each."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _File: TypeAlias = tuple[asyncio.AbstractEventLoop, int, int]
 
 
 class _Queue:
-    """Those of one loop who wait for the flock of one file, in order; a thread waits for the first of them.
+    """Waiters of one loop for the flock of one file, in order; a thread waits on behalf of the first.
 
-    A thread cannot be called back: one whose caller gave up waits on for the next. So those who give up on
-    one lock again and again leave threads for the others.
+    A thread cannot be cancelled: if its caller gives up, it waits on for the next. So callers that give up
+    repeatedly on one lock leave threads for other locks.
     """
 
     __slots__ = ("_file", "_threads", "_tried", "_waiting")
@@ -27,12 +27,12 @@ class _Queue:
         self._file = file
         self._threads = threads
         self._waiting: dict[asyncio.Future[int], int] = {}
-        """With the descriptor that each has brought."""
+        """Descriptor that each waiter brought."""
         self._tried = -1
-        """The descriptor that is with a thread."""
+        """Descriptor that a thread is locking."""
 
     def join(self, fd: int) -> asyncio.Future[int]:
-        """What it gives is a descriptor that has the lock."""
+        """Add a waiter; the future resolves to a descriptor that has the lock."""
         given = self._file[0].create_future()
         self._waiting[given] = fd
         if self._tried < 0:
@@ -45,7 +45,7 @@ class _Queue:
             os.close(fd)
 
     def run(self) -> None:
-        """In a thread."""
+        """Wait for the lock; runs in a thread."""
         taken, failure = False, None
         try:
             if self._waiting:
@@ -67,7 +67,7 @@ class _Queue:
         fd, self._tried = self._tried, -1
         first = next(iter(self._waiting), None)
         if first is None or not (taken or failure):
-            # Nobody waits any more, or somebody does since the thread saw nobody. Closing frees the lock.
+            # Nobody waits any more, or somebody joined after the thread saw nobody. Closing frees the lock.
             if fd not in self._waiting.values():
                 os.close(fd)
         else:
@@ -86,7 +86,7 @@ class _Queue:
 
 
 class _Threads:
-    """Daemons: a process may end while a lock it wants is held by another that stands still."""
+    """Daemon threads: a process may exit while a hung process holds a lock it waits for."""
 
     def __init__(self) -> None:
         self._wanted: SimpleQueue[_Queue] = SimpleQueue()
@@ -132,9 +132,9 @@ os.register_at_fork(after_in_child=_anew)
 
 
 async def flock(fd: int) -> int:
-    """Wait for the lock: the descriptor that has it, which may be another one of the same file.
+    """Wait for the lock and return the descriptor that has it, which may be another one of the same file.
 
-    If the caller is cancelled it is closed, now or as soon as possible.
+    If the caller is cancelled, the descriptor is closed now or as soon as possible.
     """
     queue = _threads.queue_for(fd)
     given = queue.join(fd)
@@ -143,6 +143,6 @@ async def flock(fd: int) -> int:
     except BaseException:
         if given.done() and not given.cancelled() and given.exception() is None:
             with suppress(OSError):
-                os.close(given.result())  # cancelled after it was given: ours to close
+                os.close(given.result())  # cancelled after delivery: ours to close
         queue.leave(given)
         raise

@@ -1,4 +1,4 @@
-"""Locks of the kernel on open files: each ends with its holder, however that ends."""
+"""Kernel locks on open files: each is freed when its holder ends, however that happens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def try_flock(fd: int) -> bool:
 
 
 def flock_soon(fd: int, *, tries: int, pause: float) -> bool:
-    """As `try_flock`, but more than once, with so many seconds between."""
+    """Try the lock several times, with `pause` seconds between the attempts."""
     for attempt in range(tries):
         if attempt:
             time.sleep(pause)
@@ -34,7 +34,7 @@ def flock_soon(fd: int, *, tries: int, pause: float) -> bool:
 
 
 def is_flocked(fd: int) -> bool:
-    """Whether somebody holds it. For the instant of the look it is held, but shared: looks do not meet."""
+    """Return True if the file is locked. The check holds a shared lock briefly, so checks do not conflict."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -44,9 +44,9 @@ def is_flocked(fd: int) -> bool:
 
 @contextmanager
 def changing(path: Path) -> Iterator[None]:
-    """Read and replace the file inside: one process at a time does, under a lock beside it.
+    """Hold the lock next to the file, so that one process at a time reads and replaces it.
 
-    Raises `StoreError` where another one does not let go.
+    Raises `StoreError` if another process does not release the lock.
     """
     lock = path.with_suffix(".lock")
     try:

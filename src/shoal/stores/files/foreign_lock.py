@@ -1,8 +1,8 @@
-"""The lock other programs know: a directory `{file}.lock` beside the file, fresh while it is held.
+"""Lock that other programs use: a directory `{file}.lock` next to the file, refreshed while it is held.
 
-Ours carry the sticky bit, which means nothing on an empty directory: whoever holds our flock and finds one
-knows that its maker was ours and is dead. To make and remove a directory costs a file system more than to
-move one, so a spare one is kept and moved in and out where the system can do so without replacing another.
+Our locks have the sticky bit, which means nothing on an empty directory: a process that holds our flock and
+finds one knows that a dead process of ours made it. Creating and removing a directory costs more than moving
+one, so a spare one is moved in and out if the system can do that without replacing another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shoal.stores.files.handles import Directory, refused
 from shoal.stores.files.renaming import rename_if_free
 
 STALE = 10.0
-"""Seconds without a refresh after which anybody may take the lock over."""
+"""Seconds without a refresh after which anybody may take over the lock."""
 REFRESH = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
 _OURS = 0o1700
@@ -29,7 +29,7 @@ _SPARES = 16
 
 
 class _Seen(NamedTuple):
-    """Which directory it is: the same name may come back as another one."""
+    """Identity of a lock directory: the same name may be another directory later."""
 
     inode: int
     mtime: int
@@ -41,14 +41,14 @@ class _Seen(NamedTuple):
 
 
 class ForeignLock:
-    """Taken while the flock of the same record is held, so that of our processes only one asks for it."""
+    """Lock taken while the flock of the same file is held, so that only one of our processes waits for it."""
 
     __slots__ = ("_directory", "_name", "_seen", "_since", "_spare", "_spares", "_timer")
 
     def __init__(
         self, directory: Directory, file: str, spares: Directory, *, spare: str | None = None
     ) -> None:
-        """`spare` is the name of a spare directory that nobody else uses meanwhile."""
+        """`spare` is the name of a spare directory that nobody else uses at the same time."""
         self._directory = directory
         self._name = f"{file}.lock"
         self._spares = spares
@@ -58,7 +58,7 @@ class ForeignLock:
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, deadline: float) -> None:
-        """Raises LockUnavailable at the deadline (monotonic)."""
+        """Take the lock; raise LockUnavailable at the deadline (monotonic)."""
         if not self._made():
             await self._made_in_time(deadline)
         self._seen = self._look()
@@ -66,7 +66,7 @@ class ForeignLock:
         self._timer = asyncio.get_running_loop().call_later(REFRESH, self._refresh)
 
     def confirm(self) -> None:
-        """Raises LockUnavailable if somebody took it over meanwhile: this process was stopped for long."""
+        """Raise LockUnavailable if somebody took over the lock while this process was suspended."""
         if not self._still_ours():
             raise LockUnavailable(f"{self._directory.path / self._name} was taken over; nothing was written.")
 
@@ -95,7 +95,7 @@ class ForeignLock:
         return moved
 
     def _moved_in(self) -> bool | None:
-        """None: there is no spare one."""
+        """Move the spare directory in; return None if there is none."""
         try:
             os.utime(self._spare, dir_fd=self._spares.fd, follow_symlinks=False)
             return rename_if_free(self._spares.fd, self._spare, self._directory.fd, self._name)
@@ -109,8 +109,8 @@ class ForeignLock:
         while True:
             seen = self._look()
             if seen is not None and seen.ours:
-                # Left by a dead process of ours, or we would not hold the flock: it is taken as it stands.
-                # It may be stale to other programs, too: one that is quicker has removed it.
+                # Left by a dead process of ours, or we would not hold the flock: it is reused.
+                # It may be stale for other programs too: a faster one may have removed it.
                 with suppress(FileNotFoundError):
                     os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
                     return
@@ -135,7 +135,7 @@ class ForeignLock:
 
     def _refresh(self) -> None:
         if self._look() != self._seen:
-            return  # not ours any more; `confirm` will say so
+            return  # no longer ours; `confirm_held` will raise
         with suppress(OSError):
             os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
         self._seen = self._look()
@@ -144,5 +144,5 @@ class ForeignLock:
 
 
 def _is_stale(seen: _Seen, unchanged: float) -> bool:
-    # Watched as well as dated: a clock that was set back must not make a dead lock live for ever.
+    # Observed as well as dated: a clock that was set back must not keep a dead lock alive forever.
     return time.time() - seen.mtime / 1e9 > STALE or unchanged > STALE

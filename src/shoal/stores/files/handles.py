@@ -1,4 +1,4 @@
-"""Open directories: what is inside is named relative to them, and no link is followed on the way."""
+"""Directory handles: files are opened relative to them, and no link is followed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from shoal.stores.files.renaming import exchange
 from shoal.stores.files.sharing import is_open_here_alone
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Not blocking: a pipe put where a file should be must not stop the reader.
+# Non-blocking: a pipe in place of a file must not block the reader.
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
 
 
 class Directory:
-    """A directory by its handle. `path` is for messages and watches only; nothing is opened by it."""
+    """Open directory. `path` is for messages and watches only; nothing is opened by it."""
 
     __slots__ = ("fd", "path")
 
@@ -31,7 +31,7 @@ class Directory:
 
     @classmethod
     def root(cls, path: Path) -> Directory:
-        """The one place where a whole path is trusted, links and all: the person chose the home."""
+        """Open the home, the only path that is trusted with its links: the person chose it."""
         make_private(path)
         try:
             return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
@@ -52,11 +52,11 @@ class Directory:
 
     @property
     def gone(self) -> bool:
-        """Somebody removed it: what is made in it now would be lost."""
+        """True if the directory was removed: files created in it now would be lost."""
         return self.fd < 0 or os.fstat(self.fd).st_nlink == 0
 
     def within(self, *names: str) -> Directory:
-        """The directory some steps down; what is missing is made, for this user alone."""
+        """Open a subdirectory; create missing parts, accessible only to this user."""
         found = self._below(names, make=True)
         if found is None:
             raise StoreError(f"{self.path.joinpath(*names)} was removed while it was made.", path=self.path)
@@ -84,8 +84,8 @@ class Directory:
         return here
 
     def open(self, name: str, flags: int) -> int:
-        """The file's descriptor. Raises FileNotFoundError where it is not to be made and is not there;
-        anything but a plain file is refused."""
+        """Return the file's descriptor. Raises FileNotFoundError if it is missing and not to be created;
+        anything except a regular file is refused."""
         try:
             fd = os.open(_plain(name), flags | _FILE, 0o600, dir_fd=self.fd)
         except FileNotFoundError:
@@ -100,7 +100,7 @@ class Directory:
         return fd
 
     def read(self, name: str) -> bytes | None:
-        """All of the file, or None where there is none."""
+        """Return the content of the file, or None if it is missing."""
         try:
             fd = self.open(name, os.O_RDONLY)
         except FileNotFoundError:
@@ -111,15 +111,15 @@ class Directory:
             os.close(fd)
 
     def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
-        """In place: for files that nobody reads before they are moved to where they belong."""
+        """Write in place, for files that nobody reads before they are moved."""
         fd = self.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._fill(fd, name, content, durable=durable)
 
     def write_again(self, name: str, content: bytes, *, durable: bool = False) -> None:
-        """As `write`, into the file that is there if nobody else has it open under any name, else a new one.
+        """Write into the existing file if nobody else has it open under any name, else into a new one.
 
-        A new file for each change makes ext4 look for a number among thousands of those just given back:
-        0.8 ms at a few hundred changes in a second, where writing again takes 0.02.
+        A new file for each change makes ext4 search for an inode among thousands of freed ones:
+        0.8 ms at a few hundred changes per second, compared to 0.02 ms for a rewrite.
         """
         fd = self._unshared(name)
         if fd is None:
@@ -129,14 +129,14 @@ class Directory:
             self._fill(fd, name, content, durable=durable)
 
     def overwrite(self, name: str, content: bytes, *, durable: bool = False) -> None:
-        """In place, for a file that is always as long as before, and so short that it is written in one piece
-        or not at all, whenever its writer is killed."""
+        """Write in place, for a file of constant length that is so short that it is written completely or not
+        at all, even if its writer is killed."""
         self._fill(self.open(name, os.O_WRONLY | os.O_CREAT), name, content, durable=durable)
 
     def _fill(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
         try:
             write_all(fd, content)
-            # Shortened only afterwards: a file cut to nothing is written out by ext4 as soon as it is closed.
+            # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
             os.ftruncate(fd, len(content))
             if durable:
                 os.fdatasync(fd)
@@ -146,7 +146,7 @@ class Directory:
             os.close(fd)
 
     def _unshared(self, name: str) -> int | None:
-        """The file, open for writing, if it is there and nobody but us can see what is done to it."""
+        """Return the file open for writing if it exists and nobody else has it open or linked."""
         try:
             fd = os.open(_plain(name), os.O_WRONLY | _FILE, dir_fd=self.fd)
         except OSError:
@@ -157,17 +157,17 @@ class Directory:
         return None
 
     def move(self, name: str, to: Directory, new_name: str) -> None:
-        """Put the file there in one step, in the place of what was there."""
+        """Move the file atomically, replacing an existing one."""
         try:
             os.rename(_plain(name), _plain(new_name), src_dir_fd=self.fd, dst_dir_fd=to.fd)
         except OSError as error:
             raise unwritable(to.path / new_name, error) from error
 
     def swap(self, name: str, to: Directory, other: str) -> None:
-        """As `move`, but cheaper where the system can: the two change places, and the old file stays here.
+        """Exchange the two files if the system can, and leave the old one here; else `move_file`.
 
-        To rename over a file makes ext4 write the new one out at once, which costs 10 to 50 times as much
-        and protects from power loss only. Who wants that protection writes durably.
+        An exchange is cheaper: a rename over a file makes ext4 flush the new one at once, which costs 10 to
+        50 times as much and protects only from power loss. Callers that need that write durably.
         """
         try:
             if exchange(self.fd, _plain(name), to.fd, _plain(other)):
@@ -179,7 +179,7 @@ class Directory:
         self.move(name, to, other)
 
     def replace(self, name: str, content: bytes) -> None:
-        """A reader sees the old content or the new, never a part."""
+        """Replace the file atomically: a reader sees the old content or the new, never a part."""
         temporary = self._written_beside(name, content)
         try:
             self.move(temporary, self, name)
@@ -188,7 +188,7 @@ class Directory:
             raise
 
     def link(self, name: str, new_name: str) -> bool:
-        """A second name for the file; False where that name is taken."""
+        """Add a second name to the file; return False if that name is taken."""
         try:
             os.link(
                 _plain(name), _plain(new_name), src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False
@@ -200,7 +200,7 @@ class Directory:
         return True
 
     def keep_copy(self, name: str, wanted: str) -> str:
-        """A second name for the file that nothing else has: the wanted one, or with a number behind it."""
+        """Add a unique second name to the file and return it: `backup_name`, with a number if it is taken."""
         free, number = wanted, 1
         while not self.link(name, free):
             number += 1
@@ -208,7 +208,7 @@ class Directory:
         return free
 
     def create(self, name: str, content: bytes) -> bool:
-        """As `replace`, but False and no change where the file exists: the first one stands."""
+        """Create the file atomically; return False without a change if it exists."""
         temporary = self._written_beside(name, content)
         try:
             return self.link(temporary, name)
@@ -216,12 +216,12 @@ class Directory:
             self._discard(temporary)
 
     def _written_beside(self, name: str, content: bytes) -> str:
-        """The name of a file with this content that nobody knows of yet."""
+        """Write a temporary file with this content and return its name."""
         temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"
         try:
             self.write(temporary, content)
         except StoreError:
-            # A disk that is full must not be filled with what did not fit.
+            # Partial files must not stay on a full disk.
             self._discard(temporary)
             raise
         return temporary
@@ -240,25 +240,25 @@ class Directory:
         return True
 
     def remove_tree(self, name: str, *, go_on: Callable[[], bool] = lambda: True) -> bool:
-        """Whether it is gone with all below it: what could not be removed, or had to wait, is still there.
+        """Remove the tree and return True; return False if a part could not be removed or was skipped.
 
-        A link is removed, and never followed. `go_on` is asked before each file.
+        A link is removed, and never followed. `should_continue` is called before each file.
         """
         try:
             return _removed(_plain(name), self.fd, go_on)
-        except (RecursionError, OSError):  # deeper than anything that is ours, or more handles than there are
+        except (RecursionError, OSError):  # deeper than any tree of ours, or out of descriptors
             return False
 
     def names(self) -> list[str]:
         return os.listdir(self.fd)  # noqa: PTH208 - a path has no handle
 
     def is_directory(self, name: str) -> bool:
-        """A link to one is none."""
+        """Return True for a directory, not for a link to one."""
         status = self.status(name)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def status(self, name: str) -> os.stat_result | None:
-        """Of the name itself, not of what a link points to."""
+        """Return the status of the name itself, not of a link's target."""
         try:
             return os.stat(_plain(name), dir_fd=self.fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -279,7 +279,7 @@ def _removed(name: str, above: int, go_on: Callable[[], bool]) -> bool:
     except OSError:  # a file or a link, or a directory that cannot be read
         return go_on() and _done(os.unlink, name, above)
     try:
-        # All of them, though one may have failed.
+        # All of them, even if one fails.
         below = [_removed(each, fd, go_on) for each in os.listdir(fd)]  # noqa: PTH208 - a path has no handle
     finally:
         os.close(fd)
@@ -297,7 +297,7 @@ def _done(act: Callable[..., None], name: str, above: int) -> bool:
 
 
 def read_from(fd: int, offset: int) -> bytes:
-    """Everything from the offset on."""
+    """Return everything from the offset on."""
     parts = []
     while part := os.pread(fd, _CHUNK, offset):
         parts.append(part)
@@ -306,7 +306,7 @@ def read_from(fd: int, offset: int) -> bytes:
 
 
 def _plain(name: str) -> str:
-    """Names are checked long before; this is the wall behind that."""
+    """Check a name again as a last defence; callers have checked it before."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         raise StoreError(f"{name[:80]!r} is not the name of a file.", path=Path())
     return name

@@ -1,4 +1,4 @@
-"""An inbox file as a window on its mail: what it holds, what fits into it, what leaves it."""
+"""Inbox file as a bounded window of its mail: its entries, its free room and what leaves it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from shoal.wire.mail import Entry, Inbox, inbox_bytes, is_named, read_entry, rea
 
 MOST_UNREAD = 64
 MOST_UNREAD_BYTES = 256 << 10
-"""Long messages fill the window sooner: what is rewritten for each post stays small."""
+"""Long messages fill the inbox file sooner: the content rewritten for each post stays small."""
 MOST_READ = 8
 MOST_READ_BYTES = 16 << 10
 _UNREAD = b',"read":false,'
 _PATIENCE, _PASSES = 1 << 20, 32
-"""Characters that are read in vain when a broken file is searched, and how often each of it: every brace may
-begin an entry, and what is nested without end would be read for hours."""
+"""Limits for the search of a broken file, in characters and in passes: every brace may start an entry, and
+unbounded nesting would take hours."""
 _DEEP = 1 << 14
-"""Characters that a nesting counts for that was too deep."""
+"""Characters charged for nesting that is too deep."""
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """The content of the file and what it says. No content: the file is not there."""
+    """Content of an inbox file and its entries. Without content the file does not exist."""
 
     content: bytes | None
     entries: tuple[Entry, ...]
@@ -40,7 +40,7 @@ class Window(Struct, frozen=True, kw_only=True):
 
     @property
     def room(self) -> tuple[int, int]:
-        """How many more unread messages fit, and how many bytes of them."""
+        """Number of unread messages and bytes that still fit."""
         sizes = [len(entry.raw) for entry in self.entries if not entry.mail.read]
         count, size = MOST_UNREAD - len(sizes), MOST_UNREAD_BYTES - sum(sizes)
         return (0, 0) if count <= 0 or (size <= 0 and sizes) else (count, max(size, 0))
@@ -51,7 +51,7 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 def read_window(directory: Directory, name: str, last: Window | None) -> Window | Invalid:
-    """What is there now. Compared by content: times are too coarse to tell two writes apart everywhere."""
+    """Read the file. Compared by content: on some systems times are too coarse to tell two writes apart."""
     content = directory.read(name)
     if last is not None and content == last.content:
         return last
@@ -69,14 +69,14 @@ def window_of(entries: tuple[Entry, ...]) -> Window:
 
 
 def marked(entries: Iterable[Entry], ids: Collection[str]) -> tuple[Entry, ...]:
-    """The entries, these of them consumed."""
+    """Return the entries with these ids marked as read."""
     return tuple(
         [_consumed(each) if each.mail.id in ids and not each.mail.read else each for each in entries]
     )
 
 
 def parted(entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
-    """What stays, and the consumed that leave: of those only the latest few stay."""
+    """Return the entries that stay and the read ones that leave; only the latest few read entries stay."""
     read = [entry for entry in reversed(entries) if entry.mail.read]
     sizes = accumulate(len(entry.raw) for entry in read)
     staying = {
@@ -88,28 +88,28 @@ def parted(entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[Entry, 
 
 
 def nameless(entry: Entry) -> bool:
-    """Written by a program that gives no ids."""
+    """Return True if the entry was written by a program that gives no ids."""
     return entry.mail.id.startswith("made-") and not is_named(entry)
 
 
 def named(entry: Entry, identity: str) -> Entry:
-    """The entry with an id of its own, for good.
+    """Return the entry with a permanent id.
 
-    An id made from its content alone would come back when the same program says the same thing again after
-    this one has left the file.
+    An id derived from content alone would repeat if the same program sent the same text again after this
+    entry has left the file.
     """
     mail = msgspec.structs.replace(entry.mail, id=identity)
     return Entry(mail=mail, raw=settled(Entry(mail=mail, raw=entry.raw), read=mail.read))
 
 
 def one_line(raw: bytes) -> bytes:
-    """An entry that another program spread over lines, for a file of lines."""
-    # In JSON a line can only end between its words.
+    """Return the entry on one line, for a line-based file; other programs may use several lines."""
+    # In JSON a newline can only occur between tokens.
     return raw.replace(b"\n", b" ") if b"\n" in raw else raw
 
 
 def rescued(content: bytes) -> Inbox:
-    """The whole entries of a file that is broken: everything in it that reads as one, in order."""
+    """Return the complete entries of a broken file, in order."""
     text = content.decode(errors="replace").lstrip("\ufeff \t\r\n").removeprefix("[")
     decoder = json.JSONDecoder()
     entries: list[Entry] = []
@@ -134,9 +134,9 @@ def _consumed(entry: Entry) -> Entry:
 
 
 def _marked_in_place(raw: bytes) -> bytes | None:
-    """The entry as consumed, where that can be had without parsing; most entries are our own."""
+    """Mark the entry as read without parsing if possible, as for most entries, which we wrote; else None."""
     # Without a second brace or a bracket nothing is nested, and a quote inside a string has a backslash:
-    # these bytes can be nothing but the field itself.
+    # these bytes can only be the field itself.
     if raw.find(b"{", 1) >= 0 or b"[" in raw or b',"msg_id":"' not in raw or raw.count(_UNREAD) != 1:
         return None
     return raw.replace(_UNREAD, b',"read":true,')

@@ -1,6 +1,6 @@
-"""Notices of the kernel about directories, where the system has them. All of an event loop have one source.
+"""Directory events of the kernel (inotify), with one inotify instance per event loop.
 
-A user may have few sources, 128 on most systems: a team may have as many processes.
+A user may have few instances, 128 on most systems, and a team may have as many processes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROOM = 1 << 18
 
 
 class Notices:
-    """Of one directory: the names of files that changed, gathered until they are taken."""
+    """Events of one directory: names of changed files, collected until they are taken."""
 
     def __init__(self, source: _Source, watch: int, mask: int) -> None:
         self._source = source
@@ -29,14 +29,14 @@ class Notices:
         self.heard: Callable[[], None] | None = None
 
     def taken(self) -> set[str] | None:
-        """Since the last call, at next to no cost while there are none; None where some were lost."""
+        """Return the names since the last call, almost free if there are none; None if some were lost."""
         self._source.read(asker=self)
         names, lost = self._names, self._lost
         self._names, self._lost = set(), False
         return None if lost else names
 
     def tell(self, heard: Callable[[], None] | None) -> None:
-        """Call it in the running loop when there is something to take; None for no longer."""
+        """Set the function that the running loop calls if there are names to take; None removes it."""
         self.heard = heard
         self._source.listen()
         if heard is not None and (self._names or self._lost):
@@ -63,7 +63,7 @@ class _Source:
         self._lost = int(flags.Q_OVERFLOW | flags.IGNORED)
         self._more = int(flags.MASK_ADD)
         self._loop: asyncio.AbstractEventLoop | None = None
-        """In which it is read, while somebody is to be told."""
+        """Loop that reads events while a callback is set."""
         self._watches: dict[int, list[Notices]] = {}
 
     @property
@@ -71,7 +71,7 @@ class _Source:
         return bool(self._inotify.closed)
 
     def watch(self, directory: Path | str, mask: int) -> Notices:
-        # Who watches the same directory shares the watch, which tells each of what any of them wants.
+        # Watchers of the same directory share one watch, which reports what any of them needs.
         watch = self._inotify.add_watch(directory, mask | self._more)
         notices = Notices(self, watch, mask)
         self._watches.setdefault(watch, []).append(notices)
@@ -104,7 +104,7 @@ class _Source:
             self._loop = None
 
     def read(self, *, asker: Notices | None = None) -> None:
-        """Hand out what there is. Whoever else than the asker is to be told is told soon, each by itself."""
+        """Distribute the available events. Callbacks of all but the requester are scheduled separately."""
         if self.closed:
             return
         from inotify_simple import parse_events
@@ -143,7 +143,7 @@ _sources: WeakKeyDictionary[asyncio.AbstractEventLoop, _Source] = WeakKeyDiction
 
 
 def notices_of(directory: Path | str, mask: Callable[[Any], Any]) -> Notices | None:
-    """From now on; `mask` chooses among the flags of `inotify_simple`. None where nothing will be told."""
+    """Watch a directory; `mask` selects flags of `inotify_simple`. Returns None without event support."""
     if sys.platform != "linux":
         return None
     from inotify_simple import flags

@@ -1,4 +1,4 @@
-"""The journal on disk: appended to by every process of a run, read by offset by everyone else."""
+"""Journal on disk: appended by every process of a run, read by offset by everyone else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDS = (AgentEnded, WorkKept)
 
 
 class FileJournal:
-    """Nothing is made before the first event."""
+    """Journal file; nothing is created before the first event."""
 
     def __init__(
         self, path: Path, clock: Clock, *, durable: bool = False, secrets: Secrets = SHAPES_ALONE
@@ -36,7 +36,7 @@ class FileJournal:
         self._fd: int | None = None
         self._torn = False
         self._owed: deque[bytes] = deque()
-        """Ends that could not be written: they have happened, whatever the disk says."""
+        """End events that could not be written yet; they are written before the next event."""
 
     def append(self, event: Journaled) -> None:
         line = self._secrets.redacted_bytes(journal_line(event, self._clock.now()))
@@ -59,7 +59,7 @@ class FileJournal:
         if self._torn:
             line = b"\n" + line
         try:
-            # Others write here too, so a part is not cut off: the next event then starts on a new line.
+            # Others write here too, so a partial line is not truncated: the next event starts a new line.
             self._torn = True
             write_all(fd, line)
             self._torn = False
@@ -73,7 +73,7 @@ class FileJournal:
             ) from error
 
     def position(self) -> int:
-        """Where this process's latest event ends."""
+        """Return the offset at which this process's latest event ends."""
         fd = self._open() if self._fd is None else self._fd
         return os.lseek(fd, 0, os.SEEK_CUR)
 
@@ -98,7 +98,7 @@ class FileJournal:
 
 
 def read_journal(path: Path, offset: int = 0, *, report: Report = unreported) -> Iterator[Recorded]:
-    """The events from `offset` on, up to the last whole line. `report` hears of lines that hold none."""
+    """Yield the events from `offset` up to the last complete line; invalid lines are reported."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -137,9 +137,9 @@ async def follow_journal(
     *,
     alive: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[Recorded]:
-    """As `read_journal`, then what comes, until the run ended or `alive` says that nobody writes any more.
+    """Yield present and future events until the run ends or `is_running` returns False.
 
-    Neither the file nor its directory need to be there yet.
+    Neither the file nor its directory need to exist yet.
     """
     changed = asyncio.Event()
     watch = DirectoryWatch(path.parent, changed.set)
@@ -147,7 +147,7 @@ async def follow_journal(
         ended = False
         while True:
             changed.clear()
-            # Asked before reading: what the last writer wrote before it ended is still read below.
+            # Checked before reading: the last events of a writer that ended are still read below.
             living = alive()
             for recorded in read_journal(path, offset):
                 ended = isinstance(recorded.event, SessionEnded)

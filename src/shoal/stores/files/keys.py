@@ -1,4 +1,4 @@
-"""The keys with which teams sign their mail: one file each in `shoal/keys`, for this user alone."""
+"""Signing keys of teams for mail: one file each in `shoal/keys`, readable only by this user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACE = ("shoal", "keys")
 
 
 def team_key(home: Path, team: TeamName) -> bytes:
-    """The key of the team; made where there is none, and of two that are made at once the first stands."""
+    """Return the key of the team; create it if missing. Of two created at once the first wins."""
     with inside(home, *_PLACE) as keys:
         key = keys.read(team)
         if key is None:
@@ -33,7 +33,7 @@ def team_key(home: Path, team: TeamName) -> bytes:
 
 
 def remove_key(home: Path, team: TeamName) -> None:
-    """With what a process that died while it made the key left of it."""
+    """Remove the key, and temporary files of a process that died while it created the key."""
     keys = found_inside(home, *_PLACE)
     if keys is None:
         return
@@ -43,20 +43,20 @@ def remove_key(home: Path, team: TeamName) -> None:
 
 
 def _clear(keys: Directory, team: TeamName) -> None:
-    """Who is just making a key finds that there is one."""
+    """Remove temporary keys; a process that is creating a key finds the existing one."""
     for name in keys.names():
         if name.startswith(_beginning(team)):
             keys.remove(name)
 
 
 def _make(keys: Directory, team: TeamName) -> None:
-    """Whole or not at all, and on the disk: half a key after a power cut would refuse all mail."""
+    """Create the key atomically and durably: a partial key after a power cut would reject all mail."""
     temporary = f"{_beginning(team)}{os.urandom(4).hex()}"
     keys.write(temporary, os.urandom(KEY_SIZE), durable=True)
     try:
         keys.link(temporary, team)
     except StoreError:
-        # Cleared away by another, who has made one.
+        # Removed by another process, which has created a key.
         if keys.read(team) is None:
             raise
     finally:

@@ -1,4 +1,4 @@
-"""Leases: a locked file that says its holder lives. The kernel frees the lock however the holder ends."""
+"""Leases: a locked file shows that its holder is alive. The kernel frees the lock however the holder ends."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shoal.stores.files.places import unwritable
 
 _LEASE = re.compile(r"[0-9a-f]{16}")
 _YOUNG = 60.0
-"""Seconds during which a file without a lock may be one that is just being made."""
+"""Seconds during which an unlocked file may still be in creation."""
 _MOST_CLEARED = 64
 
 
 class Lease:
-    """Held from its making until `end`, or the end of the process."""
+    """Lease held from its creation until `release` or the end of the process."""
 
     def __init__(self, directory: Directory) -> None:
         self.id = os.urandom(8).hex()
@@ -32,7 +32,7 @@ class Lease:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
             os.write(self._fd, f"{os.getpid()}\n".encode())
-            # Under its name only once it is locked: nobody sees it without its lock while its holder lives.
+            # Gets its name only once it is locked: nobody sees it unlocked while its holder lives.
             directory.move(making, directory, self.id)
         except (OSError, StoreError) as error:
             self.forget()
@@ -53,7 +53,7 @@ class Lease:
         self.forget()
 
     def forget(self) -> None:
-        """In a forked child: the lease stays the parent's, and ends with the parent alone."""
+        """Close the descriptor in a forked child: the lease belongs to the parent and ends only with it."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -72,7 +72,7 @@ os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 def is_alive(directory: Directory, lease: str) -> bool:
-    """Whether its holder lives. One that is found dead is removed."""
+    """Return True if the lease holder is alive; remove a dead lease."""
     if _LEASE.fullmatch(lease) is None:
         return False
     try:
@@ -89,7 +89,7 @@ def is_alive(directory: Directory, lease: str) -> bool:
 
 
 def clear_dead(directory: Directory) -> None:
-    """Remove what the dead left: a bounded number at a time, and others each time, or the living hide it."""
+    """Remove leases of dead processes: a bounded random sample, so that live leases do not hide them."""
     names = directory.names()
     for name in random.sample(names, min(len(names), _MOST_CLEARED)):
         if not name.startswith("."):

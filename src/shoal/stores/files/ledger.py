@@ -1,4 +1,4 @@
-"""What a run cost, summed from its journal: settled to the token, and what was cut in flight by name."""
+"""Usage of a run, summed from its journal: settled requests exactly, unsettled requests as a list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Key = TypeVar("_Key", bound=str)
 
 
 class Unsettled(Struct, frozen=True, kw_only=True):
-    """A request that left and whose cost was never told."""
+    """A request that was sent and whose cost was never reported."""
 
     request: RequestId
     agent: AgentId
@@ -28,7 +28,7 @@ class Unsettled(Struct, frozen=True, kw_only=True):
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """Who spent it: an agent's type, its name and its task, as far as the journal tells."""
+    """Agent that used the tokens: type, name and task, as far as the journal has them."""
 
     kind: str = ""
     name: str = ""
@@ -37,10 +37,10 @@ class Worker(Struct, frozen=True, kw_only=True):
 
 class Ledger(Struct, frozen=True, kw_only=True):
     spent: dict[tuple[AgentId, str], Spent]
-    """By agent and model."""
+    """Usage by agent and model."""
     unsettled: tuple[Unsettled, ...]
     workers: dict[AgentId, Worker] = {}
-    """Every agent that was started."""
+    """Every started agent."""
 
     @property
     def total(self) -> Spent:

@@ -1,4 +1,4 @@
-"""Files that only grow, a line at a time, under a lock. A line that a killed writer left half goes away."""
+"""Append-only files of lines, written under a lock. A partial line of a killed writer is removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TAIL = 1 << 16
 
 
 def append_lines(directory: Directory, name: str, lines: Sequence[bytes], *, durable: bool = False) -> None:
-    """All of them, or an error and none. The caller holds the lock of the file."""
+    """Append all lines, or raise an error and append none. The caller holds the lock of the file."""
     fd = directory.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         size = whole_size(fd)
@@ -32,7 +32,7 @@ def append_lines(directory: Directory, name: str, lines: Sequence[bytes], *, dur
 
 
 def whole_size(fd: int) -> int:
-    """The size after half a line at the end was cut off; its writer died before anybody was told of it."""
+    """Truncate a partial last line and return the size; its writer died before anybody relied on it."""
     size = os.fstat(fd).st_size
     whole = end_of_whole_lines(fd, size)
     if whole < size:
@@ -41,7 +41,7 @@ def whole_size(fd: int) -> int:
 
 
 def end_of_whole_lines(fd: int, size: int) -> int:
-    """The size of the file without the half line that it may end with."""
+    """Return the size of the file without a partial last line."""
     if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
         return size
     end = size
@@ -55,7 +55,7 @@ def end_of_whole_lines(fd: int, size: int) -> int:
 
 
 def read_lines(directory: Directory, name: str, offset: int = 0) -> Iterator[bytes]:
-    """The whole lines from the offset on. Needs no lock."""
+    """Yield the complete lines from the offset on. Needs no lock."""
     try:
         fd = directory.open(name, os.O_RDONLY)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Locks that say who holds them: one process per session, and one per seat of another program in a team."""
+"""Locks that store the pid of their holder: one per session, and one per external member of a team."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from shoal.stores.files.places import make_private, run_directory, unwritable
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _TRIES, _PAUSE = 3, 0.01
 _ANEW = 100
-"""Times that a lock's file may be gone when it is locked: some file systems say so of every file."""
+"""Maximum retries if the lock file is gone when locked: some file systems report that for every file."""
 
 
 class _NamedLock:
-    """Held from its making until `release`, with the pid of its holder in the file."""
+    """Lock held from its creation until `release`, with the pid of its holder in the file."""
 
     def __init__(self, path: Path, in_use: Callable[[str], str]) -> None:
-        """Raises `StoreError` where another process has it, with what `in_use` says of that one."""
+        """Take the lock; raise `StoreError` with `describe_conflict` if another process holds it."""
         self.path = path
         self._fd: int | None = _taken(path, in_use)
         try:
@@ -49,7 +49,7 @@ class SessionLock(_NamedLock):
         )
 
     def leave_nothing(self) -> None:
-        """For a new session that never began: the directory goes too, if the lock is all it holds."""
+        """Release the lock of a session that never started; remove its directory if nothing else is in it."""
         with suppress(OSError):
             there = [entry.name for entry in self.path.parent.iterdir()]
             if self._fd is not None and there == [self.path.name]:
@@ -59,7 +59,7 @@ class SessionLock(_NamedLock):
 
 
 class SeatLock(_NamedLock):
-    """Of a member of a team that one process of another program is."""
+    """Lock of a team member that is a process of another program."""
 
     def __init__(self, home: Path, team: str, name: str) -> None:
         super().__init__(
@@ -68,7 +68,7 @@ class SeatLock(_NamedLock):
         )
 
     def release(self) -> None:
-        """The file goes with it, or each name that a client ever had would leave one."""
+        """Release the lock and remove its file; otherwise every client name would leave one behind."""
         with suppress(OSError):
             if self._fd is not None and os.fstat(self._fd).st_nlink:
                 self.path.unlink()
@@ -76,9 +76,9 @@ class SeatLock(_NamedLock):
 
 
 def is_held(home: Path, session: SessionId) -> bool:
-    """Whether a process runs this session now."""
+    """Return True if a process runs this session now."""
     with suppress(OSError):
-        # Only to read: closing what was open for writing wakes all who watch the directory, and they ask.
+        # Read-only: closing a file open for writing wakes all watchers of the directory, which call this.
         fd = os.open(run_directory(home, session) / "lock", os.O_RDONLY | os.O_CLOEXEC)
         try:
             return is_flocked(fd)
@@ -88,11 +88,11 @@ def is_held(home: Path, session: SessionId) -> bool:
 
 
 def holder(home: Path, session: SessionId) -> int | None:
-    """The process that runs this session now; None where none does, or none that can be seen from here."""
+    """Return the process that runs this session; None if there is none or it is not visible from here."""
     path = run_directory(home, session) / "lock"
     with suppress(OSError, ValueError):
         lock, pid = path.stat(), int(path.read_text())
-        # The number alone may be one of another machine, or of a container, and then means a stranger here.
+        # The pid alone may belong to another machine or container, and mean an unrelated process here.
         for opened in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 if os.path.samestat(opened.stat(), lock):
@@ -103,10 +103,10 @@ def holder(home: Path, session: SessionId) -> int | None:
 def _taken(path: Path, in_use: Callable[[str], str]) -> int:
     for _ in range(_ANEW):
         fd = _opened(path)
-        # More than once, because `is_held` holds the lock for the instant it looks.
+        # More than once, because `is_session_running` holds the lock for an instant.
         taken = flock_soon(fd, tries=_TRIES, pause=_PAUSE)
         if os.fstat(fd).st_nlink == 0:
-            # Its holder took the file away: who comes next would lock another one.
+            # Its holder removed the file: the next process would lock a different one.
             os.close(fd)
             continue
         if taken:

@@ -1,4 +1,4 @@
-"""One inbox on disk. In which order it writes, and why, is in `docs/decisions/0006`."""
+"""One inbox on disk. `docs/decisions/0006` explains the order of its writes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from shoal.wire.mail import EMPTY, Entry, entry_bytes, read_entry
 
 _EVERYTHING = 1 << 60
 _MOST_SHARED = 4_096
-"""Posts that share one write."""
+"""Maximum posts that share one write."""
 _LOOKS = (0.001, 0.002, 0.004, 0.008, 0.016)
-"""Pauses between looks at a file that another program may just be writing."""
+"""Delays between reads of a file that another program may be writing."""
 
 
 class MailPlaces(Struct, frozen=True, kw_only=True):
-    """The directories of one team's mail; all but the first are ours alone."""
+    """Directories of one team's mail; only the first is shared with other programs."""
 
     inboxes: Directory
     staging: Directory
@@ -51,7 +51,7 @@ class MailPlaces(Struct, frozen=True, kw_only=True):
     archive: Directory
     locks: Directory
     foreign: Directory
-    """Holds a file for each owner that is run by another program."""
+    """Has one file for each owner that is run by another program."""
 
     @classmethod
     def of(cls, home: Directory, team: str) -> MailPlaces:
@@ -84,7 +84,7 @@ class MailPlaces(Struct, frozen=True, kw_only=True):
 class _Post(Struct, eq=False):
     entry: Entry
     outcome: asyncio.Future[Receipt | None]
-    """None: nobody writes for the waiting posts any more, this one has to."""
+    """None: the writer is gone, and this post must write for the waiting ones."""
 
 
 class Mailbox:
@@ -113,15 +113,15 @@ class Mailbox:
         self._overflow = Overflow(places.overflow, owner, durable=durable)
         self._window: Window | None = None
         self.remembers = True
-        """Whether what is only looked at is kept in mind."""
+        """True if the content that was read last is cached."""
         self._posts: list[_Post] = []
         self._writing = False
         self._waiters: set[asyncio.Future[None]] = set()
         self._asleep: set[asyncio.Future[None]] = set()
-        """Those of them who looked and found nothing."""
+        """Waiters that checked and found nothing."""
 
     def forget(self) -> None:
-        """What was read last; it is read anew when it is needed."""
+        """Drop the content that was read last; it is read again when needed."""
         self._window, self.remembers = None, False
 
     # Opening
@@ -141,7 +141,7 @@ class Mailbox:
     # Posting
 
     async def post(self, mail: Mail) -> Receipt:
-        """The first of the posts that wait at the same time writes them all."""
+        """Post a message; the first of several concurrent posts writes them all."""
         loop = asyncio.get_running_loop()
         mail = replace(mail, read=False)
         post = _Post(Entry(mail=mail, raw=entry_bytes(mail)), loop.create_future())
@@ -155,7 +155,7 @@ class Mailbox:
                 writes = True
                 post.outcome = loop.create_future()
             self._writing = True
-            await asyncio.sleep(0)  # those who are ready to post join
+            await asyncio.sleep(0)  # lets concurrent posts join
             try:
                 await self._write_posts()
             except (ShoalError, OSError) as error:
@@ -167,17 +167,17 @@ class Mailbox:
         return _receipt_of(post)
 
     def _give_up(self, post: _Post, *, writes: bool) -> None:
-        """Its caller was cancelled, or hears that no write was possible."""
+        """Drop a post whose caller was cancelled or whose write failed."""
         if post in self._posts:
             self._posts.remove(post)
         settled = post.outcome.done() and not post.outcome.cancelled() and not post.outcome.exception()
-        # In that very moment it was chosen to write for the others.
+        # It was chosen to write for the others at the same moment.
         chosen = settled and post.outcome.result() is None
         if writes or chosen:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        """Somebody who still waits writes next."""
+        """Make a post that still waits the next writer."""
         for post in self._posts:
             if not post.outcome.done():
                 post.outcome.set_result(None)
@@ -185,7 +185,7 @@ class Mailbox:
         self._writing = False
 
     def _refuse(self, error: Exception) -> None:
-        """No write was possible: who waited for it hears so."""
+        """Fail all waiting posts because no write was possible."""
         posts, self._posts = self._posts, []
         _fail(posts, error)
 
@@ -205,7 +205,7 @@ class Mailbox:
         posts = self._posts_to_write()
         try:
             if self._overflow.waiting() and not self.is_foreign:
-                # First come first served: the new ones go behind those that wait.
+                # First come, first served: new messages queue behind waiting ones.
                 self._overflow.append([post.entry.raw for post in posts])
                 delivered = self._moved_up(held, window)
                 for post in posts:
@@ -221,7 +221,7 @@ class Mailbox:
         self._queue(posts[fitting:])
 
     def _moved_up(self, held: ForeignLock, window: Window) -> Collection[str]:
-        """Let what waits fill the inbox: the ids it holds then. Where that fails it waits on, and is kept."""
+        """Move waiting messages into the inbox and return its ids. If that fails, they keep waiting."""
         try:
             self._overflow.recover(window.ids)
             self._write(held, window.entries)
@@ -230,7 +230,7 @@ class Mailbox:
         return () if self._window is None else set(self._window.ids)
 
     def _queue(self, posts: list[_Post]) -> None:
-        """Put them behind the inbox."""
+        """Append the posts to the overflow."""
         if not posts:
             return
         try:
@@ -268,7 +268,7 @@ class Mailbox:
     async def wait(self, beyond: Container[str] = ()) -> None:
         while True:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            # Before looking: what comes between the look and the wait is not missed.
+            # Before the check: mail that arrives between the check and the wait is not missed.
             self._waiters.add(woken)
             try:
                 if await self._has_mail(beyond):
@@ -282,24 +282,24 @@ class Mailbox:
     async def _has_mail(self, beyond: Container[str]) -> bool:
         try:
             unread = (await self._valid_window()).unread
-            # What waits behind mail that is still unread moves up when that is marked.
+            # Mail in the overflow moves up when the unread mail before it is marked.
             return any(e.mail.id not in beyond for e in unread) or (not unread and self._overflow.waiting())
         except LockUnavailable:
-            return False  # looked at again with the next change, or soon
+            return False  # checked again with the next change, or soon
 
     @property
     def is_still(self) -> bool:
-        """Whether somebody waits who has seen what there is, and was told of nothing since."""
+        """True if a waiter has seen all mail and was not woken since."""
         return any(not waiter.done() for waiter in self._asleep)
 
     def wake(self) -> None:
-        """Something may have come: who waits looks again."""
+        """Make all waiters check for mail again."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def history(self) -> tuple[Mail, ...]:
-        # Mail moves from the overflow to the inbox to the archive: read in this order, none is missed.
+        # Mail moves from the overflow to the inbox to the archive: reading in this order misses none.
         behind = [read_entry(line) for line in self._overflow.lines_behind()]
         inside = (await self._valid_window()).entries
         archived = [read_entry(line) for line in read_lines(self._places.archive, self._archive)]
@@ -310,7 +310,7 @@ class Mailbox:
         return tuple(found.values())
 
     async def _valid_window(self) -> Window:
-        """The inbox as it is. Half a file is normal while another program writes: it is looked at again."""
+        """Return the current inbox. A partial file is normal while another program writes: retry."""
         for pause in (*_LOOKS, None):
             window = self._read()
             if isinstance(window, Window) and not window.rejected:
@@ -323,7 +323,7 @@ class Mailbox:
 
     def _read(self) -> Window | Invalid:
         window = read_window(self._places.inboxes, self._file, self._window)
-        # The lead's inbox is made with the first message to it.
+        # The lead's inbox is created with the first message to it.
         if isinstance(window, Window) and window.content is None and self.owner != LEAD_NAME:
             raise NoSuchInbox(f"{self.owner!r} has no inbox. There are inboxes of: {self._others()}.")
         return window
@@ -335,7 +335,7 @@ class Mailbox:
     # While the locks are held
 
     def _looked_at(self) -> Window:
-        """The inbox, while nobody else writes it: what is broken now stays broken, and is set aside."""
+        """Read the inbox under the locks: a file that is invalid now stays invalid, and is quarantined."""
         window = self._read()
         if isinstance(window, Invalid) or window.rejected:
             window = self._set_aside(window)
@@ -360,7 +360,7 @@ class Mailbox:
         return whole
 
     def _write(self, held: ForeignLock, entries: tuple[Entry, ...]) -> None:
-        """The one way an inbox changes. A death between any two of its steps loses and doubles nothing."""
+        """Write the inbox; all changes go through here. A crash at any step loses and duplicates nothing."""
         kept, gone = entries, tuple[Entry, ...]()
         if self.is_foreign:
             moving = self._overflow.next_lines(_EVERYTHING, _EVERYTHING)
@@ -393,7 +393,7 @@ class Mailbox:
         return self._overflow.next_lines(*Window(content=None, entries=kept).room)
 
     def _entries_of(self, moving: Moving) -> tuple[tuple[Entry, ...], list[bytes]]:
-        """The messages, and the lines that hold none."""
+        """Return the messages, and the lines that cannot be parsed."""
         entries: list[Entry] = []
         unreadable: list[bytes] = []
         for line in moving.lines:

@@ -1,4 +1,4 @@
-"""The inboxes of one team on disk, for any number of processes."""
+"""Inboxes of one team on disk, for any number of processes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shoal.stores.files.reporting import Report, unreported
 from shoal.stores.files.watch import DirectoryWatch, FileWatch
 
 _LOOKED_AT = 64
-"""Inboxes that are looked at in one go though nothing was told of them."""
+"""Inboxes that are checked in one poll without an event."""
 _REMEMBERED = 64
-"""Inboxes whose content is kept in memory: of a large team most are idle."""
+"""Inboxes whose content is cached: in a large team most are idle."""
 
 
 class FileMailboxes:
-    """Nothing is made before the first call. `report` hears of files that had to be set aside."""
+    """Mailboxes on files. Nothing is created before the first call; quarantined files are reported."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class FileMailboxes:
         self._places: MailPlaces | None = None
         self._boxes: dict[str, Mailbox] = {}
         self._remembered: OrderedDict[str, Mailbox] = OrderedDict()
-        """Those that know what they read last, the latest at the end."""
+        """Mailboxes with cached content, the most recent at the end."""
         self._watch: DirectoryWatch | None = None
         self._waited_for: set[str] = set()
 
@@ -94,7 +94,7 @@ class FileMailboxes:
             places.close()
 
     def _watch_inboxes(self, inboxes: Directory, box: Mailbox) -> None:
-        """Where one inbox is waited for, as in a teammate's own process, mail for others wakes nobody."""
+        """Watch one file if only one inbox has a waiter, so that other mail wakes no member process."""
         before = self._watch
         if before is None and inboxes.status(f"{box.owner}.json") is not None:
             path = inboxes.path / f"{box.owner}.json"
@@ -115,7 +115,7 @@ class FileMailboxes:
             box.wake()
 
     def _look_anyway(self) -> None:
-        """At some of them, in turn: to look at a thousand at once would stop everybody else."""
+        """Wake some mailboxes in turn: checking a thousand at once would block everything else."""
         for _ in range(min(_LOOKED_AT, len(self._boxes))):
             name, box = next(iter(self._boxes.items()))
             self._boxes[name] = self._boxes.pop(name)

@@ -1,8 +1,8 @@
-"""Removing sessions that ended long ago, with all that is theirs.
+"""Removal of old sessions with all their files.
 
-A session is ours where it has a run, and we have begun its transcript: another program may have, in the same
-home. The transcript goes first and the journal last, so that a session is on no list any more from the first
-moment on, and the next sweep finds what one that died has left.
+A session is ours if it has a run and we started its transcript: another program may have started it in the
+same home. The transcript is removed first and the journal last, so that a session disappears from lists at
+once, and the next cleanup finds the leftovers of one that died.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _FIRST_LINE = re.compile(
     rb'"sessionId":"[0-9a-fA-F-]+","version":"([^"\\]+)"'
 )
 _BEGINNING = 1 << 20
-"""Bytes of a file in which its beginning is looked for."""
+"""Bytes at the start of a file that are searched."""
 
 
 class _Places(Struct, frozen=True):
     runs: Directory
     projects: Directory | None
     of_session: dict[str, list[str]]
-    """The projects that have something of a session."""
+    """Projects that have files of a session."""
 
 
 class OldSessions:
-    """Those whose last word came `before` a Unix time. `tell` hears what cannot be removed."""
+    """Removes sessions whose last event is older than the Unix time `before`; reports failed removals."""
 
     def __init__(
         self, home: Path, before: float, go_on: Callable[[], bool], tell: Callable[[str], None]
@@ -51,7 +51,10 @@ class OldSessions:
         self._tell = tell
 
     def removed(self, kept: set[str]) -> Iterator[str]:
-        """Each that is gone now; those that are `kept` stay. Raises `StoreError` where it cannot be told."""
+        """Remove old sessions except `kept_sessions` and yield each.
+
+        Raises `StoreError` if it cannot decide what may be removed.
+        """
         runs = found_inside(self._home, "shoal", "runs")
         if runs is None:
             return
@@ -73,7 +76,7 @@ class OldSessions:
     def _seems_old(self, runs: Directory, session: str) -> bool:
         try:
             return self._is_old(runs, session)
-        except (StoreError, OSError) as error:  # another user's, say
+        except (StoreError, OSError) as error:  # for example of another user
             self._tell_that_it_stays(session, error)
             return False
 
@@ -82,12 +85,12 @@ class OldSessions:
         if run is None:
             return False
         with run:
-            # Not the directory's own time while there is a journal: to remove files changes it.
+            # The journal's time if there is one: removing files changes the time of the directory.
             status = run.status(_JOURNAL) or os.fstat(run.fd)
         return status.st_mtime < self._before
 
     def _has_new_words(self, run: Directory) -> bool:
-        """By its journal alone: that its lock was made just now has changed the directory."""
+        """Return True if the journal is new; the directory has changed with the creation of the lock."""
         status = run.status(_JOURNAL)
         return status is not None and status.st_mtime >= self._before
 
@@ -108,7 +111,7 @@ class OldSessions:
     def _remove_held(self, places: _Places, run: Directory, session: str) -> bool:
         lock = run.open(_LOCK, os.O_RDWR | os.O_CREAT)
         try:
-            # Held, it cannot be resumed meanwhile; and it may have been since it was looked at.
+            # While locked it cannot be resumed; it may have been resumed since the first check.
             return (
                 try_flock(lock)
                 and not self._has_new_words(run)
@@ -119,7 +122,7 @@ class OldSessions:
             os.close(lock)
 
     def _is_ours(self, places: _Places, run: Directory, session: str) -> bool:
-        """Whether we have begun its transcript, and nobody has gone on with it since."""
+        """Return True if we started the transcript and nobody has continued it since."""
         for project in places.of_session.get(session, ()):
             assert places.projects is not None
             if not places.projects.is_directory(project):
@@ -164,7 +167,7 @@ class OldSessions:
         return True
 
     def _gone(self, directory: Directory, *names: str) -> bool:
-        """In this order, and no further where one stays."""
+        """Remove the entries in this order; stop at the first failure."""
         for name in names:
             if not directory.remove_tree(name, go_on=self._go_on):
                 if self._go_on():
@@ -174,7 +177,7 @@ class OldSessions:
 
 
 def _projects_of(projects: Directory) -> dict[str, list[str]]:
-    """By session, also where a link leads to a project: what is there is seen, and not removed."""
+    """Return the projects of each session, including linked projects, which are not removed."""
     found: dict[str, list[str]] = {}
     for project in projects.names():
         try:
@@ -191,7 +194,7 @@ def _projects_of(projects: Directory) -> dict[str, list[str]]:
 
 
 def _opened(above: Directory, name: str) -> Directory:
-    """What was there a moment ago; raises `StoreError` where it is not any more."""
+    """Open a directory that existed a moment ago; raise `StoreError` if it is gone."""
     found = above.existing(name)
     if found is None:
         raise StoreError(f"{above.path / name} was removed meanwhile.", path=above.path / name)
@@ -199,13 +202,13 @@ def _opened(above: Directory, name: str) -> Directory:
 
 
 def _written_by(directory: Directory, transcript: str) -> str | None:
-    """The version of the program that wrote its first line; None where that is not as we write it."""
+    """Return the version that wrote the first line; None if the line is not in our format."""
     found = _FIRST_LINE.match(_beginning(directory, transcript))
     return None if found is None else found[1].decode(errors="replace")
 
 
 def _begun_by(run: Directory) -> str | None:
-    """The version of ours that began the run."""
+    """Return the version of Shoal that started the run."""
     for line in _beginning(run, _JOURNAL).split(b"\n"):
         try:
             _, event = read_event(line)

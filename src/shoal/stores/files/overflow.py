@@ -1,8 +1,9 @@
-"""What waits behind a full inbox: an append-only file, and how far it has been moved into the inbox.
+"""Overflow of a full inbox: an append-only file and the position up to which it was moved into the inbox.
 
-Moving takes three writes: the *intent* (from where, up to where, the first message), the rename of the inbox,
-the new position. Who finds an intent without its end looks whether the inbox holds that first message: if so
-the rename happened and the position moves on, if not nothing did. All of it under our own lock.
+Moving takes three writes: the *intent* (start, end and first message), the rename of the inbox, the new
+position. After a crash, recovery finds an intent without its end and checks if the inbox holds that first
+message: if so, the rename happened and the position advances; otherwise nothing happened. All of it happens
+under our flock.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from shoal.stores.files.lines import append_lines, read_lines, whole_size
 from shoal.stores.files.places import unwritable
 
 _STATE = 96
-"""Bytes of its file, always."""
+"""Fixed size of the state file in bytes."""
 _CHUNK = 1 << 16
 _WORTH_SHRINKING = 4 << 20
 
 
 class _State(Struct, frozen=True):
-    """The position counts for one file alone, known by its inode: a shrunk one starts at 0."""
+    """The position is valid for one file only, identified by its inode: a shrunk file starts at 0."""
 
     inode: int = 0
     moved: int = 0
@@ -38,7 +39,7 @@ class Moving(Struct, frozen=True):
 
 
 class Overflow:
-    """Of one inbox. `waiting` and `lines_behind` need no lock; the rest comes after `recover`, under ours."""
+    """Overflow of one inbox. Only `has_waiting` and `read_waiting` work without the lock and `recover`."""
 
     __slots__ = ("_directory", "_durable", "_file", "_size", "_state", "_state_file")
 
@@ -51,12 +52,12 @@ class Overflow:
         self._size = 0
 
     def waiting(self) -> bool:
-        """Whether something is behind the inbox; without the lock, a guess to be looked at again."""
+        """Return True if messages wait; without the lock this is a guess to be checked again."""
         status = self._directory.status(self._file)
         return status is not None and self._state_for(status).moved < status.st_size
 
     def lines_behind(self) -> list[bytes]:
-        """All that waits."""
+        """Return all waiting lines."""
         status = self._directory.status(self._file)
         if status is None:
             return []
@@ -64,7 +65,7 @@ class Overflow:
 
     @property
     def interrupted(self) -> bool:
-        """A process died while it moved mail: what the inbox holds says how far it came."""
+        """True if a process died while it moved mail: the inbox content shows how far it got."""
         status = self._directory.status(self._file)
         state = _State() if status is None else self._state_for(status)
         return state.intended != state.moved
@@ -72,12 +73,12 @@ class Overflow:
     def append(self, lines: Sequence[bytes]) -> None:
         status = self._directory.status(self._file)
         if status is not None and status.st_size == 0:
-            # It was emptied: a position left over from before must not hide what comes now.
+            # It was emptied: an old position must not hide new messages.
             self._write_state(_State(inode=status.st_ino))
         append_lines(self._directory, self._file, lines, durable=self._durable)
 
     def recover(self, ids: Collection[str]) -> None:
-        """See what is there, and settle what a process that died left between; the inbox holds these ids."""
+        """Load the state and finish a move that a dead process left open; `ids` are in the inbox."""
         status = self._directory.status(self._file)
         if status is None or status.st_size == 0:
             self._state, self._size = _State(), 0
@@ -89,7 +90,7 @@ class Overflow:
             self._write_state(_State(inode=state.inode, moved=moved, intended=moved))
 
     def next_lines(self, most: int, most_bytes: int) -> Moving:
-        """The oldest that fit; the first one always does."""
+        """Return the oldest lines that fit; the first one always does."""
         if self._state.moved >= self._size or most == 0:
             return Moving((), self._state.moved)
         fd = self._directory.open(self._file, os.O_RDWR)
@@ -114,7 +115,7 @@ class Overflow:
         )
 
     def moved(self, moving: Moving) -> None:
-        """The inbox holds them."""
+        """Record that the inbox holds the batch."""
         if moving.end < self._size:
             self._write_state(_State(inode=self._state.inode, moved=moving.end, intended=moving.end))
             if moving.end < _WORTH_SHRINKING or moving.end * 2 < self._size:

@@ -1,4 +1,4 @@
-"""Where things are in the home directory, and how they are made: private, and never outside it."""
+"""Paths in the home directory, and creation of private files and directories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shoal.core.errors import StoreError
 from shoal.core.ids import AgentId, SessionId, slug
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,159}")
-"""A member's id is two names of up to 64 characters and a sign between them."""
+"""A member id is two names of up to 64 characters with a sign between them."""
 
 
 def project_directory(home: Path, cwd: str) -> Path:
@@ -27,17 +27,17 @@ def transcript_path(home: Path, cwd: str, session: SessionId) -> Path:
 
 
 def subagents_of(transcript: Path) -> Path:
-    """Where the transcripts are of the agents that a session started."""
+    """Return the directory of a session's sub-agent transcripts."""
     return transcript.with_suffix("") / "subagents"
 
 
 def subagent_path(directory: Path, agent: AgentId) -> Path:
-    """`directory` is that of `subagents_of`."""
+    """Return the transcript path; `directory` comes from `get_subagents_directory`."""
     return directory / f"agent-{checked(agent, directory)}.jsonl"
 
 
 def run_directory(home: Path, session: SessionId) -> Path:
-    """Holds `journal.jsonl`, `control.sock`, `lock`, `questions/` and `results/` of a run."""
+    """Return a run's directory: `journal.jsonl`, `control.sock`, `lock`, `questions/` and `results/`."""
     return home / "shoal" / "runs" / checked(session, home)
 
 
@@ -46,14 +46,14 @@ def journal_path(home: Path, session: SessionId) -> Path:
 
 
 def checked(name: str, home: Path) -> str:
-    """The name, if it can be a file's name; identifiers come from the command line too."""
+    """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
     if not _SAFE.fullmatch(name) or ".." in name:
         raise StoreError(f"{name!r} cannot be used as the name of a session or an agent.", path=home)
     return name
 
 
 def safe_name(name: str) -> str:
-    """A file name for any text: as it is where that is harmless, else cleaned, with a mark of its own."""
+    """Return a file name for any text: unchanged if it is safe, else cleaned and with a hash suffix."""
     cleaned = re.sub(r"[^A-Za-z0-9._@-]", "-", name).lstrip(".-")[:100]
     if cleaned and cleaned == name:
         return cleaned
@@ -62,7 +62,7 @@ def safe_name(name: str) -> str:
 
 
 def make_private(directory: Path) -> None:
-    """Make the directory and what is missing above it, for this user alone."""
+    """Create the directory and its missing parents, accessible only to this user."""
     try:
         if directory.is_dir():
             return
@@ -82,14 +82,14 @@ def unwritable(path: Path, error: OSError) -> StoreError:
 
 
 def write_all(fd: int, content: bytes) -> None:
-    """In one write. Where the system takes only a part, the rest is tried: its error tells why."""
+    """Write in one call. After a partial write, write the rest: its error tells why."""
     written = os.write(fd, content)
     while written < len(content):
         written += os.write(fd, content[written:])
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Create or replace the file in one step: a reader sees the old content or the new, never a part."""
+    """Create or replace the file atomically: a reader sees the old content or the new, never a part."""
     temporary = _written(path, content)
     try:
         temporary.replace(path)
@@ -99,7 +99,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def create_new(path: Path, content: bytes) -> None:
-    """For a file that nobody looks for before this returns: without the detour over another name."""
+    """Create a file that nobody reads before this returns, without a temporary file."""
     try:
         fd = open_below(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
     except FileExistsError:
@@ -117,7 +117,7 @@ def create_new(path: Path, content: bytes) -> None:
 
 
 def open_below(path: Path, flags: int) -> int:
-    """Open a file for this user alone; the directories above it are made where they are missing."""
+    """Open a file accessible only to this user; create missing parent directories."""
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:
@@ -126,7 +126,7 @@ def open_below(path: Path, flags: int) -> int:
 
 
 def create_whole(path: Path, content: bytes) -> bool:
-    """As `write_whole`, but False and no change where the file exists: the first one stands."""
+    """Create the file atomically; return False without a change if it exists."""
     temporary = _written(path, content)
     try:
         path.hardlink_to(temporary)
@@ -141,7 +141,7 @@ def create_whole(path: Path, content: bytes) -> bool:
 
 def _written(path: Path, content: bytes) -> Path:
     make_private(path.parent)
-    # A dot in front and no known ending: nobody who lists the directory takes it for a file of its own.
+    # A leading dot and no known suffix: directory listings do not take it for a data file.
     temporary = path.with_name(f".{path.name[:200]}.tmp.{os.urandom(4).hex()}")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Questions for a person as files, so that any process can answer and a crash forgets none."""
+"""Questions for a person as files, so that any process can answer and a crash loses none."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from shoal.stores.files.places import create_whole, safe_name, write_whole
 from shoal.wire.questions import answer_file, fits, question_file, read_answer, read_question
 
 _STILL_WRITTEN = 2.0
-"""Seconds in which a file written by hand may be half there."""
+"""Seconds during which a file may still be partially written by hand."""
 
 
 ENDED = "The question was withdrawn: the run that asked it ended."
-"""Why policy answers what a process that died has left open."""
+"""Reason of the policy denial for questions of a process that died."""
 _WANTED = {
     "permission": "for permission.",
     "choice": "for a choice.",
@@ -24,13 +24,13 @@ _WANTED = {
 
 
 class Questions:
-    """`{id}.json`, and beside it `{id}.answer.json`: the first answer stands."""
+    """Questions in `{id}.json` with answers in `{id}.answer.json`: the first answer wins."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def put(self, question: Question) -> None:
-        # What was said under this id before was said of another call.
+        # An earlier answer under this id belonged to another call.
         for path in (self._answer_path(question.id), self._late_path(question.id)):
             try:
                 path.unlink(missing_ok=True)
@@ -41,7 +41,7 @@ class Questions:
         write_whole(self._question_path(question.id), question_file(question))
 
     def answer(self, question_id: str, answer: Answer) -> bool:
-        """Whether this answer stands; False where another one came first."""
+        """Store the answer and return True; return False if another answer came first."""
         question = self._known(question_id)
         if not fits(answer, question):
             raise StoreError(
@@ -52,13 +52,13 @@ class Questions:
         return create_whole(self._answer_path(question_id), answer_file(answer))
 
     def settle(self, question: Question, answer: Answer) -> Answer:
-        """The answer that stands from now on: this one, unless another came first."""
+        """Store the answer and return the final one: this one, unless another came first."""
         if create_whole(self._answer_path(question.id), answer_file(answer)):
             return answer
         return self.answer_to(question) or answer
 
     def answer_late(self, question_id: str, answer: Answer) -> None:
-        """Say yes to a call that was cut off with its process. Raises `StoreError`; the first yes stands."""
+        """Allow a call that was interrupted with its process. Raises `StoreError`; the first answer wins."""
         question = self._known(question_id)
         path = self._question_path(question_id)
         if not isinstance(question, MayRun) or not self.was_cut_off(question):
@@ -76,11 +76,11 @@ class Questions:
             raise StoreError(f"Somebody allowed {question_id!r} before; that counts once.", path=path)
 
     def was_cut_off(self, question: MayRun) -> bool:
-        """Whether nobody answered it before the process that asked it died."""
+        """Return True if the process that asked died before anybody answered."""
         return is_cut_off(self.answer_to(question))
 
     def late_answer_to(self, question: MayRun) -> Allowed | None:
-        """The yes that came when the process that asked was gone, or that it did not live to hear."""
+        """Return the permission that came after the asking process died, or that it did not receive."""
         answer = self.answer_to(question)
         if is_cut_off(answer):
             try:
@@ -103,14 +103,14 @@ class Questions:
         return question
 
     def asked_at(self, question: Question) -> int:
-        """When it was put here, in Unix milliseconds; now, for one that is gone."""
+        """Return when the question was stored, in Unix milliseconds; the current time if it is gone."""
         try:
             return self._question_path(question.id).stat().st_mtime_ns // 1_000_000
         except OSError:
             return time.time_ns() // 1_000_000
 
     def answer_to(self, question: Question) -> Answer | None:
-        """The answer that stands. One that is none is put aside, so that another can be given."""
+        """Return the stored answer. An invalid one is moved away, so that another can be given."""
         path = self._answer_path(question.id)
         try:
             answer = read_answer(path.read_bytes())
@@ -128,7 +128,7 @@ class Questions:
         return None
 
     def open(self) -> tuple[Question, ...]:
-        """Those without an answer, the oldest first."""
+        """Return the questions without an answer, oldest first."""
         try:
             files = [path for path in self.directory.iterdir() if path.suffix == ".json"]
         except OSError:
@@ -147,7 +147,7 @@ class Questions:
             try:
                 questions.append((path.stat().st_mtime_ns, path.name, read_question(path.read_bytes())))
             except (OSError, ValueError):
-                continue  # withdrawn meanwhile, or none of ours
+                continue  # withdrawn meanwhile, or not a question file
         return tuple(question for _, _, question in sorted(questions, key=lambda row: row[:2]))
 
     def _question_path(self, question_id: str) -> Path:
@@ -161,5 +161,5 @@ class Questions:
 
 
 def is_cut_off(answer: Answer | None) -> bool:
-    """Whether this is what policy answers for a process that died."""
+    """Return True if this is the policy denial for a process that died."""
     return isinstance(answer, Denied) and answer.by == "policy" and answer.reason == ENDED

@@ -1,6 +1,6 @@
-"""The lock of one record: our processes queue on a flock, then the lock that other programs know is taken.
+"""Lock of a file shared with other programs: our processes queue on a flock, then take the foreign lock.
 
-The flock is freed by the kernel the moment its holder dies, and is waited for without polling. Code that runs
+The kernel frees the flock the moment its holder dies, and waiting for it needs no polling. Code that runs
 while a lock is held does not await.
 """
 
@@ -18,11 +18,11 @@ from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.handles import Directory
 
 PATIENCE = 15.0
-"""Seconds until a lock counts as not to be had; longer than a foreign lock needs to become stale."""
+"""Seconds until a lock counts as unavailable; longer than a foreign lock takes to become stale."""
 
 
 class OwnLock:
-    """Among our own processes. Tasks of one process that share this object wait in turn."""
+    """Lock between our processes. Tasks of one process that share this object wait in turn."""
 
     __slots__ = ("_directory", "_fd", "_name", "_patience", "_queued", "_turn", "deadline")
 
@@ -32,7 +32,7 @@ class OwnLock:
         self._patience = patience
         self._turn = asyncio.Lock()
         self._queued = 0
-        """Those who wait for their turn, also while it is promised to the first of them and nobody has it."""
+        """Number of waiters, also while the lock is promised to the first of them and nobody has it."""
         self._fd = -1
         self.deadline = 0.0
 
@@ -52,7 +52,7 @@ class OwnLock:
         return self
 
     async def take_now(self) -> bool:
-        """Take it if nobody has it, without waiting. It ends as `async with` does."""
+        """Take the lock if it is free, without waiting. It is released like `async with`."""
         if self._turn.locked() or self._queued:
             return False
         await self._turn.acquire()  # does not wait
@@ -103,14 +103,14 @@ class OwnLock:
         return self._directory.open(self._name, os.O_RDWR | os.O_CREAT)
 
     def _still_there(self, fd: int) -> bool:
-        """A lock file that was removed meanwhile guards nothing: the next one opens another."""
+        """Return True if the lock file still exists; a removed one guards nothing."""
         return os.fstat(fd).st_nlink > 0
 
 
 class RecordLock:
-    """`async with lock:` holds both locks; raises LockUnavailable where they cannot be had in time.
+    """`async with lock:` holds both locks; raises LockUnavailable if they are not available in time.
 
-    `own` and `foreign` can be taken one by one by who may not need the second.
+    `own` and `lock_foreign` can be taken separately if the second may not be needed.
     """
 
     __slots__ = ("_foreign", "_held", "own")
@@ -118,13 +118,13 @@ class RecordLock:
     def __init__(
         self, locks: Directory, name: str, *, beside: Directory, file: str, patience: float = PATIENCE
     ) -> None:
-        """`name` is the flock file in `locks`; `file`, in `beside`, is the file other programs also write."""
+        """`name` is the flock file in `locks`; `file` in `directory` is shared with other programs."""
         self.own = OwnLock(locks, name, patience=patience)
         self._foreign = (beside, file, locks)
         self._held: ForeignLock | None = None
 
     def foreign(self) -> _Foreign:
-        """To be entered while `own` is held."""
+        """Return the context manager of the foreign lock; enter it while `own` is held."""
         return _Foreign(ForeignLock(*self._foreign), self.own)
 
     async def __aenter__(self) -> ForeignLock:

@@ -1,6 +1,6 @@
-"""Two kinds of rename that Python does not offer: only if the new name is free, and exchanging two names.
+"""Renames that Python does not offer: only if the new name is free, and exchanging two names.
 
-Where the system has neither, the answer is None and the caller does without.
+If the system does not support them, the result is None and the caller uses a fallback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP})
 
 
 def rename_if_free(source: int, name: str, target: int, new_name: str) -> bool | None:
-    """True: done. False: the new name is taken. Raises FileNotFoundError where the old one is missing."""
+    """Rename and return True; False if the new name is taken. Raises FileNotFoundError without `name`."""
     try:
         return _renamed(source, name, target, new_name, _NOREPLACE)
     except FileExistsError:
@@ -24,7 +24,7 @@ def rename_if_free(source: int, name: str, target: int, new_name: str) -> bool |
 
 
 def exchange(source: int, name: str, target: int, other_name: str) -> bool | None:
-    """True: each has the other's place. Raises FileNotFoundError where one is missing."""
+    """Exchange two names and return True. Raises FileNotFoundError if one is missing."""
     return _renamed(source, name, target, other_name, _EXCHANGE)
 
 

@@ -1,4 +1,4 @@
-"""Telling of files that could not be read, or had to be set aside."""
+"""Callback type for reports of files that could not be read or were quarantined."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ Report: TypeAlias = Callable[[str], None]
 
 
 def unreported(_: str) -> None:
-    """For who has nobody to tell."""
+    """Ignore the problem; the default reporter."""

@@ -1,4 +1,4 @@
-"""Texts too long for a conversation, each kept whole in a file of its run."""
+"""Files of a run with texts that are too long for a conversation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class FileResults:
         self.directory = directory
 
     def keep(self, name: str, content: bytes) -> Path:
-        """A taken name gets a number: some models repeat call ids, and nothing is overwritten."""
+        """Store the content; a taken name gets a number, because some models repeat call ids."""
         safe = Path(safe_name(name))
         for number in count(1):
             chosen = safe.name if number == 1 else f"{safe.stem}-{number}{safe.suffix}"
             path = self.directory / chosen
-            # Looked for first: to find a name taken costs writing all of it.
+            # Checked first: otherwise finding a taken name costs a whole write.
             if not path.exists() and create_whole(path, content):
                 return path
         raise AssertionError("count() does not end")

@@ -1,4 +1,4 @@
-"""Teams on plain files: `teams/{team}/config.json`, changed by reading, changing and renaming under locks."""
+"""Team rosters on plain files: `teams/{team}/config.json`, read, changed and renamed under locks."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from shoal.wire.roster import TeamFile, read_team, team_bytes
 
 CONFIG = "config.json"
 _DELETING = "deleting"
-"""Ours, in `shoal/teams/{team}`: the team is gone, only what it left is still being removed."""
+"""Marker in `shoal/teams/{team}`: the team is deleted, and its files are still being removed."""
 _MAKING = "making"
-"""Beside it: without a roster yet, the team never was, and its name is free."""
+"""Marker in the same directory: without a roster the team was never created, and its name is free."""
 _SPAWNED = "spawned"
 _STAGED = "roster.staged"
-"""Ours, too: what changes places with the roster. To rename over a file costs more; see `Directory.swap`."""
+"""File exchanged with the roster, which is cheaper than a rename; see `DirectoryHandle.swap_files`."""
 _UNCHANGEABLE = frozenset({"agent_id", "joined_at"})
 
 
 class FileRosters:
-    """All teams of a home, beside any number of processes and other programs that use the same files."""
+    """All teams of a home, shared with any number of processes and other programs."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class FileRosters:
         self._patience = patience
         self._latest: dict[TeamName, TeamFile] = {}
         self._told: set[tuple[TeamName, str]] = set()
-        """What was reported: rosters are changed all the time, and what is wrong with one is news once."""
+        """Problems already reported: rosters change often, and each problem is reported once."""
 
     async def create(
         self,
@@ -140,26 +140,26 @@ class FileRosters:
                         f"The team {team} still has active members: {', '.join(active)}. "
                         "Ask them to shut down first; when they have ended, delete it again."
                     )
-                # From here on the team is gone, even if this process dies: the next one removes the rest.
+                # From here on the team is deleted, even if this process dies: the next one removes the rest.
                 with self._own(file.team.name) as own:
                     own.replace(_DELETING, b"")
             self._remove(file.team.name)
             self._latest.pop(file.team.name, None)
 
     async def aclose(self) -> None:
-        """Nothing is held open between calls."""
+        """Drop the cache; nothing is held open between calls."""
         self._latest.clear()
 
     @asynccontextmanager
     async def _naming(self) -> AsyncIterator[None]:
-        """Making and removing teams is done by one process at a time."""
+        """Hold the lock that lets one process at a time create or remove teams."""
         with inside(self._home, "shoal") as directory:
             async with OwnLock(directory, "teams.lock", patience=self._patience):
                 yield
 
     @asynccontextmanager
     async def _changing(self, team: TeamName) -> AsyncIterator[tuple[TeamFile, Callable[[Team], None]]]:
-        """The roster under its locks, and how to write it."""
+        """Hold the locks of the roster; yield it and the function that writes it."""
         name = _checked(team)
         directory = self._found(name)
         if directory is None:
@@ -184,7 +184,7 @@ class FileRosters:
         return RecordLock(own, "roster.lock", beside=directory, file=CONFIG, patience=self._patience)
 
     async def _read_again(self, directory: Directory, name: TeamName) -> Team | None:
-        """Half a file is usual while another program writes in place: so once more while nobody does."""
+        """Read again under the lock: a partial file is normal while another program writes in place."""
         with self._own(name) as own:
             async with self._lock(own, directory):
                 file = self._under_lock(directory, name)
@@ -206,7 +206,7 @@ class FileRosters:
         return found
 
     def _read(self, directory: Directory, name: TeamName) -> TeamFile | Invalid | None:
-        """What is there now; what was read or written last is not read through a second time."""
+        """Read the roster; unchanged content is not parsed again."""
         content = directory.read(CONFIG)
         if content is None:
             return None
@@ -221,7 +221,7 @@ class FileRosters:
     def _make(self, team: Team) -> None:
         with self._own(team.name) as own:
             os.close(own.open(_MAKING, os.O_WRONLY | os.O_CREAT))
-        # What an earlier team of this name signed is none of this one's.
+        # Mail signed by an earlier team of this name must not be valid for this one.
         remove_key(self._home, team.name)
         inside(self._home, "teams", team.name, "inboxes").close()
         with inside(self._home, "tasks", team.name) as tasks:
@@ -232,8 +232,8 @@ class FileRosters:
             own.remove(_MAKING)
 
     def _taken(self) -> set[str]:
-        """Names with a roster, with files that another program is just making, with somebody's tasks, or with
-        what could not be removed of a team that is gone."""
+        """Return the names with a roster, files that another program is creating, tasks, or leftovers of a
+        deleted team."""
         return self._names("teams") | self._names("tasks") | self._names("shoal", "teams")
 
     def _names(self, *steps: str) -> set[str]:
@@ -269,7 +269,7 @@ class FileRosters:
             return own.status(mark) is not None
 
     def _count_spawn(self, team: Team) -> int:
-        """How many were spawned before, also those that have left; the colours follow it."""
+        """Count a spawn and return the number of earlier ones, with members that left; it sets the colour."""
         with self._own(team.name) as own:
             content = (own.read(_SPAWNED) or b"").strip()
             present = sum(member.name != LEAD_NAME for member in team.members)
@@ -278,10 +278,10 @@ class FileRosters:
         return before
 
     def _clear_remains(self) -> None:
-        """What processes left that died while they made or removed a team, and what we kept of one that
-        another program has removed: mail waits there, and is not for the next team of that name.
+        """Remove leftovers of processes that died while they created or removed a team, and our files of
+        teams that another program removed: their mail is not for the next team of that name.
 
-        Nobody else makes or removes one now."""
+        The caller holds the lock for creating and removing teams."""
         there = self._names("teams") | self._names("tasks")
         for name in map(TeamName, filter(_is_name, self._names("shoal", "teams"))):
             making = self._is_marked(name, _MAKING)
@@ -289,14 +289,14 @@ class FileRosters:
             if name not in there or half_made or self._is_deleting(name):
                 self._remove(name)
             elif making:
-                # Made, and only the mark is left: without its roster one day, the team would be taken for
-                # one that never was.
+                # Created, and only the marker is left: if its roster were lost later, the team would count as
+                # never created.
                 with self._own(name) as own:
                     own.remove(_MAKING)
 
     def _remove(self, team: TeamName) -> None:
         remove_key(self._home, team)
-        # Our own part last: it says that the rest is to be removed.
+        # Our directory last: its marker says that the rest must be removed.
         for steps in (("teams",), ("tasks",), ("shoal", "tasks"), ("shoal", "teams")):
             directory = found_inside(self._home, *steps)
             if directory is not None:

@@ -1,4 +1,4 @@
-"""The sessions of a home: read one back, find, list and fork them, and hold one so that nobody else does."""
+"""Session files of a home: read, find, list and fork sessions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from shoal.wire.content import dump, load
 from shoal.wire.transcript import Read, Title, read_line
 
 _GLANCE = 1 << 17
-"""Bytes read of a transcript to tell what it is about."""
+"""Bytes of a transcript that are read for its preview."""
 
 
 class Loaded(Conversation, frozen=True, kw_only=True):
-    """A conversation, and where it was read."""
+    """A restored conversation and the file it was read from."""
 
     session: SessionId
     path: Path
     cwd: str
-    """The directory the session was last in; empty where the file does not say."""
+    """Last working directory of the session; empty if the file has none."""
 
 
 class Glance(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Glance(Struct, frozen=True, kw_only=True):
 
 
 def read_session(path: Path, agent: str = "", *, inherited: Sequence[Read] = ()) -> Loaded:
-    """Of the session's own agent, or of one it started. Changes nothing: its session may be running."""
+    """Read the conversation of the lead or of a sub-agent; read-only, because the session may be running."""
     lines, notes = _read(_content(path))
     talk = conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
@@ -50,7 +50,7 @@ def read_session(path: Path, agent: str = "", *, inherited: Sequence[Read] = ())
 
 
 def lines_up_to(path: Path, entry: EntryId, agent: str = "") -> tuple[Read, ...]:
-    """What a transcript tells up to one entry, for a fork that begins after it; nothing where it has none."""
+    """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
     lines, _ = _read(_content(path))
     own = [line for line in lines if line.agent == agent]
     for index, line in enumerate(own):
@@ -90,7 +90,7 @@ def _read(content: bytes) -> tuple[list[Read], list[str]]:
 
 
 def latest_session(home: Path, cwd: str) -> SessionId | None:
-    """The session of this directory that was written to last, among those in which something was said."""
+    """Return the last written session of this directory that has a message."""
     for file in _newest_first(_transcripts(project_directory(home, cwd))):
         if file.stat().st_size > _GLANCE or any(isinstance(e, Said) for e in _beginning(Path(file.path))):
             return SessionId(Path(file.name).stem)
@@ -98,7 +98,7 @@ def latest_session(home: Path, cwd: str) -> SessionId | None:
 
 
 def find_session(home: Path, name: str) -> Path:
-    """The transcript of the session with this id, or whose id alone starts so, in any directory."""
+    """Return the transcript of the session with this id or unique id prefix, in any directory."""
     stems = {Path(file.name).stem: Path(file.path) for file in _all_transcripts(home)}
     if name in stems:
         return stems[name]
@@ -118,7 +118,7 @@ def find_session(home: Path, name: str) -> Path:
 
 
 def list_sessions(home: Path, cwd: str | None = None, *, limit: int | None = None) -> tuple[Glance, ...]:
-    """The newest first; of one directory, or of all. Only the beginning of each file is read."""
+    """List sessions of one or all directories, newest first; only the start of each file is read."""
     files = _all_transcripts(home) if cwd is None else _transcripts(project_directory(home, cwd))
     return tuple(
         Glance(
@@ -133,7 +133,7 @@ def list_sessions(home: Path, cwd: str | None = None, *, limit: int | None = Non
 
 
 def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Path:
-    """Copy a transcript to a session of a new id in `cwd`: its path. The original stays as it is."""
+    """Copy a transcript to a new session id in `cwd` and return its path. The original stays unchanged."""
     target = transcript_path(home, cwd, session)
     if target.exists():
         raise StoreError(f"There is already a session {session}: {target}.", path=target)
@@ -142,7 +142,7 @@ def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Pat
 
 
 def _under(session: SessionId, line: bytes) -> bytes:
-    """The line with another session id and everything else as it was; nothing for a torn one."""
+    """Return the line with another session id and the rest unchanged; empty for a torn line."""
     try:
         raw = load(line)
     except ValueError:
@@ -167,7 +167,7 @@ def _transcripts(project: Path) -> Iterator[os.DirEntry[str]]:
     except OSError:
         return
     for entry in entries:
-        # Some programs keep the transcripts of sub-agents beside those of the sessions.
+        # Some programs store sub-agent transcripts in the same directory as session transcripts.
         if entry.name.endswith(".jsonl") and not entry.name.startswith("agent-") and entry.is_file():
             yield entry
 
@@ -178,7 +178,7 @@ def _newest_first(files: Iterator[os.DirEntry[str]]) -> list[os.DirEntry[str]]:
 
 
 def _is_there(file: os.DirEntry[str]) -> bool:
-    """Whether it was not removed since it was listed; how it stands is known from then on."""
+    """Return True if the listed file still exists; this also caches its status."""
     try:
         file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Whether anybody else has a file open: then it is not to be changed under their eyes."""
+"""Check for exclusive use of an open file, which must not change while others read it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import sys
 
 
 def is_open_here_alone(fd: int) -> bool:
-    """Whether no other descriptor of the file is open in any process. False where the system cannot tell."""
+    """Return True if no process has another descriptor of the file; False if the system cannot tell."""
     if sys.platform != "linux":
         return False
     try:
-        # The kernel grants a write lease only then. It is given back at once; who opens the file in between
-        # makes a signal, and this one is ignored by default.
+        # The kernel grants a write lease only then. It is released at once; opening the file in between
+        # sends a signal, and this one is ignored by default.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)

@@ -1,4 +1,4 @@
-"""The transcripts of agents that a session started, each with what is needed to let its agent go on."""
+"""Transcripts of sub-agents, each with the metadata needed to resume the agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.wire.transcript import Read
 
 
 class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An agent as it was made. Its prompt and tools are kept word for word: a cache still knows them."""
+    """Metadata of a sub-agent. Its prompt and tools are stored verbatim, so that prompt caches match."""
 
     agent_type: str
     description: str = ""
@@ -34,17 +34,17 @@ class Remembered(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     background: bool = False
     thinking_tokens: int | None = None
     narrowed: tuple[tuple[str, ...], ...] = ()
-    """The tools of definitions, its own and of those above it, whose patterns narrow it."""
+    """Tools of its own definition and those of its ancestors, whose patterns restrict it."""
     denied: tuple[str, ...] = ()
-    """What those definitions deny it."""
+    """Tools that those definitions deny."""
     memory: str = ""
-    """The directory of what it remembers, which it may write."""
+    """Memory directory of the agent, which it may write."""
     memory_tools: tuple[str, ...] = ()
-    """Those of its tools that it has for that directory alone."""
+    """Tools that it has only for that directory."""
     fork_of: str = ""
-    """The entry of its parent's transcript after which its own begins."""
+    """Entry of the parent's transcript after which this fork starts."""
     after: str = ""
-    """The last entry in its transcript's file when it was made: of another agent that had its id before."""
+    """Last entry in the transcript file at creation: it belongs to an earlier agent with the same id."""
 
 
 def meta_path(transcript: Path) -> Path:
@@ -52,16 +52,16 @@ def meta_path(transcript: Path) -> Path:
 
 
 def remember(transcript: Path, facts: Remembered) -> None:
-    """Before the transcript begins: what a crash leaves half written belongs to an agent that never was."""
+    """Store the metadata before the transcript starts: after a crash, partial data has no agent."""
     create_new(meta_path(transcript), msgspec.json.encode(facts))
 
 
 def remember_mode(transcript: Path, mode: str) -> None:
-    """A permission mode that it was given for good: one that resumes has it too. Raises `StoreError`."""
+    """Store a permanent permission mode, so that a resumed agent keeps it. Raises `StoreError`."""
     path = meta_path(transcript)
     try:
         _facts(path)
-        # As it stands in the file: fields that only another program knows stay.
+        # The raw file content: unknown fields of other programs stay.
         raw = msgspec.json.decode(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read: {error}.", path=path) from error
@@ -69,13 +69,16 @@ def remember_mode(transcript: Path, mode: str) -> None:
 
 
 def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
-    """Raises `NoSuchSession` where its transcript is gone, `StoreError` where it cannot be read."""
+    """Load metadata and conversation.
+
+    Raises `SessionNotFound` if the transcript is gone, `StoreError` if it cannot be read.
+    """
     try:
         facts = _facts(meta_path(transcript))
     except FileNotFoundError:
         facts = None
     except ValueError as error:
-        # What it was held to stands there: as an agent for any purpose it might do more.
+        # The file holds its restrictions: as a general-purpose agent it could do more.
         raise StoreError(
             f"{meta_path(transcript)} cannot be understood: {error}.", path=transcript
         ) from error
@@ -90,12 +93,12 @@ def recall(transcript: Path, agent: AgentId) -> tuple[Remembered, Loaded]:
         raise NoSuchSession(
             f"The transcript of agent {agent} is gone: {transcript}.", path=transcript
         ) from None
-    # Another program's, or one whose facts were lost: it can go on as an agent for any purpose.
+    # Agent of another program, or lost metadata: it can continue as a general-purpose agent.
     return facts or Remembered(agent_type="general-purpose", description=""), loaded
 
 
 def recall_unspoken(transcript: Path) -> Remembered | None:
-    """One that was made and has not said or heard anything yet, so that it has no transcript."""
+    """Return the metadata of an agent that was created but has no transcript yet."""
     if transcript.exists():
         return None
     try:
@@ -105,7 +108,7 @@ def recall_unspoken(transcript: Path) -> Remembered | None:
 
 
 def _facts(path: Path) -> Remembered:
-    """Raises OSError or ValueError."""
+    """Read the metadata file; raise OSError or ValueError."""
     content = path.read_bytes()
     try:
         return msgspec.json.decode(content, type=Remembered)
@@ -114,7 +117,7 @@ def _facts(path: Path) -> Remembered:
 
 
 def _inherited(transcript: Path, facts: Remembered) -> tuple[Read, ...]:
-    """What a fork's parent had said when it forked; without it the fork cannot go on."""
+    """Return the parent's lines up to the fork; without them the fork cannot continue."""
     directory, parent = transcript.parent, AgentId(facts.parent)
     if parent == LEAD:
         path, agent = directory.parent.with_suffix(".jsonl"), ""

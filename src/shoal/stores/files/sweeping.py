@@ -1,7 +1,7 @@
-"""Removing what is older than a person wants to keep: ended sessions, debug logs, snapshots of the shell.
+"""Cleanup of old files in a home: ended sessions, debug logs and shell snapshots.
 
-Only what is ours: other programs keep their own in the same home. Nothing of a session that runs, or that
-leads a team which still exists, is touched, and no link is followed.
+Only files of Shoal are removed: other programs share the home. Sessions that are running or that lead an
+existing team are not touched, and no link is followed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from shoal.wire.foreign import Invalid
 from shoal.wire.roster import read_team
 
 YOUNG = 3600.0
-"""Seconds for which nothing is removed, however short things are kept: it may be just coming up."""
+"""Minimum age in seconds of removed files, whatever the setting: a session may be just starting."""
 _DAY = 24 * 3600.0
 _MARK = "shoal/swept"
-"""Bears the time of the last whole sweep."""
+"""Its modification time is the time of the last complete cleanup."""
 _SNAPSHOT = re.compile(r"snapshot-(?:bash|zsh)-[0-9]+-[0-9a-f]{8}\.sh(\.part)?")
 _SNAPSHOT_END = b"# whole\n"
 _LOG_LINE = re.compile(rb'[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z \{"type":"')
@@ -42,13 +42,13 @@ class Swept(Struct, frozen=True, kw_only=True):
     logs: int
     snapshots: int
     troubles: tuple[str, ...]
-    """What stood in the way, as sentences."""
+    """Failed removals, as sentences."""
     finished: bool
-    """False where it was stopped before everything was looked at."""
+    """False if it was stopped before everything was checked."""
 
 
 def is_due(home: Path, *, now: int) -> bool:
-    """Whether a day has passed since a sweep came to its end: the more there is, the longer a look takes."""
+    """Return True if a day has passed since the last complete cleanup, because a scan can take long."""
     try:
         since = now / 1000 - (home / _MARK).stat().st_mtime
     except OSError:
@@ -57,7 +57,7 @@ def is_due(home: Path, *, now: int) -> bool:
 
 
 def mark(home: Path, *, now: int) -> None:
-    """Note that a sweep came to its end. Without it the next session looks again, which does no harm."""
+    """Record that a cleanup completed. If that fails, the next session cleans up again, which is harmless."""
     with suppress(OSError, StoreError):
         make_private(home / "shoal")
         (home / _MARK).touch(mode=0o600)
@@ -65,9 +65,9 @@ def mark(home: Path, *, now: int) -> None:
 
 
 def sweep(home: Path, *, days: int, now: int, go_on: Callable[[], bool] = lambda: True) -> Swept:
-    """Remove what nobody has touched for so many days; `now` is in Unix milliseconds.
+    """Remove files that are unchanged for this many days; `now` is in Unix milliseconds.
 
-    `go_on` is asked before each file that is removed. With 0 days it is what nobody has touched for an hour.
+    `should_continue` is called before each removal. With 0 days, files unchanged for an hour are removed.
     """
     before = now / 1000 - max(days * _DAY, YOUNG)
     troubles: list[str] = []
@@ -93,9 +93,9 @@ def sweep(home: Path, *, days: int, now: int, go_on: Callable[[], bool] = lambda
 
 
 def _leading(home: Path) -> set[str]:
-    """The sessions that lead a team which exists, and what the teams are called: a board may bear that name.
+    """Return the sessions that lead existing teams, and the team names, which boards may have too.
 
-    Raises `StoreError` where a roster cannot be read.
+    Raises `StoreError` if a roster cannot be read.
     """
     found: set[str] = set()
     teams = found_inside(home, "teams")
@@ -122,7 +122,7 @@ def _roster(teams: Directory, name: str) -> bytes | None:
 
 
 class _OldFiles:
-    """Those that stand alone, whether their session is kept anywhere or not."""
+    """Removes old files that do not depend on a stored session."""
 
     def __init__(self, home: Path, before: float, go_on: Callable[[], bool]) -> None:
         self._home = home
@@ -130,7 +130,7 @@ class _OldFiles:
         self._go_on = go_on
 
     def logs(self, kept: set[str]) -> Iterator[str]:
-        """Debug logs, but for those of sessions that are `kept` or run."""
+        """Remove old debug logs, except those of kept or running sessions."""
         directory = found_inside(self._home, "debug")
         if directory is None:
             return
@@ -156,14 +156,14 @@ class _OldFiles:
                     yield name
 
     def _removed(self, directory: Directory, name: str, is_ours: Callable[[int], bool]) -> bool:
-        """Whether it was old, ours and held by nobody, and is gone."""
+        """Remove the file if it is old, ours and unlocked; return True if it was removed."""
         status = directory.status(name)
         if status is None or status.st_mtime >= self._before or not self._go_on():
             return False
         try:
             fd = directory.open(name, os.O_RDONLY)
         except (FileNotFoundError, StoreError):
-            return False  # gone meanwhile; or a link, or a directory, and so none of ours
+            return False  # removed meanwhile; or a link or a directory, so not ours
         try:
             return is_ours(fd) and try_flock(fd) and directory.remove(name)
         finally:
@@ -180,12 +180,12 @@ def _is_snapshot(fd: int) -> bool:
 
 
 def _is_half(_: int) -> bool:
-    """Nobody but us calls a file so."""
+    """Return True: only Shoal uses this file name."""
     return True
 
 
 def _forget_latest(directory: Directory, name: str) -> None:
-    """The link to the newest log, where it led to this one."""
+    """Remove the link to the newest log if it points to this one."""
     try:
         if os.readlink("latest", dir_fd=directory.fd) == name:
             directory.remove("latest")

@@ -1,4 +1,4 @@
-"""The files of one board, and an index of what they hold that is never older than the last look."""
+"""Files of one task board, with an index that is refreshed on access."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.wire.tasks import TaskFile, read_task, task_bytes
 
 WATERMARK = ".highwatermark"
 SETTLED = 1.0
-"""Seconds after which a file that cannot be read is not just being written."""
+"""Seconds during which an unreadable file may still be in the middle of a write."""
 _ABANDONED = 60.0
 _FILE = re.compile(r"[1-9][0-9]{0,17}\.json")
 _TEMPORARY = re.compile(r"\..{1,60}\.tmp\.[0-9a-f]{8}")
@@ -34,8 +34,8 @@ Key = tuple[int, int, int]
 
 
 class TaskFiles:
-    """Reading costs nothing while nothing changed: the kernel tells which files did. Where it does not, all
-    are looked at, by their size, time and inode."""
+    """Reading costs nothing while nothing changed: the kernel reports changed files. Without its events, all
+    files are checked by size, time and inode."""
 
     def __init__(self, home: Path, name: str, report: Report) -> None:
         self._home = home
@@ -45,14 +45,14 @@ class TaskFiles:
         self._staging: Directory | None = None
         self._news: Notices | None = None
         self._keys: dict[str, Key] = {}
-        """How files stood; empty where the kernel tells of changes, and nobody will ask."""
+        """File stamps by name; empty if the kernel reports changes, because they are not needed then."""
         self._unsure: set[TaskId] = set()
         self._highest = 0
         self.index = BoardIndex()
 
     @property
     def directory(self) -> Directory:
-        """Made if it is missing."""
+        """Directory of the task files, created if missing."""
         if self._directory is None or self._directory.gone:
             self.close()
             self._directory = inside(self._home, "tasks", self._name)
@@ -76,7 +76,7 @@ class TaskFiles:
         self.index.clear()
 
     def look(self) -> BoardIndex:
-        """The board as it is now."""
+        """Return the current board."""
         if self._directory is None or self._directory.gone:
             self.close()
             self._directory = found_inside(self._home, "tasks", self._name)
@@ -92,27 +92,27 @@ class TaskFiles:
         return self.index
 
     def is_unsure(self, task: TaskId) -> bool:
-        """Whether there is a file that could not be read, so that nobody knows how the task stands."""
+        """Return True if the task has a file that could not be read, so its state is unknown."""
         return task in self._unsure
 
     def fresh(self, task: TaskId) -> TaskFile | None:
-        """The task as its file has it at this moment; None where it reads as absent."""
+        """Read the task from its file now; return None if it is absent."""
         read = self._reread_one(task, f"{task}.json")
         self.index.check((task,))
         return read
 
     def is_gone(self, task: TaskId) -> bool:
-        """Whether it was deleted; a file that cannot be read says nothing about that."""
+        """Return True if the task was deleted; an unreadable file does not count as deleted."""
         found = self._read(f"{task}.json")
         return found is None or read_task(found[0], task) is None
 
     def changed_at(self, task: TaskId) -> float:
-        """Unix time of the last write."""
+        """Return the Unix time of the last write."""
         status = self.directory.status(f"{task}.json")
         return 0.0 if status is None else status.st_mtime
 
     def write(self, before: TaskFile, after: Task) -> None:
-        """Under the task's lock, which nobody else has who uses the same place to write at."""
+        """Write the task; the caller holds its lock, which also guards the staging file."""
         name, staged = f"{after.id}.json", f"slot-{slot_of(after.id)}.json"
         if self._staging is None or self._staging.gone:
             self._staging = inside(self._home, "shoal", "tasks", self._name, "staging")
@@ -121,7 +121,7 @@ class TaskFiles:
         self._take_in(after)
 
     def create(self, task: Task) -> bool:
-        """False where there is such a file: another program made it meanwhile."""
+        """Create the file; return False if another program created it meanwhile."""
         if not self.directory.create(f"{task.id}.json", task_bytes(task)):
             return False
         self._take_in(task)
@@ -135,7 +135,7 @@ class TaskFiles:
         self.index.check((task,))
 
     def highest(self) -> int:
-        """The highest id that is or was in use."""
+        """Return the highest id that is or was in use."""
         content = (self.directory.read(WATERMARK) or b"").strip()
         return max(self._highest, int(content) if content.isdigit() and len(content) < 19 else 0)
 
@@ -144,7 +144,7 @@ class TaskFiles:
         self._highest = max(self._highest, number)
 
     def clear_abandoned(self) -> None:
-        """Remove what writers who were killed left half written."""
+        """Remove partial files of writers that were killed."""
         for name in self.directory.names():
             if _TEMPORARY.fullmatch(name) is not None:
                 status = self.directory.status(name)
@@ -153,12 +153,12 @@ class TaskFiles:
 
     def _begin(self) -> None:
         assert self._directory is not None
-        # The watch first: what happens during the scan is heard after it.
+        # The watch first: changes during the scan are reported after it.
         self._news = news_of(self._directory.fd)
         self._scan()
 
     def _touch_lock(self) -> None:
-        """Other programs expect the empty file of which they take the lock."""
+        """Create the empty file that other programs lock."""
         assert self._directory is not None
         os.close(self._directory.open(".lock", os.O_WRONLY | os.O_CREAT))
 
@@ -170,7 +170,7 @@ class TaskFiles:
         self._reread(changed | (known - names))
 
     def _reread(self, names: Iterable[str]) -> None:
-        """In the order of their numbers, which the index likes best."""
+        """Read the files again in the order of their numbers, which is cheapest for the index."""
         changed = [TaskId(name[:-5]) for name in names if _FILE.fullmatch(name)]
         changed.sort(key=int)
         for task in changed:
@@ -200,7 +200,7 @@ class TaskFiles:
         return None
 
     def _invalid(self, task: TaskId, name: str, why: Invalid) -> None:
-        # Other programs write in place, so half a file is usual for a moment: what was known stays that long.
+        # Other programs write in place, so a partial file is normal for a moment: the old state is kept.
         if time.time() - self.changed_at(task) < SETTLED:
             self._unsure.add(task)
             return
@@ -211,7 +211,7 @@ class TaskFiles:
         )
 
     def _take_in(self, task: Task) -> None:
-        """What we wrote ourselves. The news of it comes, too, and finds the same."""
+        """Index a task that we wrote. Its file event arrives later and finds the same content."""
         self._keys.pop(f"{task.id}.json", None)
         self.index.put(task)
         self.index.check((task.id,))
@@ -225,7 +225,7 @@ class TaskFiles:
         return status is None or key != _key_of(status)
 
     def _read(self, name: str) -> tuple[bytes, Key | None] | None:
-        # By hand, because a board is thousands of small files: one call less counts.
+        # Inlined, because a board is thousands of small files: one call less matters.
         assert self._directory is not None
         try:
             fd = os.open(name, _READ, dir_fd=self._directory.fd)

@@ -1,4 +1,4 @@
-"""A transcript on disk: one line per entry, each in one write, and never half a line before the next."""
+"""Transcript on disk: one line per entry, each in one write, and never a partial line before the next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 class FileTranscript:
-    """The only writer of its file; the session's lock sees to it. Nothing is made before the first entry."""
+    """Only writer of its file, ensured by the session lock. Nothing is created before the first entry."""
 
     def __init__(self, path: Path, lines: Lines, *, durable: bool = False) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class FileTranscript:
         self._whole += len(line)
 
     def _take_back(self) -> None:
-        """Cut off what was written of a line. Should that fail too, opening again finds and mends it."""
+        """Truncate a partially written line. If that fails too, the next open finds and repairs it."""
         with suppress(OSError):
             if self._fd is not None:
                 os.ftruncate(self._fd, self._whole)
@@ -71,7 +71,7 @@ class FileTranscript:
 
 
 def _mend(fd: int, path: Path, at: int) -> int:
-    """Let the file end with a whole line: its size then. Torn bytes move to a file beside it."""
+    """Make the file end with a complete line and return its size. Torn bytes move to a separate file."""
     size = os.fstat(fd).st_size
     start = end_of_whole_lines(fd, size)
     if start == size:
@@ -90,7 +90,7 @@ def _mend(fd: int, path: Path, at: int) -> int:
 
 
 def is_whole(line: bytes) -> bool:
-    """Whether a last line without its newline lacks nothing else."""
+    """Return True if a last line without newline is otherwise complete."""
     try:
         return isinstance(load(line), dict)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What people said about the settings of projects, in `shoal/trust.json` of the home."""
+"""Trust decisions about project settings, in `shoal/trust.json` of the home."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from shoal.wire.trust import Said, said_in, with_said, without
 
 
 class TrustFile:
-    """Read without a lock, since it is replaced in one step; changed under one."""
+    """Trust file, read without a lock because it is replaced atomically; changed under a lock."""
 
     def __init__(self, home: Path) -> None:
         self.path = home / "shoal" / "trust.json"
 
     def said(self, project: Path, file: str) -> Said | None:
-        """Raises `StoreError` where the file cannot be understood."""
+        """Return the decision on a file, or None; raise `StoreError` if the trust file is invalid."""
         try:
             return said_in(self._content(), _key(project), file)
         except ValueError as error:
             raise self._broken(error) from error
 
     def say(self, project: Path, said: Mapping[str, Said | None]) -> None:
-        """Words about the files of a project, None to forget one. Raises `StoreError`."""
+        """Store decisions on files of a project, None to remove one. Raises `StoreError`."""
         with changing(self.path):
             try:
                 content = with_said(self._content(), _key(project), said)
@@ -35,7 +35,7 @@ class TrustFile:
             write_whole(self.path, content)
 
     def forget(self, project: Path) -> None:
-        """Every word about a project. Raises `StoreError`."""
+        """Remove every decision on a project. Raises `StoreError`."""
         with changing(self.path):
             try:
                 content = without(self._content(), _key(project))
@@ -57,7 +57,7 @@ class TrustFile:
 
 
 def _key(project: Path) -> str:
-    """The real path; one that is no text is kept as its bytes."""
+    """Return the real path; a path that is not valid text is stored as hex bytes."""
     real = os.path.realpath(project)
     try:
         real.encode()

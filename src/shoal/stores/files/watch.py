@@ -1,4 +1,4 @@
-"""Learning that a file or a directory changed: at once on Linux, by looking now and then elsewhere."""
+"""Watches for changes of a file or a directory: immediate on Linux, by polling elsewhere."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 from shoal.stores.files.inotify import Notices, notices_of
 
 SAFETY = 1.0
-"""Seconds after which a watcher looks anyway: a notice can be lost, and network file systems send none."""
+"""Seconds between safety polls: an event can be lost, and network file systems send none."""
 UNTOLD = 0.05
-"""Seconds between looks where the system tells nothing."""
+"""Seconds between polls if the system sends no events."""
 
 
 class DirectoryWatch:
-    """Calls `changed` in the running loop, from its making until `close`. It may be called for nothing.
+    """Calls `on_change` in the running loop until `close`, sometimes without a change.
 
-    With `named`, this is called instead where the system tells which files changed; with `anyway`, this is
-    called now and then where it tells of changes but a notice may have been lost. With `removals` it is told
-    of files that go, too.
+    `on_names` is called instead if the system reports which files changed. `on_poll` is called periodically
+    if the system sends events, because an event may be lost. With `removals`, removed files count too.
     """
 
     def __init__(
@@ -48,13 +47,13 @@ class DirectoryWatch:
             notices.close()
 
     def tell_now(self) -> bool:
-        """Tell of what changed until this moment; False where the system does not say."""
+        """Deliver pending events now; return False if the system sends none."""
         self._told()
         return self._notices is not None
 
     def _told(self) -> None:
         names = set() if self._notices is None else self._notices.taken()
-        # A notice without a name is about the directory itself.
+        # An event without a name is about the directory itself.
         if names and self._named is not None and "" not in names:
             self._named(names)
         elif names or names is None:
@@ -78,7 +77,7 @@ class DirectoryWatch:
 
 
 class FileWatch(DirectoryWatch):
-    """Of one file, whether it is written in place or another one takes its name; not of its neighbours."""
+    """Watches one file, whether it is written in place or replaced, and not its neighbours."""
 
     def __init__(self, file: Path, changed: Callable[[], None], *, anyway: Callable[[], None]) -> None:
         super().__init__(file, changed, anyway=anyway)
@@ -89,7 +88,7 @@ class FileWatch(DirectoryWatch):
     def _told(self) -> None:
         before = self._notices
         if before is not None and before.taken() != set():
-            # What has the name now is watched before anybody looks at it, so that no change is missed.
+            # The new file is watched before anybody reads it, so that no change is missed.
             self._listen(_of_file)
             before.close()
             self._changed()

@@ -1,4 +1,4 @@
-"""What `shoal agents new` writes: a definition that works, with every field explained."""
+"""Template file written by `shoal agents new`: a working definition with every field explained."""
 
 from __future__ import annotations
 

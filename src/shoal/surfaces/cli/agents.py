@@ -1,4 +1,4 @@
-"""`shoal agents`: which agents there are, what each comes down to, what is wrong with one, and a new one."""
+"""`shoal agents` commands: list, show, validate and create agents."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def _summary(view: AgentsView, definition: Definition) -> dict[str, Any]:
 
 
 def _rows(facts: Sequence[Fact], source: Source) -> Iterator[tuple[str, str]]:
-    """The agent's own file is named once, above."""
+    """Format facts as rows; the agent's own file is named once above, so its origins show only the line."""
     for fact in facts:
         yield fact.key, f"{_text(fact.value)}  ({fact.origin.replace(f'{source}:', 'line ')})"
 

@@ -1,4 +1,4 @@
-"""`shoal ask`: the questions that agents have for a person, and answering them from any terminal."""
+"""`shoal ask` commands: list, show and answer the open questions of agents from any terminal."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _answer(
 def _refuse_what_is_not_passed_on(
     given: Answer, reason: str | None, remember: Remember, choices: tuple[str, ...]
 ) -> None:
-    """The first answer stands, so one that says less than the person did is not given."""
+    """Reject options that the answer cannot carry: the first answer stands, so nothing may be dropped."""
     from shoal.core.questions import Allowed, Chosen, Denied
 
     if reason is not None and not isinstance(given, Denied):

@@ -1,4 +1,4 @@
-"""`shoal attach`: a run of another process before one's eyes, and one's words for any of its agents."""
+"""`shoal attach` command: view a run of another process and send messages to its agents."""
 
 from __future__ import annotations
 

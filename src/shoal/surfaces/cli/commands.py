@@ -1,4 +1,4 @@
-"""The sub-commands of `shoal`: where each is, and what help shows of it without loading it."""
+"""Registry of the sub-commands of `shoal`: the module and help line of each, without importing it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 class SubCommand(NamedTuple):
     module: str
-    """Holds the click command as `command`."""
+    """Module that holds the click command as `command`."""
     help: str
-    """The line in the list of commands, which costs no import."""
+    """Line in the list of commands; showing it needs no import."""
     examples: tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""`shoal config`: which settings hold here, and where each comes from."""
+"""`shoal config` commands: show the effective settings and the origin of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal cost`: what a session has cost, by agent, type, task and model, from its journal."""
+"""`shoal cost` command: the cost of a session by agent, type, task and model, from its journal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def command(*, session: str | None, as_json: bool) -> int:
 
 
 def _by_task(journal: Path) -> dict[str, Spent]:
-    """Tasks of the board, by number and subject; what belongs to none is under nothing."""
+    """Sum the cost by board task, keyed by number and subject; cost without a task has an empty key."""
     from shoal.app.picture.picture import drawn
     from shoal.core.usage import Spent, Usage
     from shoal.stores.files.journal import read_journal

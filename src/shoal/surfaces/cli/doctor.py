@@ -1,4 +1,4 @@
-"""`shoal doctor`: what is there, what is missing, what to type."""
+"""`shoal doctor` command: check the set-up, and print what is missing and what to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exit codes of the program, as its help and documentation state them."""
+"""Exit codes of the program, as its help and documentation state them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT = 3
 STOPPED = 4
 INTERRUPTED = 130
 READER_GONE = 141
-"""As a program ends whose output nobody reads any more."""
+"""Exit code of a program whose output nobody reads any more."""
 
 _BY_REASON: dict[EndReason, int] = {
     "done": OK,

@@ -1,4 +1,4 @@
-"""`shoal export`: a whole run in one file, for people or for programs."""
+"""`shoal export` command: write a whole run into one file, for people or for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags of a run, and the options they add up to."""
+"""Flags of a run, and the `Options` built from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shoal.app.options import Options
 
 PICK = "\0pick"
-"""What `--resume` is without an id: choose from the list."""
+"""Value of `--resume` without an id: choose from the list."""
 MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 _UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
@@ -29,7 +29,7 @@ def duration(value: str) -> float:
 
 
 def budget(value: str) -> float:
-    """Dollars; what is no number would never be reached."""
+    """Parse dollars; rejects NaN and infinity, which could never be reached."""
     try:
         usd = float(value)
     except ValueError:
@@ -40,7 +40,7 @@ def budget(value: str) -> float:
 
 
 def permission_mode(value: str) -> str:
-    """Upper or lower case does not matter."""
+    """Parse a permission mode, ignoring case."""
     for mode in MODES:
         if value.lower() == mode.lower():
             return mode
@@ -236,7 +236,7 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
 
 
 def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
-    """The rules that a flag lists, checked while the flag can still be named."""
+    """Parse the rules of a flag here, so that an error can name the flag."""
     from shoal.core.errors import SettingsError
     from shoal.policy.rules import parse_rule, split_rules
 
@@ -247,13 +247,13 @@ def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
 
 
 def names(values: Sequence[str]) -> tuple[str, ...] | None:
-    """The tools that `--tools` lists; None where it is not given, for all of them."""
+    """Parse the tool names of `--tools`; None means all tools."""
     listed = tuple(name for value in values for name in value.replace(",", " ").split())
     return None if not values or listed == ("default",) else listed
 
 
 def agents(value: str | None) -> str | None:
-    """What `--agents` holds, checked while the flag can still be named."""
+    """Check the value of `--agents` here, so that an error can name the flag."""
     if value is not None:
         from shoal.app.definitions.definitions import given_definitions
         from shoal.core.errors import BadDefinition
@@ -266,13 +266,13 @@ def agents(value: str | None) -> str | None:
 
 
 def _refused(flag: str, error: Exception) -> click.UsageError:
-    """Names the flag once: many an error does so itself."""
+    """Build a usage error that names the flag once: many errors already name it."""
     told = str(error)
     return click.UsageError(told) if told.startswith(flag) else click.BadParameter(told, param_hint=flag)
 
 
 def servers(values: Sequence[str]) -> tuple[str, ...]:
-    """What `--mcp-config` holds, checked while the flag can still be named."""
+    """Check the values of `--mcp-config` here, so that an error can name the flag."""
     if values:
         from shoal.app.settings.mcp_files import given_servers
         from shoal.core.errors import SettingsError
@@ -286,7 +286,7 @@ def servers(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def channels(values: Sequence[str]) -> tuple[str, ...]:
-    """What `--channels` names, checked while the flag can still be named."""
+    """Check the values of `--channels` here, so that an error can name the flag."""
     if values:
         from shoal.app.mcp.channels import named_channels
         from shoal.core.errors import SettingsError
@@ -335,7 +335,7 @@ def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
 
 
 def check_together(given: Mapping[str, Any], *, headless: bool) -> None:
-    """Flags that contradict each other are refused, each with what to do instead."""
+    """Reject flags that contradict each other, each with a hint what to do instead."""
     resumes = given["resume"] is not None or given["continue_last"]
     if given["resume"] is not None and given["continue_last"]:
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""`shoal hooks`: what is run when agents do something, and who set it up."""
+"""`shoal hooks` commands: list the configured hooks and the origin of each."""
 
 from __future__ import annotations
 

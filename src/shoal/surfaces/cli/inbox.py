@@ -1,4 +1,4 @@
-"""`shoal inbox`: read the mail of an agent, and write to one."""
+"""`shoal inbox` commands: read the mail of an agent, and send mail to it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _print(mail: Mail) -> None:
 
 
 def _data(mail: Mail) -> Any:
-    """As its file has it."""
+    """Return the mail in the format of its file."""
     from shoal.wire.content import load
     from shoal.wire.mail import entry_bytes
 

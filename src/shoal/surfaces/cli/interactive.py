@@ -1,4 +1,4 @@
-"""`shoal` at a terminal: a plain streaming prompt."""
+"""Interactive session at a terminal, on the full screen or line by line."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _NOT_THE_PERSONS = ("<teammate-message", "<agent-message", "<task-notification", "<system-reminder")
 RECALLED = 400
-"""Columns of the last prompt and answer that a resumed session begins with."""
+"""Maximum columns of the last prompt and answer shown when a session is resumed."""
 
 
 def interactive(
     options: Options, prompt: str | None, prepare: Prepare | None = None, *, plain: bool = False
 ) -> int:
-    """Talk until the person ends it; the exit code. Without a terminal it is a headless run, and says so."""
+    """Run until the user ends it and return the exit code; without a terminal, announce and run headless."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _without_terminal(options, prompt)
     from shoal.app.settings.settings import find_home
@@ -71,9 +71,9 @@ def _without_terminal(options: Options, prompt: str | None) -> int:
 
 
 async def converse(options: Options, prompt: str | None, home: Path, prepare: Prepare | None = None) -> int:
-    """Until the person ends it; the exit status. `home` is where the history of prompts is kept.
+    """Run the plain terminal until the user ends it, and return the exit code.
 
-    `prepare` gives the first prompt once the session is open.
+    `home` holds the prompt history. `prepare` returns the first prompt once the session is open.
     """
     from shoal.app.outside.watching import Run, standings_of
     from shoal.surfaces.terminal.sittings import say_farewell, sittings
@@ -81,7 +81,7 @@ async def converse(options: Options, prompt: str | None, home: Path, prepare: Pr
     screen = screen_for(sys.stdout)
     place: Prompt
     now: list[Session] = []
-    """The session that runs."""
+    """The running session."""
     if isinstance(screen, LiveScreen):
         place = LivePrompt(screen, home / "shoal" / "history", lambda: completions(now))
     else:
@@ -118,7 +118,7 @@ def _greet(screen: Screen, session: Session) -> None:
 
 
 def _recall(screen: Screen, messages: Sequence[Message]) -> None:
-    """Where a resumed conversation stands: the last thing asked, and the last thing said."""
+    """Print the last prompt and the last answer of a resumed conversation."""
     prompts = (m.text for m in reversed(messages) if m.role == "user" and m.text)
     asked = next((text for text in prompts if not text.startswith(_NOT_THE_PERSONS)), "")
     said = next((m.text for m in reversed(messages) if m.role == "assistant" and m.text), "")

@@ -1,4 +1,4 @@
-"""The `shoal` command: a prompt for an agent, or the name of a sub-command."""
+"""The `shoal` command: runs a prompt, or a sub-command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLES = """\
 
 
 class RunCommand(click.Command):
-    """Help in sections, with examples: the flags are many."""
+    """Command whose help has sections and examples, because there are many flags."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
@@ -55,9 +55,9 @@ def main() -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """One that whoever started us closed becomes /dev/null.
+    """Open /dev/null for each standard stream that our parent closed.
 
-    Otherwise the next file that is opened takes its number, and our output is written into it.
+    Otherwise the next opened file takes its number, and our output is written into it.
     """
     for number in range(3):
         try:
@@ -70,7 +70,7 @@ def _open_standard_streams() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code. Nothing but an exit code comes out of here: every error is told as a sentence."""
+    """Run a command line and return the exit code. Every error is reported as a sentence."""
     debug = "--debug" in arguments
     try:
         command, name, rest = _routed(list(arguments))
@@ -81,12 +81,12 @@ def run(arguments: Sequence[str]) -> int:
         return _told(error.format_message(), exits.ERROR)
     except (click.Abort, KeyboardInterrupt):
         if sys.stderr.isatty():
-            print(file=sys.stderr)  # the terminal has shown ^C where the person was
+            print(file=sys.stderr)  # the terminal has shown ^C at the cursor
         return _told("Interrupted.", exits.INTERRUPTED)
     except BrokenPipeError:
         return _nobody_reads()
     except Exception as error:
-        # The outermost wall: a person gets a sentence, and a traceback only on request.
+        # Outermost wall: the user gets a sentence, and a traceback only on request.
         if debug:
             raise
         from shoal.surfaces.terminal.sentences import explain
@@ -100,7 +100,7 @@ def _shown(examples: Sequence[str]) -> str:
 
 
 def _give_examples(command: click.Command, own: str, examples: Sequence[str]) -> None:
-    """To each command those that use it."""
+    """Attach to each command the examples that use it."""
     command.epilog = _shown([example for example in examples if f"{own} " in f"{example} "])
     for name, part in command.commands.items() if isinstance(command, click.Group) else ():
         _give_examples(part, f"{own} {name}", examples)
@@ -123,7 +123,7 @@ def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
 
 
 def _known_command(words: list[str]) -> list[str]:
-    """Of `shoal help team start`; a flag is a run's own."""
+    """Check the arguments of `shoal help`, such as `team start`; a flag belongs to a run."""
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         near = _near_command(words[0])
         raise click.UsageError(
@@ -133,7 +133,7 @@ def _known_command(words: list[str]) -> list[str]:
 
 
 def is_member(arguments: Sequence[str]) -> bool:
-    """Whether another program starts us as a member of its team."""
+    """Return True if another program starts us as a member of its team."""
     return any(word.partition("=")[0] == "--agent-id" for word in arguments)
 
 
@@ -210,7 +210,7 @@ def _with_stdin(prompt: str | None) -> str:
 
 
 def _refuse_a_command_as_prompt(prompt: str | None) -> None:
-    """A mistyped command would otherwise be sent to a model, and paid for."""
+    """Reject a mistyped command, which would otherwise be sent to a model and paid for."""
     if near := _near_command(prompt or ""):
         raise click.UsageError(
             f"Did you mean the command `shoal {near}`? (A command comes first, before any flag. "
@@ -288,5 +288,5 @@ def _lost(error: OSError) -> int:
 
 
 def _let_go_of_stdout() -> None:
-    # Or the interpreter tries to flush once more at its end, and complains.
+    # Otherwise the interpreter flushes again at its end, and complains.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

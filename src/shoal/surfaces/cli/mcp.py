@@ -1,4 +1,4 @@
-"""`shoal mcp`: which MCP servers are configured here, whether they answer, a new one, and a login."""
+"""`shoal mcp` commands: list, show, test, add, remove and log in to MCP servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.core.mcp import Server, ServerStanding
 
 LOGIN = 300.0
-"""Seconds for a person to log in."""
+"""Timeout in seconds for the user to log in."""
 STYLES = {"connected": GREEN, "failed": RED, "needs-auth": YELLOW, "pending": YELLOW, "disabled": DIM}
 NONE = "No MCP server is configured here. Add one: shoal mcp add NAME COMMAND [ARGS]…"
 

@@ -1,4 +1,4 @@
-"""`shoal mcp serve`: Shoal's teams as an MCP server on standard input and output."""
+"""`shoal mcp serve` command: Shoal's teams as an MCP server on standard input and output."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`shoal --agent-id …`: this process as a member of a team that another program leads.
+"""`shoal --agent-id …` command: this process as a member of a team that another program leads.
 
-No person types these words: the lead's program starts its teammates with them.
+Users do not type these arguments: the lead's program starts its teammates with them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _head(screen: Screen, papers: Papers) -> None:
 
 
 async def _typed(session: Session, name: str) -> None:
-    """What a person types here is said to the member, as by the person."""
+    """Send each typed line to the member, as a message from the user."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

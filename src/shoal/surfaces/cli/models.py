@@ -1,4 +1,4 @@
-"""`shoal models`: which can be asked, and whether one answers."""
+"""`shoal models` commands: list the models, and test one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a command writes for a person to change."""
+"""Files that a command writes for the user to edit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 def write_new(path: Path, text: str) -> None:
-    """One that is there already is left as it is, and that is an error."""
+    """Write a new file; raise an error if it already exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("x", encoding="utf-8") as file:

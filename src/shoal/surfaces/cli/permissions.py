@@ -1,4 +1,4 @@
-"""`shoal permissions`: what is allowed here, and why."""
+"""`shoal permissions` commands: list the rules in force, and explain the decision about a call."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def print_view(seen: View, *, as_json: bool) -> None:
 
 
 def _point_out_unknown(tool: str, cwd: Path, settings: str | None) -> None:
-    """Of a name that no tool has the answer is right, and hardly what was wanted. Servers may bring more."""
+    """Warn that no tool has this name: the answer is right but hardly intended. MCP tools are not checked."""
     from shoal.app.views.agents import offered_tools
     from shoal.core.tools import ALIASES
     from shoal.surfaces.terminal.sentences import say

@@ -1,4 +1,4 @@
-"""Whether the terminal is line by line: where nothing else is possible, or somebody wants it so."""
+"""Choice between the plain and the full-screen terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal plugin`: which plug-ins there are, what each brings, and what is wrong with one."""
+"""`shoal plugin` commands: list and validate plug-ins."""
 
 from __future__ import annotations
 

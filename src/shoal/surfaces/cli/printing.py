@@ -1,4 +1,4 @@
-"""What commands print for people and for programs: tables, facts and JSON, and the flags that choose."""
+"""Output of commands for people and for programs: tables, facts and JSON, and the flags that choose."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.core.wording import clean, one_line
 from shoal.surfaces.terminal.paint import BOLD, cut, has_colours, painted, width
 
 _NARROWEST = 20
-"""Columns of a last column that are shown however narrow the terminal is."""
+"""Minimum columns of the last column, however narrow the terminal is."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 debug_option = click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks.")
@@ -25,14 +25,14 @@ class Cell(NamedTuple):
 
 
 def print_json(value: object) -> None:
-    """One value on one line, as bytes: it is UTF-8 whatever the locale says."""
+    """Print one value on one line, as bytes: UTF-8 whatever the locale is."""
     from shoal.wire.content import dump
 
     click.echo(dump(value))
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """The last column takes what is left of the terminal; where there is none, nothing is cut."""
+    """Print a table; the last column fills the terminal, and nothing is cut where there is no terminal."""
     colours = has_colours(sys.stdout)
     shown = [[Cell(one_line(cell.text), cell.style) for cell in row] for row in rows]
     widths = [
@@ -53,7 +53,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """A name and a value on each line; what has no value is left out. Long text keeps its lines."""
+    """Print a name and a value on each line; empty values are left out, and long text keeps its lines."""
     colours = has_colours(sys.stdout)
     size = max((len(name) for name, value in facts if value), default=0)
     for name, value in facts:

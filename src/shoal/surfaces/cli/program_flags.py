@@ -1,4 +1,4 @@
-"""Flags that programs pass more often than people do, and the options they add up to."""
+"""Flags that mostly programs pass, and the options built from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from click import Option
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 SOURCES = ("user", "project", "local")
 _ADAPTIVE = "high"
-"""The effort where thinking is asked for and nobody says how much."""
+"""Effort used if thinking is requested without a level."""
 
 MODEL = (
     Option(["--system-prompt-file"], metavar="FILE", help="Replace the system prompt by the text of a file."),
@@ -54,7 +54,7 @@ SETTINGS = (
 
 
 def more_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of `Options`. What cannot be used is a `BadParameter` that names the flag."""
+    """Build fields of `Options`. An unusable value raises a `BadParameter` that names the flag."""
     return {
         "system_prompt": _one_of(given, "system_prompt"),
         "append_system_prompt": _one_of(given, "append_system_prompt"),
@@ -67,7 +67,7 @@ def more_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _one_of(given: Mapping[str, Any], name: str) -> str | None:
-    """The text of a flag, or of the file that its sister names."""
+    """Return the text of a flag, or of the file named by its `-file` counterpart."""
     flag, path = f"--{name.replace('_', '-')}", given[f"{name}_file"]
     if path is None:
         text: str | None = given[name]
@@ -87,7 +87,7 @@ def _text(path: str, flag: str) -> str:
 
 
 def _thinking(given: Mapping[str, Any]) -> int | None:
-    """None where nothing is said of it."""
+    """Return the number of thinking tokens; None if no flag sets it."""
     how, tokens, effort = given["thinking"], given["max_thinking_tokens"], given["effort"]
     if how == "disabled":
         return 0
@@ -116,7 +116,7 @@ def _schema(value: str | None) -> Mapping[str, Any] | None:
 
 
 def _sources(value: str | None) -> tuple[str, ...] | None:
-    """None where all count."""
+    """Parse `--setting-sources`; None means all sources."""
     if value is None:
         return None
     names = tuple(value.replace(",", " ").split())
@@ -128,7 +128,7 @@ def _sources(value: str | None) -> tuple[str, ...] | None:
 
 
 def relayed_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of `--mcp-config`: the names of servers that live in the driving program, and what is left of it."""
+    """Split `--mcp-config` into the names of servers in the driving program, and the remaining values."""
     from shoal.wire.content import dump
 
     names: list[str] = []
@@ -143,13 +143,13 @@ def relayed_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _servers_in(value: str) -> Mapping[str, Any]:
-    """Of JSON itself: a file cannot name what lives in a program."""
+    """Parse the servers of an inline JSON value: a file cannot name a server that lives in a program."""
     from shoal.wire.content import load
 
     try:
         raw = load(value.encode()) if value.lstrip().startswith("{") else None
     except ValueError:
-        return {}  # told of where the flag is read
+        return {}  # reported where the flag is read
     servers = raw.get("mcpServers") if isinstance(raw, dict) else None
     return servers if isinstance(servers, dict) else {}
 

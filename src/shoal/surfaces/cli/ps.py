@@ -1,4 +1,4 @@
-"""`shoal ps`: the agents of live runs, as their journals tell."""
+"""`shoal ps` command: list the agents of live runs, from their journals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _chosen(session: str | None) -> list[Run]:
 
 
 def facts(run: Run, each: Standing, now: float) -> dict[str, Any]:
-    """What there is to know of one agent, for programs."""
+    """Return the status of one agent, for programs."""
     ended = each.completion
     return {
         "session": run.session,

@@ -1,4 +1,4 @@
-"""What the commands on teams, tasks and mail share: the record, and the choice of a team or a board."""
+"""Access to the team store for commands on teams, tasks and mail, and the choice of a team or a board."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 PERSON = "user"
-"""The name under which a person at the command line acts."""
+"""Name under which a person at the command line acts."""
 
 team_option = click.option("--team", metavar="NAME", help="The team; needed only where there are several.")
 
 
 def with_record(work: Callable[[AgentsRecord], Awaitable[Result]]) -> Result:
-    """Do it with the record of the person's home."""
+    """Run the work with the team store of the user's home."""
     from shoal.app.settings.settings import home_directory
     from shoal.app.teams.record import AgentsRecord
     from shoal.core.clock import SystemClock
@@ -47,7 +47,7 @@ def person() -> AgentName:
 async def chosen_team(
     record: AgentsRecord, given: str | None, how: str = "Name one with --team NAME."
 ) -> str:
-    """The team that was named, or the only one there is."""
+    """Return the named team, or the only one."""
     from shoal.core.names import team_name
 
     teams = await record.rosters.list()
@@ -62,7 +62,7 @@ async def chosen_team(
 
 
 async def chosen_board(record: AgentsRecord, team: str | None, session: str | None) -> str:
-    """The team's board, or the session's; where neither is named, the only team's or the latest session's."""
+    """Return the board of the team or session; if neither is named, the only team's or latest session's."""
     if team is not None and session is not None:
         raise click.UsageError("--team and --session name two different boards: give one of them.")
     if session is not None:

@@ -1,4 +1,4 @@
-"""The flags of a run for commands that start one with a beginning of their own."""
+"""Launch of a run by commands that choose its start themselves and accept the flags of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NOT_HERE = (*_BEGINNING, "input_format", "replay_user_messages", "permission_pr
 RUN_FLAGS: tuple[click.Option, ...] = tuple(
     option for _, options in SECTIONS for option in options if option.name not in _NOT_HERE
 )
-"""Without those that say how a run begins, or that let a program drive it."""
+"""Flags of a run, without those that choose its start or let a program drive it."""
 
 
 def run_with(
@@ -37,7 +37,7 @@ def run_with(
     prepare: Callable[[Session], Awaitable[str]] | None = None,
     adapt: Callable[[Options], Options] = lambda options: options,
 ) -> int:
-    """The exit code. `prepare` gives the first prompt once the session is open."""
+    """Run and return the exit code. `prepare` returns the first prompt once the session is open."""
     flags = {
         **_BEGINNING,
         "input_format": "text",

@@ -1,4 +1,4 @@
-"""`shoal send`: a person's words for an agent of a live run, from another terminal."""
+"""`shoal send` command: send a message to an agent of a live run, from another terminal."""
 
 from __future__ import annotations
 

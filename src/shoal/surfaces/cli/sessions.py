@@ -1,4 +1,4 @@
-"""`shoal sessions`: what can be gone on with."""
+"""`shoal sessions` command: list the sessions that can be resumed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def command(*, everywhere: bool, limit: int, as_json: bool) -> int:
 
 
 def picked() -> str:
-    """The id of the session that the person chooses from the list."""
+    """Let the user choose a session from a list, and return its id."""
     sessions = recent_sessions(limit=10)
     if not sessions:
         raise click.UsageError(f"There are no sessions in {Path.cwd()}; see `shoal sessions --all`.")

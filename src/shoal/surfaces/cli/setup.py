@@ -1,4 +1,4 @@
-"""`shoal setup`: a key is asked for without showing it, tried, and kept for this user alone."""
+"""`shoal setup` command: ask for a key without showing it, test it, and store it for this user only."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def command(
 
 
 def offer(options: Options) -> None:
-    """At the start of a session at a terminal, where nothing is configured: set it up now, if wanted."""
+    """Offer to set up a model at the start of an interactive session, if none is configured."""
     from shoal.app.settings.settings import load_settings
 
     cwd = (options.cwd or Path.cwd()).expanduser().resolve()
@@ -163,7 +163,7 @@ def _passes(settings: Settings, name: str | None) -> bool:
 
 
 def _picked(settings: Settings, wish: Wish, *, asks: bool) -> str | None:
-    """The model to ask where none is named; None leaves it to what is found."""
+    """Return the model to use if none is named; None leaves the choice to discovery."""
     from shoal.app.models import setting_up
 
     usual = setting_up.USUAL_MODELS.get(wish.choice)

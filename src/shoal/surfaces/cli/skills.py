@@ -1,4 +1,4 @@
-"""`shoal skills`: which skills and commands there are, what each says, and what is wrong with one."""
+"""`shoal skills` commands: list, show and validate skills and commands."""
 
 from __future__ import annotations
 

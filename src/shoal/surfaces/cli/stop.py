@@ -1,4 +1,4 @@
-"""`shoal stop`: end a live run, or some of its agents, from another terminal."""
+"""`shoal stop` command: end a live run, or some of its agents, from another terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal task`: look at a board and change it, as a person or a script."""
+"""`shoal task` commands: show and change a task board, as a person or a script."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _ids(ids: Sequence[TaskId]) -> str:
 
 
 def _data(task: Task) -> Any:
-    """As its file has it."""
+    """Return the task in the format of its file."""
     from shoal.wire.content import load
     from shoal.wire.tasks import task_bytes
 

@@ -1,4 +1,4 @@
-"""`shoal trust`: let a project's own settings count that would allow its agents more."""
+"""`shoal trust` command: trust project settings that would allow its agents more."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
 
 
 def ask_once(options: Options) -> None:
-    """At the start of a session at a terminal: whether to trust what nobody has spoken of yet."""
+    """Ask at the start of an interactive session whether to trust settings nobody has decided on yet."""
     from shoal.app.definitions.agent_trust import all_widening
     from shoal.app.definitions.plugins import plugins_for
     from shoal.app.settings import trust
@@ -89,7 +89,7 @@ def ask_once(options: Options) -> None:
 
 
 def _skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrust]:
-    """Those of the project that would allow something."""
+    """Load the project's skills that would allow something."""
     from shoal.app.skills.skills import skills_for
     from shoal.app.skills.trust import SkillTrust, widening_skills
 

@@ -1,4 +1,4 @@
-"""`shoal undo`: files, and if asked the conversation, as they were before a turn."""
+"""`shoal undo` command: restore files, and optionally the conversation, to the state before a turn."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _past(session: str | None) -> Past:
 
 
 def _agreed(turns: tuple[TurnTaken, ...], chosen: TurnTaken, *, conversation: bool) -> bool:
-    """Undoing turn 2 of 4 also undoes 3 and 4: the person sees all that before agreeing."""
+    """Ask for confirmation after listing every affected turn: undoing turn 2 of 4 also undoes 3 and 4."""
     for each in turns:
         if each.turn >= chosen.turn and (each.files or conversation):
             _tell_turn(each)

@@ -1,4 +1,4 @@
-"""`shoal view`: one agent of a run in a terminal of its own, and a line to it. Panes of teammates run it."""
+"""`shoal view` command: show one agent of a run and send messages to it. Panes of teammates run it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shoal.wire.journal import Recorded
 
 EARLIER = 200
-"""Events of an agent that are told to one who comes late."""
+"""Number of earlier events of an agent that are printed at the start."""
 
 
 @click.command("view")
@@ -41,7 +41,7 @@ def command(*, session: str, agent: str, leave: bool) -> int:
     screen = screen_for(sys.stdout)
     typed = sys.stdin.isatty()
     view = View(run, agent, screen, leave=leave or not typed)
-    # In a live run one may be waited for that has not started yet; here nobody will come.
+    # A live run may still start this agent; an ended run never will.
     if not run.is_live and not view.was_there():
         names = ", ".join(dict.fromkeys(each.who for each in standings_of(run).tree()))
         raise click.ClickException(
@@ -54,7 +54,7 @@ def command(*, session: str, agent: str, leave: bool) -> int:
 
 
 class View:
-    """Reads what is on disk, so that many viewers cost the run nothing; only what is typed goes to it."""
+    """Reads from disk, so that many viewers cost the run nothing; only typed messages reach the run."""
 
     def __init__(self, run: Run, agent: str, screen: Screen, *, leave: bool) -> None:
         self._run = run
@@ -68,7 +68,7 @@ class View:
         self._over = False
 
     def was_there(self) -> bool:
-        """Whether the run tells of the agent."""
+        """Return True if the run's journal mentions the agent."""
         return any(map(self._is_ours, read_journal(self._run.journal)))
 
     async def with_prompt(self) -> int:
@@ -104,7 +104,7 @@ class View:
                 return exits.OK
 
     async def follow(self) -> int:
-        """Until the run is gone, or the agent where this is to end with it."""
+        """Follow the agent until the run ends, or until the agent ends if the view exits with it."""
         journal, offset = self._run.journal, 0
         told: deque[Recorded] = deque(maxlen=EARLIER)
         for recorded in read_journal(journal):
@@ -165,7 +165,7 @@ class View:
         return [painted(row, DIM, colours=self._screen.colours) for row in rows]
 
     async def _send(self) -> None:
-        """One after the other; a run that takes its time keeps nobody from typing on."""
+        """Send typed messages one after the other; a slow run does not block typing."""
         while True:
             await self._typed.wait()
             self._typed.clear()
@@ -182,7 +182,7 @@ class View:
 
         viewing = self._viewing
         try:
-            # Waited for as long as it takes: said again, it would be heard twice.
+            # No timeout: a repeated message would be delivered twice.
             told = await demand(self._run, Send(to=viewing.agent, text=text), patience=None)
         except ShoalError as error:
             viewing.note(f"It was not said: {one_line(str(error))}", RED)

@@ -1,4 +1,4 @@
-"""`shoal watch`: what a run does, from another terminal."""
+"""`shoal watch` command: follow a run from another terminal."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def _tell(run: Run) -> None:
 
 
 class _Onlooker:
-    """Tells what is seen; while anything in a live run goes on, who does what stands below."""
+    """Prints a run's events; while a live run is active, rows below show what each agent does."""
 
     def __init__(self, screen: Screen, clock: Clock, *, live: bool, session: str) -> None:
         self._screen = screen
@@ -192,7 +192,7 @@ class _Onlooker:
                 pass
 
     def close(self, *, over: bool = False) -> None:
-        """`over`: nothing more will come. Otherwise the person stopped looking."""
+        """Close the screen; `run_ended` means that no events will follow, else the user stopped watching."""
         self._draw(going_on=False)
         self._screen.fresh_line()
         if over and not self._ended:

@@ -1,4 +1,4 @@
-"""`shoal web`: see and steer the runs of this home in a browser."""
+"""`shoal web` command: serve a view of this home's runs to a browser."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def _serve(home: Path, place: Place, *, opens: bool, as_json: bool) -> Non
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # A signal ignored by whoever started us (nohup, a shell's background job) stays ignored.
+        # A signal that our parent ignored (nohup, a shell's background job) stays ignored.
         if signal.getsignal(number) != signal.SIG_IGN:
             loop.add_signal_handler(number, ended.set)
 
@@ -80,7 +80,7 @@ async def _serve(home: Path, place: Place, *, opens: bool, as_json: bool) -> Non
         else:
             click.echo(f"The web view is at {address}\nCtrl-C ends it; the runs go on.")
         if opens:
-            # Every user of the machine sees what programs are started with, so the token stays out of it.
+            # Process arguments are visible to every user of the machine, so the token stays out of them.
             click.launch(f"{address.partition('?')[0]}?ticket={place.ticket}")
 
     await serve(home, place, ready=ready, ended=ended)

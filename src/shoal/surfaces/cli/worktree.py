@@ -1,4 +1,4 @@
-"""`shoal worktree`: the worktrees of this repository's agents, and bringing their work back."""
+"""`shoal worktree` commands: list, show, merge and remove the worktrees of this repository's agents."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _with(work: Callable[[Worktrees], Awaitable[Result]]) -> Result:
 
 
 def _whole(name: str) -> str:
-    """An agent's id may be given for the name of its worktree."""
+    """Return the worktree name for a name or an agent id."""
     return name if name.startswith("agent-") else f"agent-{name[:8]}"
 
 

@@ -1,1 +1,1 @@
-"""Shoal's teams for other programs, as an MCP server."""
+"""MCP server that gives other programs Shoal's teams."""

@@ -1,4 +1,4 @@
-"""The tools of `shoal mcp serve`: any MCP client leads or joins teams, and starts runs, with them."""
+"""Tools of `shoal mcp serve`, with which any MCP client leads or joins teams and starts runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Given = ParamSpec("Given")
 Data: TypeAlias = dict[str, Any]
 LONGEST_WAIT = 300.0
 LONGEST_TEXT = 20_000
-"""Characters of one text that is given back."""
+"""Characters of one returned text."""
 MOST_TASKS = 200
 MOST_MEMBERS = 200
 _TeamName: TypeAlias = Annotated[
@@ -43,7 +43,7 @@ _ABOUT = (
 
 
 def plainly(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
-    """What cannot be done is told to the client in its own words, as a failed call."""
+    """Report a `ShoalError` to the client as a failed call with its message."""
 
     @wraps(work)
     async def done(*args: Given.args, **given: Given.kwargs) -> Data:
@@ -56,7 +56,7 @@ def plainly(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable
 
 
 class TeamTools:
-    """One method for each tool; the names are those of the tools."""
+    """One method per tool, with the tool's name."""
 
     def __init__(
         self, record: AgentsRecord, guest: Guest, runs: BackgroundRuns, *, model: str | None, kind: str

@@ -1,1 +1,1 @@
-"""What both terminals share: a person's dialogue with a session, its commands, and the words of it."""
+"""Shared by both terminals: the controller of a session, its slash commands, and the texts for a person."""

@@ -1,4 +1,4 @@
-"""What an agent does right now and what it took so far, told by its events, in one line."""
+"""Current activity and usage of a turn, updated by events and formatted as one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class Activity:
-    """Fed with the events of a turn: what the lead does, and what it and its agents took."""
+    """Tracks the events of a turn: the lead's current activity, and the usage of the lead and its agents."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,7 +39,7 @@ class Activity:
         return self._clock.monotonic() - self._since
 
     def line(self, columns: int) -> str:
-        """Never wider than `columns`: the numbers stay, what is being done is shortened."""
+        """Return the line, never wider than `columns`: the numbers stay, the activity is shortened."""
         numbers = [f"{self.elapsed:.0f} s" if self.elapsed < 60 else seconds(self.elapsed)]
         if self.requests:
             cost = [dollars(self.usd)] if self.priced else []

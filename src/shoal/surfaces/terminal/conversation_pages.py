@@ -1,4 +1,4 @@
-"""A conversation as Markdown, for reading it elsewhere."""
+"""A conversation rendered as Markdown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pages(messages: Sequence[Message], session: str) -> Iterator[str]:
 
 
 def _fenced(text: str, kind: str = "") -> str:
-    """Behind a fence that is longer than any within."""
+    """Wrap the text in a code fence that is longer than any fence inside it."""
     text = clean(text).rstrip("\n")
     fence = "```"
     while fence in text:

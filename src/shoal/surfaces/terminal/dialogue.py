@@ -1,4 +1,4 @@
-"""What becomes of a person's words to a session: turns, steering, commands, interrupts. Not how it looks."""
+"""Controller of a session at a terminal: turns, steering, commands, interrupts. It draws nothing itself."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Write(Protocol):
 
 
 class Teller(Protocol):
-    """How the program's own words reach the person."""
+    """Writes Shoal's own notices to the person."""
 
     def note(self, text: str, style: str = ...) -> None:
-        """A line between what the agent says."""
+        """Write one line between the agent's texts."""
         ...
 
     def aside(self) -> AbstractContextManager[Write]:
-        """Several lines that stand together."""
+        """Return a writer for several lines that form one block."""
         ...
 
 
 class Dialogue(ABC):
-    """Everything typed comes here; at most one thing is under way: a turn, or a command that takes time."""
+    """Receives everything the person types. At most one thing runs at a time: a turn or a slow command."""
 
     telling: Teller
     keys: Sequence[str] = (
@@ -58,67 +58,67 @@ class Dialogue(ABC):
         "Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.",
         "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
     )
-    """What /help tells of them."""
+    """Key help lines that /help prints."""
     shows_entries = False
-    """Whether all that enters the transcript is on the screen anyway."""
+    """True if the screen already shows everything that enters the transcript."""
 
     def __init__(self, session: Session, standings: Standings | None = None) -> None:
-        """`standings` knows the agents of the session's earlier runs."""
+        """`statuses` knows the agents of the session's earlier runs."""
         self.session = session
         self.standings = standings or Standings()
         self.feed = Feed(session)
         self.activity: Activity | None = None
         self.to: Addressee | None = None
-        """Whom the person talks to, where it is not the lead."""
+        """Agent the person talks to; None for the lead."""
         self.status = 0
         self.resume = ""
-        """The session to go on with, where the outcome is that another is resumed."""
+        """Session to resume, if the outcome is `resumed`."""
         self.outcome: Outcome | None = None
         self._clock = session.agent.clock
         self._idle = asyncio.Event()
-        """Nothing is under way and nobody waits for an answer: what arrives may be taken up."""
+        """Set while nothing runs and no answer is awaited, so that a queued turn may start."""
         self._under_way: asyncio.Task[None] | None = None
         self._asides: set[asyncio.Task[None]] = set()
-        """Commands that run beside it."""
+        """Commands that run next to the current work."""
         self._waiting: list[Message] = []
         self._interrupted_at = float("-inf")
         self._stopped = self._late = False
 
-    # How it looks and where it is typed is another's
+    # Display and input: implemented by subclasses
 
     @abstractmethod
     async def go(self, first: str | None = None) -> Outcome:
-        """Until the person ends it."""
+        """Run until the person leaves."""
 
     @abstractmethod
     async def ask(self, label: str) -> str:
-        """The next line typed, as an answer to the program's own question."""
+        """Return the next typed line as the answer to a question of the program."""
 
     @abstractmethod
     def news(self) -> None:
-        """Something happened: `catch_up` is due, now or soon."""
+        """Schedule `catch_up`, now or soon, because something happened."""
 
     @abstractmethod
     def hear(self, event: Event) -> None: ...
 
     @abstractmethod
     def show_prompt(self, text: str) -> None:
-        """What the person said, where it is not on the screen already."""
+        """Show the person's prompt, unless the screen shows it already."""
 
     @abstractmethod
     def offer(self, message: Message) -> None:
-        """Put what was not said where it can be changed and entered."""
+        """Put an unsent message back into the input, where the person can edit and submit it."""
 
     @abstractmethod
     def clear_line(self) -> None: ...
 
     @abstractmethod
     def wake(self) -> None:
-        """Let whoever waits for input look up."""
+        """Wake the code that waits for input."""
 
     @property
     def can_take_up(self) -> bool:
-        """Whether a turn may start by itself."""
+        """True if a turn may start by itself."""
         return self._under_way is None
 
     def look_around(self) -> None:
@@ -130,11 +130,11 @@ class Dialogue(ABC):
     def show_typed(self, text: str) -> None:
         self.show_prompt(text)
 
-    # What is the same wherever it is typed
+    # Shared by all terminals
 
     @property
     def now(self) -> float:
-        """Seconds of Unix time, as the standings have them."""
+        """Unix time in seconds, the unit of the statuses."""
         return self._clock.now() / 1000
 
     @property
@@ -142,7 +142,7 @@ class Dialogue(ABC):
         return self._under_way is not None
 
     def begin(self, tasks: asyncio.TaskGroup, first: str | None) -> list[asyncio.Task[None]]:
-        """Say the first prompt; what runs beside everything is the caller's to cancel."""
+        """Start the background tasks and submit the first prompt. The caller cancels the returned tasks."""
         self._tasks = tasks
         self.look_around()
         if first and names_command(self.session.parts, first):
@@ -164,7 +164,7 @@ class Dialogue(ABC):
         self.wake()
 
     def enter(self, message: Message) -> None:
-        """What the person typed, and is no answer."""
+        """Handle typed input that does not answer a question."""
         text = message.text
         if not text.strip() and not message.content:
             return
@@ -187,16 +187,16 @@ class Dialogue(ABC):
             self._start(self._turn(self.session.run(message)))
 
     def address(self, whom: Addressee | None) -> None:
-        """Let what is typed go to this agent from now on, or to the lead again."""
+        """Send what is typed to this agent from now on, or to the lead again."""
         if whom != self.to:
             self.to = whom
             self.telling.note("You talk to the lead." if whom is None else f"You talk to {whom.name}.")
             self.look_around()
 
     def interrupt(self, line: str) -> None:
-        """Ctrl-C, with this at the prompt."""
+        """Handle Ctrl-C with this text in the input line."""
         if line:
-            # Also what a stopped turn left unheard and offers again: clearing that away must not end all.
+            # The line may hold input restored from a stopped turn: clearing it must not end the program.
             self.clear_line()
             return
         now = self._clock.monotonic()
@@ -208,7 +208,7 @@ class Dialogue(ABC):
             self.telling.note("Ctrl-C again ends Shoal.")
 
     def stop_turn(self) -> bool:
-        """End what is under way; False where nothing is."""
+        """Stop the current work; return False if there is none."""
         if self._under_way is None:
             return False
         self._stopped = True
@@ -216,13 +216,13 @@ class Dialogue(ABC):
         return True
 
     def aside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Beside what is under way."""
+        """Run it next to the current work."""
         aside = self._tasks.create_task(self._guarded(work))
         self._asides.add(aside)
         aside.add_done_callback(self._asides.discard)
 
     def watch_activity(self) -> Activity:
-        """Show what is being done, until it is over."""
+        """Show the activity of the current work until it ends."""
         activity = self.activity = Activity(self._clock)
         self.look_around()
         return activity
@@ -235,13 +235,13 @@ class Dialogue(ABC):
         self.look_around()
 
     async def _tell(self) -> None:
-        """What happens while nobody reads a turn."""
+        """Schedule `catch_up` for events that arrive while nobody reads a turn."""
         while True:
             self.news()
             await self.feed.news()
 
     async def _take_up_arrivals(self) -> None:
-        """A turn starts by itself when something came and the person is not in the middle of an answer."""
+        """Start a turn when something is queued and the person is not answering a question."""
         while not self._late:
             await self._idle.wait()
             await self.session.parts.queue.arrival(LEAD)
@@ -250,7 +250,7 @@ class Dialogue(ABC):
                 self._start(self._woken_turn())
 
     async def _until_stopped(self) -> None:
-        """By another process, through the run's control socket."""
+        """Finish when another process stops the run through its control socket."""
         await self.session.stopping.wait()
         self.telling.note("stopped from outside", YELLOW)
         self.end()
@@ -313,9 +313,9 @@ class Dialogue(ABC):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Say what was typed too late for the agent to hear.
+        """Submit the input that arrived too late for the agent.
 
-        After a stop, or where another session begins, the person decides about it.
+        After a stop, or if another session begins, put it back into the input line instead.
         """
         left = [*self.session.unheard(), *self._waiting]
         self._waiting = []
@@ -332,7 +332,7 @@ class Dialogue(ABC):
             await work
         except ShoalError:
             raise
-        except Exception as error:  # noqa: BLE001 - the wall around commands: a fault in one must not end the talk
+        except Exception as error:  # noqa: BLE001 - a fault in one command must not end the session
             why = one_line(f"{type(error).__name__}: {error}")
             self.telling.note(f"✗ {name} failed, and everything else goes on: {why}", RED)
 
@@ -352,24 +352,24 @@ class Dialogue(ABC):
 
     async def _turn(self, turn: Turn) -> None:
         self.watch_activity()
-        # Reading it keeps its agents from running far ahead of what is shown.
+        # Reading the turn keeps its agents from running far ahead of what is shown.
         async for _ in turn:
             self.news()
         self.news()
 
 
 def joined(messages: Sequence[Message]) -> Message:
-    """As one: the words together, then the pictures."""
+    """Merge messages into one: first all texts, then the images."""
     text = "\n".join(each.text for each in messages if each.text)
     others = (block for each in messages for block in each.content if not isinstance(block, Text))
     return Message(role="user", content=(*((Text(text=text),) if text else ()), *others))
 
 
 def in_front(text: str, half_typed: str) -> str:
-    """What was not said, in front of what a person has begun to type: neither is lost."""
+    """Put the text before the half-typed draft, so that neither is lost."""
     return f"{text}\n{half_typed}" if half_typed else text
 
 
 def _gist(text: str) -> str:
-    """Of something that was typed or pasted: enough to know it by. It is told whole where it is heard."""
+    """Return enough of the text to recognise it. The agent receives all of it."""
     return cut(one_line(text), _GIST)

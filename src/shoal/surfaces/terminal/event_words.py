@@ -1,4 +1,4 @@
-"""What the program itself says of an event: that an agent started or ended, and what a person should note."""
+"""Texts for events: an agent started or ended, and notices for the person."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDEST = 100
 
 
 def noted(event: Event) -> tuple[str, str] | None:
-    """With its style."""
+    """Return the notice and its style; None for other events."""
     match event:
         case Discarded(reason=reason, retry_in=delay, attempt=attempt):
             return f"⟳ asked again in {seconds(delay)} (attempt {attempt}): {one_line(reason)}", YELLOW
@@ -44,9 +44,9 @@ def noted(event: Event) -> tuple[str, str] | None:
 
 
 def agent_words(event: Event, it: Standing) -> str | None:
-    """That an agent in the background started or ended; of one that is waited for its call tells.
+    """Describe the start or end of a background agent. The tool call describes a foreground agent.
 
-    Work that is left in a worktree is told of either.
+    Work left in a worktree is described for both.
     """
     task = f": {one_line(it.task)}" if it.task else ""
     match event:
@@ -65,7 +65,7 @@ def agent_words(event: Event, it: Standing) -> str | None:
 
 
 def ended_words(done: Completion) -> str:
-    """How it ended, and what it took."""
+    """Describe how the agent ended and its usage."""
     calls = many(done.evidence.tool_calls, "tool call")
     how = "was stopped" if done.status == "killed" else done.status
     why = f", {cut(one_line(done.detail), _WIDEST)}" if done.detail else ""
@@ -74,5 +74,5 @@ def ended_words(done: Completion) -> str:
 
 
 def previewed(text: str) -> str:
-    """What an event tells of a text: where that goes on, whole words of it and a mark."""
+    """Mark a preview that the event truncated: keep whole words and append an ellipsis."""
     return text if len(text) < PREVIEW else whole_words(text) or f"{text}…"

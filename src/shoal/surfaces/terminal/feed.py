@@ -1,4 +1,4 @@
-"""Every event of a session in order, in turns and between them, for a surface that tells them."""
+"""All events of a session in order, during turns and between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Feed:
-    """One reader. Who also reads the running turn keeps its agents from running far ahead."""
+    """Queue for one reader. Reading the running turn as well keeps its agents from running far ahead."""
 
     def __init__(self, session: Session) -> None:
         self._waiting: deque[Event] = deque()
@@ -23,12 +23,12 @@ class Feed:
         self.close = session.watch(self._put)
 
     def taken(self) -> Iterator[Event]:
-        """What was told and not taken yet."""
+        """Yield the queued events."""
         while self._waiting:
             yield self._waiting.popleft()
 
     async def news(self) -> None:
-        """Until something was told, or somebody wakes the reader."""
+        """Wait for an event or for `wake`."""
         await self._news.wait()
         self._news.clear()
 
@@ -41,7 +41,7 @@ class Feed:
 
 
 async def to_the_end(session: Session, prompt: str) -> Finished:
-    """Run a prompt and every turn that follows from it; how the last of them ended."""
+    """Run a prompt and every follow-up turn; return how the last one finished."""
     turn = session.run(prompt)
     while True:
         async for event in turn:

@@ -1,4 +1,4 @@
-"""What a person typed before: one JSON string per line, for this user's eyes only."""
+"""History of prompts: one JSON string per line, readable only by this user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_history(path: Path) -> list[str]:
 
 
 def append_history(path: Path, text: str) -> None:
-    """A history that cannot be kept is no reason to stop."""
+    """Append a prompt. A history that cannot be written is ignored."""
     with suppress(OSError, UnicodeEncodeError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""What commands list, as lines: the same whether one is typed in a shell or with a slash."""
+"""Lines that both shell commands and slash commands print."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from shoal.workspaces.checkpoints import UndoReport
 
 BEHAVIORS = {"allow": GREEN, "ask": YELLOW, "deny": RED}
-"""The style of each decision."""
+"""Style of each permission decision."""
 _STATE_STYLES = {"ok": GREEN, "none": DIM, "warn": YELLOW, "bad": RED}
 _STATES = {"ok": "ok", "none": "–", "warn": "warn", "bad": "BAD"}
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _WIDEST_PROMPT = 70
 _BEFORE_PROMPT = 52
-"""Columns of a number, an id and an age."""
+"""Columns for a number, an id and an age."""
 _NO_HOOKS = 'There are no hooks here. They stand in settings files under "hooks": see docs/hooks.md.'
 _WIDEST_HOOK = 100
 
 
 def session_lines(sessions: Sequence[Glance]) -> Iterator[str]:
-    """A line each: id, age, how it began."""
+    """Yield one line per session: id, age, first prompt."""
     room = get_terminal_size((_BEFORE_PROMPT + _WIDEST_PROMPT, 24)).columns - _BEFORE_PROMPT
     widest = max(20, min(room, _WIDEST_PROMPT))
     for session in sessions:
@@ -48,14 +48,14 @@ def recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[Glanc
 
 
 def age(at: int) -> str:
-    """Of something that was at that time, in milliseconds: 4 s, 3 min, 2 h, 5 d."""
+    """Format the age of a timestamp in milliseconds: 4 s, 3 min, 2 h, 5 d."""
     seconds = max(0, int(time.time() - at / 1000))
     size, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
     return f"{seconds // size} {unit}"
 
 
 def undone_lines(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
-    """What an undo did, as lines with their styles."""
+    """Yield lines with their styles that describe an undo."""
     for path in report.restored:
         yield f"restored    {near(path, root)}", GREEN
     for path in report.removed:
@@ -67,7 +67,7 @@ def undone_lines(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def near(path: Path, root: Path) -> str:
-    """As a person at `root` would type it."""
+    """Return the path as a person in `root` would type it."""
     return shown(path.relative_to(root) if path.is_relative_to(root) else path)
 
 

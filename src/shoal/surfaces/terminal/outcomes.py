@@ -1,4 +1,4 @@
-"""What a tool call came to, in a few words for a person."""
+"""Short descriptions of tool results for a person."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTE = re.compile(r"\[.*\]")
 
 
 def outcome(tool: str, text: str, data: Any, *, is_error: bool) -> tuple[str, str]:
-    """Words and their style. `data` is what the tool gave programs; a journal has none."""
+    """Return the description and its style. `data` is the tool's structured output; a journal has none."""
     facts: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
     if tool == "Bash":
         return _ran(text, facts, is_error=is_error)
@@ -55,7 +55,7 @@ def _reported(facts: Mapping[str, Any], status: str) -> tuple[str, str]:
 
 
 def todo_lines(data: Any) -> list[tuple[str, str]]:
-    """A list of steps, each with its style; empty for the outcome of any other tool."""
+    """Return the to-do items with their styles; empty for the output of any other tool."""
     todos = data.get("todos", ()) if isinstance(data, Mapping) else ()
     return [
         (f"{_STEPS[todo['status']][0]} {one_line(todo['content'])}", _STEPS[todo["status"]][1])
@@ -77,7 +77,7 @@ def _ran(text: str, facts: Mapping[str, Any], *, is_error: bool) -> tuple[str, s
 
 
 def _last_line(text: str) -> str:
-    """Of what the command itself wrote: the tool's own notes stand in brackets behind it."""
+    """Return the last line of the command's output. The tool appends its own notes in brackets."""
     lines = [line for line in text.strip().split("\n") if not _NOTE.fullmatch(line.strip())]
     last = one_line(lines[-1]) if lines else ""
     return "" if last == "(no output)" else last

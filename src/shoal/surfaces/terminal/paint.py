@@ -1,4 +1,4 @@
-"""Colours and widths of what a terminal shows."""
+"""Styles and widths of terminal text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MIXED = re.compile(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})")
 
 
 def is_live(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that understands moving the cursor."""
+    """Return True if the stream is a terminal that supports cursor movement."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
 
 
@@ -48,14 +48,14 @@ def painted(text: str, style: str, *, colours: bool) -> str:
 
 
 def style_of(color: str | None) -> str:
-    """For the name of an agent: the colour of its definition or of its team, a word or `#rrggbb`."""
+    """Return the style of an agent's name. `color` is that of its definition or team, a word or `#rrggbb`."""
     if color is not None and (mixed := _MIXED.fullmatch(color)):
         return "38;2;" + ";".join(str(int(part, 16)) for part in mixed.groups())
     return _AGENT_COLOURS.get(color or "", CYAN)
 
 
 def width(text: str) -> int:
-    """Columns the text takes."""
+    """Return the number of columns the text takes."""
     if text.isascii():
         return len(text)
     return sum(map(_columns, text))
@@ -68,7 +68,7 @@ def _columns(character: str) -> int:
 
 
 def fitting(text: str, columns: int) -> int:
-    """How many of the text's characters fit into so many columns."""
+    """Return how many characters of the text fit into the columns."""
     if text.isascii():
         return min(len(text), columns)
     used = 0
@@ -80,20 +80,20 @@ def fitting(text: str, columns: int) -> int:
 
 
 def cut(text: str, columns: int) -> str:
-    """The text, shortened with a mark where it is wider than `columns`."""
+    """Return the text, shortened with an ellipsis if it is wider than `columns`."""
     if width(text) <= columns:
         return text
     return text[: fitting(text, columns - 1)] + "…" if columns > 0 else ""
 
 
 def cut_at_word(text: str, columns: int) -> str:
-    """As `cut`, after a whole word where there is one."""
+    """Like `truncate_text`, but cut after a whole word if possible."""
     if width(text) <= columns:
         return text
     return whole_words(text[: fitting(text, columns - 2) + 1]) or cut(text, columns)
 
 
 def whole_words(text: str) -> str:
-    """Those that end before the text does, and a mark; nothing where none does."""
+    """Return the complete words and an ellipsis; empty if no word is complete."""
     found = _WORDS.match(text)
     return f"{found[0]} …" if found else ""

@@ -1,4 +1,4 @@
-"""What a question wants and what was answered, in words for a line."""
+"""Questions and answers described in one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.core.questions import (
 from shoal.core.wording import clean, one_line
 
 SAID_NO = "the person said no."
-"""The reason of a refusal for which none was given, as the agent reads it."""
+"""Reason sent to the agent if the person gives none."""
 
 
 def wanted(question: Question) -> str:
@@ -35,14 +35,14 @@ def wanted(question: Question) -> str:
 
 
 def can_hold(question: MayRun) -> tuple[Remember, ...]:
-    """How long a yes can hold: longer than once only where there is something to keep."""
+    """Return how long a yes can last: longer than once only if there is a rule or setting to store."""
     for_session: tuple[Remember, ...] = ("session",) if question.rule else ()
     kept = lasting(question.suggestions, "localSettings") is not None
     return ("once", *for_session, *(("settings",) if kept else ()))
 
 
 def answered(answer: Answer) -> str | None:
-    """A denial is the outcome of its call, and told there."""
+    """Describe the answer. A denial is shown as the result of its call instead."""
     match answer:
         case Allowed(remember="settings"):
             return "allowed, and kept in settings"
@@ -59,7 +59,7 @@ def answered(answer: Answer) -> str | None:
 
 
 def change_words(suggestion: Suggestion) -> str:
-    """What would change about what agents may do."""
+    """Describe the suggested permission change."""
     match suggestion:
         case AddRules(rules=rules, behavior=behavior):
             return one_line(f"{behavior} {', '.join(map(str, rules))}")

@@ -1,4 +1,4 @@
-"""A terminal (or a pipe) that text scrolls through, with rows at the bottom that are drawn anew."""
+"""A terminal (or a pipe) with scrolling text and bottom rows that are redrawn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.core.wording import clean
 from shoal.surfaces.terminal.paint import fitting, has_colours, is_live, painted, width
 
 _LONGEST_WORD = 4
-"""Rows of a word that is not broken."""
+"""Rows up to which a long word is kept in one piece."""
 
 
 class Screen(Protocol):
@@ -24,19 +24,19 @@ class Screen(Protocol):
     def live(self) -> bool: ...
 
     def write(self, text: str, style: str = "") -> None:
-        """Scrolled text; it may stop in the middle of a line and go on there with the next write."""
+        """Write scrolling text; the next write continues an unfinished line."""
         ...
 
     def fresh_line(self) -> None:
-        """End the line that is being written, if one is."""
+        """End the line that is being written, if any."""
         ...
 
     def take_back(self) -> None:
-        """Unwrite the line that is being written where that can be done, else end it."""
+        """Erase the line that is being written if possible, else end it."""
         ...
 
     def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
-        """What stands below the text from now on, and where in it the cursor is (row, column)."""
+        """Set the rows below the text, and the cursor position in them (row, column)."""
         ...
 
     def close(self) -> None: ...
@@ -47,7 +47,7 @@ def screen_for(stream: TextIO) -> Screen:
 
 
 class PlainScreen:
-    """No control codes: what is written stays as it is."""
+    """Writes no control codes: written text stays as it is."""
 
     live = False
     colours = False
@@ -72,14 +72,14 @@ class PlainScreen:
         self.fresh_line()
 
     def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
-        """Nothing can be drawn anew here."""
+        """Do nothing: this screen cannot redraw."""
 
     def close(self) -> None:
         self.fresh_line()
 
 
 class LiveScreen:
-    """Breaks lines itself, between words: what stands below can only be found again when no row wraps."""
+    """Wraps lines itself, between words: the bottom rows can only be found again if no row wraps."""
 
     live = True
 
@@ -91,7 +91,7 @@ class LiveScreen:
         self._cursor: tuple[int, int] | None = None
         self._drawn: list[int] = []
         self._at = 0
-        """On which of the drawn rows the terminal's cursor stands."""
+        """Index of the drawn row that holds the terminal's cursor."""
         self._at_end = True
 
     @property
@@ -135,7 +135,7 @@ class LiveScreen:
             return 80
 
     def _add(self, text: str, style: str, whole: list[str]) -> None:
-        """Append to the line; rows that are full by then go to `whole`."""
+        """Append to the line; move rows that are full to `whole`."""
         if not text:
             return
         self._line.append((style, text))
@@ -147,7 +147,7 @@ class LiveScreen:
                 return
             end, after = (space, space + 1) if space > 0 else (len(plain), len(plain))
             whole.append(self._paint(_part(self._line, 0, end)))
-            # What is broken goes on under where it began.
+            # A wrapped line continues at the indent of its first row.
             indent = plain[: len(plain) - len(plain.lstrip(" "))][: columns // 2]
             rest = _part(self._line, after, len(plain))
             self._line = [("", indent), *rest] if indent and rest else rest
@@ -176,7 +176,7 @@ class LiveScreen:
         self._stream.flush()
 
     def _to_first_row(self) -> str:
-        # A terminal made narrower since has broken the rows that no longer fit.
+        # If the terminal became narrower, it has wrapped the rows that no longer fit.
         size = self._size()
         above = sum(max(1, -(-columns // size)) for columns in self._drawn[: self._at])
         if self._at_end and self._drawn:
@@ -185,9 +185,9 @@ class LiveScreen:
 
 
 def _break(plain: str, columns: int) -> int:
-    """The space at which a line too long is broken; negative where there is none.
+    """Return the index of the space at which a long line is wrapped; negative if there is none.
 
-    A path or a command that fits into no row is not broken, so that it can be copied: the terminal wraps it.
+    A path or command wider than a row is kept in one piece, so that it can be copied: the terminal wraps it.
     """
     most = fitting(plain, columns)
     space = plain.rfind(" ", 1, most + 1)
@@ -198,7 +198,7 @@ def _break(plain: str, columns: int) -> int:
 
 
 def _part(line: list[tuple[str, str]], start: int, end: int) -> list[tuple[str, str]]:
-    """Characters `start` to `end` of a painted line."""
+    """Return characters `start` to `end` of a styled line."""
     out: list[tuple[str, str]] = []
     at = 0
     for style, text in line:
@@ -210,7 +210,7 @@ def _part(line: list[tuple[str, str]], start: int, end: int) -> list[tuple[str, 
 
 
 def _lenient(stream: TextIO) -> TextIO:
-    """A terminal that cannot show a character shows a question mark instead of failing."""
+    """Let the stream write a question mark for a character it cannot encode."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")

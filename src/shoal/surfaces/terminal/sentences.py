@@ -1,4 +1,4 @@
-"""What went wrong, as sentences for a person: what it is, and what to do next."""
+"""Messages for a person: what happened, and what to do next."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ KEY_VARIABLES = {
 
 
 def say(text: str) -> None:
-    """To the person; their screen being gone is no reason to fail.
+    """Print a message to the person. A closed terminal is ignored.
 
-    Much of it was said by models, servers and hooks: here nothing of it can command the terminal.
+    Models, servers and hooks wrote parts of it, so control codes are removed.
     """
     with suppress(OSError):
         print(f"shoal: {clean(text)}", file=sys.stderr, flush=True)
 
 
 def explain(error: BaseException) -> str:
-    """The sentence for anything that can end a command."""
+    """Return the message for an exception that ends a command."""
     error = unwrapped(error)
     match error:
         case errors.ModelError():
@@ -74,14 +74,14 @@ def explain(error: BaseException) -> str:
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The one error inside a group of one: leaving a session passes errors through task groups."""
+    """Return the single error inside nested groups: leaving a session passes errors through task groups."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
 
 
 def ending(finished: Finished) -> str:
-    """Why a turn ended before it was done."""
+    """Explain why a turn ended early; empty if it is done."""
     match finished.reason:
         case "done":
             return ""
@@ -119,7 +119,7 @@ def budget_warning(warned: BudgetWarned) -> str:
 
 
 def stopped_agents(stopped: Sequence[Glimpse]) -> str:
-    """Agents that were ended before they were done, and how far each was."""
+    """List the agents that were stopped early, with their progress."""
     lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
     for each in stopped:
         calls = many(each.tool_calls, "tool call")
@@ -131,7 +131,7 @@ def stopped_agents(stopped: Sequence[Glimpse]) -> str:
 
 
 def cut_off_agents(ends: Sequence[Completion]) -> str:
-    """Agents that were at work when an earlier process of the session died."""
+    """List the agents that were running when an earlier process of the session died."""
     who = ", ".join(
         f"{one_line(end.name or end.kind)} ({cut(one_line(end.description), 60)}, {end.agent})"
         for end in ends
@@ -140,13 +140,13 @@ def cut_off_agents(ends: Sequence[Completion]) -> str:
 
 
 def ended_shells(shells: Sequence[tuple[str, str]]) -> str:
-    """Background shells, by id and command, that were still running at the end."""
+    """List the background shells, by id and command, that were still running at the end."""
     lines = [f"  {identity}  {cut(one_line(command), 80)}" for identity, command in shells]
     return "\n".join(("Still running in the background, and ended now:", *lines))
 
 
 def reached(name: str, how: str) -> str:
-    """What becomes of a person's words to an agent, by how they reached it."""
+    """Describe what happens with a message to an agent, by the way it was delivered."""
     return f"{name} {'goes on with it' if how == 'resumed' else 'hears it at its next step'}."
 
 
@@ -155,7 +155,7 @@ def how_to_go_on(session: str) -> str:
 
 
 def how_to_allow(refused: Sequence[MayRun]) -> str:
-    """For calls that were not run because nobody could be asked."""
+    """Tell how to allow calls that were not run because nobody could be asked."""
     import shlex
 
     tools = dict.fromkeys(question.tool for question in refused)
@@ -167,7 +167,7 @@ def how_to_allow(refused: Sequence[MayRun]) -> str:
 
 
 def _typed(question: MayRun) -> str:
-    """The rule as it can be typed; one that cannot is left to the person."""
+    """Return the rule as a person can type it; a placeholder if it cannot be typed."""
     rule = question.rule
     can_be_typed = 0 < len(rule) <= _LONGEST_RULE and rule.count("(") < 2 and rule.count(")") < 2
     return rule if can_be_typed and rule.isprintable() else f"{question.tool}(…)"

@@ -1,4 +1,4 @@
-"""The sessions of one sitting at a terminal: `/clear` and `/resume` end one and begin another."""
+"""Loop over the sessions at one terminal: `/clear` and `/resume` end one session and start another."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 async def sittings(
     options: Options, prompt: str | None, prepare: Prepare | None, *, sit: Sit, leave: Leave
 ) -> int:
-    """Until the person ends it; the exit status.
+    """Run sessions until the person leaves; return the exit status.
 
-    `prepare` gives the first prompt once the session is open. `sit` shows a session that is open, `leave`
-    tells of one that ends, and of its agents that were stopped.
+    `prepare_prompt` returns the first prompt once the session is open. `open_terminal` shows an open session.
+    `on_session_end` is called with a session that ends and with its stopped agents.
     """
     from shoal.app.session.session import Session
 
@@ -51,7 +51,7 @@ async def sittings(
 
 
 def say_farewell(screen: Screen, session: Session, stopped: Sequence[Glimpse]) -> None:
-    """What it took, what was stopped with it, and how to go on."""
+    """Print the usage, the stopped agents, and how to resume the session."""
     screen.fresh_line()
     if stopped:
         screen.write(f"{stopped_agents(stopped)}\n", YELLOW)

@@ -1,4 +1,4 @@
-"""The commands typed at the prompt with a slash in front."""
+"""Commands typed at the prompt that start with a slash."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Command(Struct, frozen=True, kw_only=True):
     help: str
     run: Run
     at_once: bool = False
-    """Also while a turn runs."""
+    """True if the command may also run during a turn."""
 
 
 def is_command(text: str) -> bool:
-    """A path at the start of a prompt is no command."""
+    """Return True for a slash command; a path at the start of a prompt is not one."""
     word = text.split(maxsplit=1)[0]
     return word.startswith("/") and "/" not in word[1:] and "\n" not in text.strip()
 
 
 def find(text: str, session: Session) -> Command | Invocation | str:
-    """The command, one of the session's own, or what to tell the person."""
+    """Return the terminal's or the session's command, or an error message for the person."""
     from shoal.app.session.commanding import typed
 
     word = text.split(maxsplit=1)[0]
@@ -59,13 +59,13 @@ def find(text: str, session: Session) -> Command | Invocation | str:
 
 
 def completions(sessions: Sequence[Session]) -> list[str]:
-    """What can be typed: the terminal's own commands, and those of the session."""
+    """List the command names that can be typed, of the terminal and of the session."""
     own = [f"/{each.name}" for session in sessions for each in session.parts.knowledge.commands()]
     return [*(command.name for command in COMMANDS), *own]
 
 
 def described(session: Session) -> list[tuple[str, str]]:
-    """Each command that can be typed, and what it is for."""
+    """List each command with its description."""
     own = [(f"/{each.name}", one_line(each.description)) for each in session.parts.knowledge.commands()]
     return [*((command.name, command.help) for command in COMMANDS), *own]
 
@@ -201,7 +201,7 @@ async def _mcp(talk: Dialogue, _: str) -> None:
 
 
 def _of(module: str, name: str) -> Run:
-    """A command of another module, which is loaded when it is typed."""
+    """Return a handler that imports its module when the command runs."""
 
     async def run(talk: Dialogue, words: str) -> None:
         command: Run = getattr(import_module(f"shoal.surfaces.terminal.{module}"), name)

@@ -1,4 +1,4 @@
-"""`/agents` at the prompt: who is at work, what an agent said last, and ending or telling one."""
+"""The `/agents` command: list, show, stop and message agents."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _known(talk: Dialogue, agent: str) -> Glimpse:
 
 
 def _meant(talk: Dialogue, word: str) -> str:
-    """A name, an id, or the beginning of one id alone."""
+    """Resolve a name, an id, or a unique prefix of an id."""
     known = talk.session.parts.crew.agents()
     if any(word in (each.agent, each.name) for each in known):
         return word

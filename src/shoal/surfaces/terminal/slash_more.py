@@ -1,4 +1,4 @@
-"""`/tasks`, `/team`, `/permissions`, `/doctor`, `/resume` and `/export` at the prompt."""
+"""The `/tasks`, `/team`, `/permissions`, `/doctor`, `/resume` and `/export` commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKS = {"completed": ("✓", GREEN), "in_progress": ("▸", YELLOW), "pending"
 
 
 async def tasks(talk: Dialogue, _: str) -> None:
-    """The board of the team, or of the session where it has none."""
+    """Show the team's board, or the session's if there is no team."""
     parts = talk.session.parts
     name = _team(talk) or talk.session.id
     every = list(await parts.between.board(name).list())
@@ -52,7 +52,7 @@ def _team(talk: Dialogue) -> str:
 
 
 async def team(talk: Dialogue, _: str) -> None:
-    """Who is in the team, and what each is at."""
+    """Show the members of the team and their activity."""
     name = _team(talk)
     members = [each for each in talk.standings.tree() if each.facts is not None and each.facts.team]
     if not name and not members:
@@ -69,7 +69,7 @@ async def team(talk: Dialogue, _: str) -> None:
 
 
 async def permissions(talk: Dialogue, mode: str) -> None:
-    """Which rules hold; with a mode's name, that mode from now on."""
+    """Show the rules; with the name of a mode, switch to it."""
     from shoal.app.views.permissions import session_view
     from shoal.core.permissions import Mode
 
@@ -97,7 +97,7 @@ async def doctor(talk: Dialogue, _: str) -> None:
 
 
 async def resume(talk: Dialogue, name: str) -> None:
-    """End this session and go on with another; without a name, those there are."""
+    """End this session and resume another; without a name, list the sessions."""
     from shoal.stores.files.locks import is_held
     from shoal.stores.files.sessions import find_session, list_sessions
 
@@ -122,7 +122,7 @@ async def resume(talk: Dialogue, name: str) -> None:
 
 
 async def export(talk: Dialogue, name: str) -> None:
-    """The conversation as a Markdown file; one that is there is left alone."""
+    """Write the conversation to a Markdown file; never overwrite a file."""
     from shoal.surfaces.terminal.conversation_pages import pages
 
     session = talk.session

@@ -1,4 +1,4 @@
-"""`/skills` and `/memory` at the prompt: what agents can look up, and what they are told from files."""
+"""The `/skills` and `/memory` commands."""
 
 from __future__ import annotations
 

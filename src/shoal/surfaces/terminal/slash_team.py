@@ -1,4 +1,4 @@
-"""`/delegate` and `/to` at the prompt: holding the lead to giving work out, and talking to a teammate."""
+"""The `/delegate` and `/to` commands: limit the lead to delegating, and talk to a teammate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Addressee(Struct, frozen=True):
-    """Whom a person talks to, where it is not the lead."""
+    """An agent, other than the lead, that the person talks to."""
 
     agent: str
     name: str
@@ -46,7 +46,7 @@ async def to(talk: Dialogue, name: str) -> None:
 
 
 def addressed(session: Session, text: str) -> tuple[Addressee, str] | None:
-    """`@name text` for one that is there; anything else that starts so is a prompt like any other."""
+    """Parse `@name text` for a known agent; return None for any other prompt."""
     word, _, rest = text.partition(" ")
     if not word.startswith("@") or not rest.strip():
         return None
@@ -56,7 +56,7 @@ def addressed(session: Session, text: str) -> tuple[Addressee, str] | None:
 
 
 def mistyped(session: Session, text: str) -> str:
-    """What to say of `@nmae text`, which would otherwise go to the lead; empty where no name is near."""
+    """Return a correction for `@nmae text`, which would go to the lead; empty if no name is close."""
     word, _, rest = text.partition(" ")
     name = word[1:].removesuffix(":")
     if not word.startswith("@") or not rest.strip():
@@ -66,7 +66,7 @@ def mistyped(session: Session, text: str) -> str:
 
 
 def addressees(session: Session) -> tuple[Addressee, ...]:
-    """The teammates, and the agents that have a name."""
+    """List the teammates and the named agents."""
     teammates = [Addressee(each.agent, each.name) for each in session.parts.teams.members()]
     agents = [Addressee(each.agent, each.name) for each in session.parts.crew.agents() if each.name]
     return (*teammates, *agents)

@@ -1,4 +1,4 @@
-"""What an agent does and took so far, in a few words."""
+"""Activity and usage of an agent in a few words."""
 
 from __future__ import annotations
 

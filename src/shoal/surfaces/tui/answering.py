@@ -1,4 +1,4 @@
-"""A question put to a person over all else. The first answer stands, wherever it is given."""
+"""Modal screen that asks the person a question. The first answer counts, whichever surface gives it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from shoal.app.session.helm import Helm
 
 QUIET = 0.6
-"""Seconds without a key that a screen which nobody called waits before it takes any."""
+"""Seconds without a key press before an unprompted screen accepts keys."""
 
 
 class AnswerScreen(ModalScreen[bool | None]):
-    """Gives True where the answer stands, False where another came first, None where it is left open.
+    """Dismisses with True if the answer counts, False if another came first, None if it stays open.
 
-    A host that puts it up by itself gives `unasked`: what the person is just typing must answer nothing.
+    A host that opens it by itself passes `unprompted`: keys typed for something else must answer nothing.
     """
 
     DEFAULT_CSS = """
@@ -57,7 +57,7 @@ class AnswerScreen(ModalScreen[bool | None]):
         self.helm = helm
         self.picture = picture
         self.ready = asyncio.Event()
-        """Set while keys are taken."""
+        """Set while keys are accepted."""
         self._unasked = unasked
         self._quiet: Timer | None = None
         self._over = False
@@ -82,7 +82,7 @@ class AnswerScreen(ModalScreen[bool | None]):
     def form(self) -> Form:
         return self.query_one(Form)
 
-    # Keys are taken when the person looks at it
+    # Keys are accepted only once the person has stopped typing
 
     def on_mount(self) -> None:
         if self._unasked:
@@ -102,7 +102,7 @@ class AnswerScreen(ModalScreen[bool | None]):
             self._quiet.reset()
 
     def action_back(self) -> None:
-        """Out of an editor, else away from the question, which stays open."""
+        """Leave the editor, else leave the question open and close the screen."""
         if self.ready.is_set() and not self.form.step_back():
             self.dismiss(None)
 
@@ -123,13 +123,13 @@ class AnswerScreen(ModalScreen[bool | None]):
         self._close(stands=stands)
 
     def look(self) -> None:
-        """The picture changed: another surface may have answered."""
+        """Close the screen if another surface answered. Called when the run view changed."""
         row = self.picture.questions.get(self.row.id) if self.picture is not None else None
         if row is not None and row.answered:
             self.overtaken(row)
 
     def overtaken(self, row: QuestionRow) -> None:
-        """Another surface answered, or the run ended."""
+        """Close the screen because another surface answered or the run ended."""
         if not self._over:
             if row.answer is None:
                 tell(self, f"The question of {row.name} was withdrawn: its run has ended.", "warning")
@@ -142,14 +142,14 @@ class AnswerScreen(ModalScreen[bool | None]):
 
     def _close(self, *, stands: bool | None) -> None:
         self._over = True
-        # A screen can be dismissed only from the top; what lies over this one belongs to it.
+        # Only the top screen can be dismissed; screens above this one belong to it.
         while self.app.screen is not self and self in self.app.screen_stack:
             self.app.pop_screen()
         self.dismiss(stands)
 
 
 def answer_here(panel: Panel, row: QuestionRow) -> None:
-    """Put it up. A key that came twice puts it up once, and one that came late not at all."""
+    """Open the screen once, even if the key came twice; do nothing if the question is answered."""
     now = panel.picture.questions.get(row.id) or row
     if not now.answered and not any(isinstance(each, AnswerScreen) for each in panel.app.screen_stack):
         panel.app.push_screen(AnswerScreen(now, panel.helm, picture=panel.picture))

@@ -1,4 +1,4 @@
-"""May this call be made: once, for the session, always, with another input, or not at all."""
+"""Form for a permission question: allow once, for the session, always, with another input, or deny."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shoal.surfaces.tui.answering_forms import Form, Offer, Offers
 from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, line
 
 MOST_LINES = 2_000
-"""Lines of an input that are shown; how many more there are is told."""
+"""Lines of an input that are shown, followed by the number of omitted lines."""
 WIDEST = 4_000
 """Characters of one line that are shown."""
 _CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
@@ -54,7 +54,7 @@ class CallForm(Form):
         found.append(Offer("n", Content("Do not allow it, and say why"), self.ask_reason))
         return found
 
-    # Another input
+    # Changed input
 
     @property
     def _is_command(self) -> bool:
@@ -85,7 +85,7 @@ class CallForm(Form):
         self.give(Allowed(input=None if changed == self.question.input else changed))
 
     def _changed(self, text: str) -> dict[str, Any]:
-        """Raises ValueError, which says what is wrong."""
+        """Parse the edited input. Raises ValueError with a message for the person."""
         if not self._is_command:
             return checked_input(text, self.question.input)
         if not text.strip():
@@ -94,7 +94,7 @@ class CallForm(Form):
 
 
 def checked_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
-    """What was typed as the input of a call. Raises ValueError, which says what is wrong."""
+    """Parse the edited input of a call. Raises ValueError with a message for the person."""
     try:
         changed = json.loads(text)
     except json.JSONDecodeError as error:
@@ -131,7 +131,7 @@ def _pretty(given: Mapping[str, Any]) -> str:
 
 
 def shown_input(question: MayRun) -> list[Content]:
-    """All of what would be run, line by line."""
+    """Return all lines of the input that would run."""
     lines: list[Content] = []
     for key, value in question.input.items():
         text = text_of(value)

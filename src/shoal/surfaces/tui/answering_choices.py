@@ -1,4 +1,4 @@
-"""Which of these: one choice after the other, of one label or several, or in the person's own words."""
+"""Form for multiple-choice questions: one choice after another, single or multiple, or free text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ChoicesForm(Form):
         self._at = 0
         self._answers: dict[str, str] = {}
         self._marked: list[str] = []
-        """What is chosen of several so far."""
+        """Labels marked so far in a multiple choice."""
 
     @property
     def _choice(self) -> Choice:

@@ -1,4 +1,4 @@
-"""What all questions share: something to read, offers with a letter each, and a line for a reason."""
+"""Base form of all questions: a text, options with a key each, and an input line for a reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Offer(NamedTuple):
 
 
 class Offers(OptionList):
-    """The pages that are turned are those of what is to be read."""
+    """Option list; its page keys scroll the text of the question."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "select", "Take it", show=False),
@@ -67,7 +67,7 @@ class Form(Vertical):
         self._offered: list[Offer] = []
         self._on_words: Callable[[str], None] | None = None
         self._room = 0
-        """Lines that are kept for what is below the text."""
+        """Lines reserved for the widgets below the text."""
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="form--body", can_focus=False):
@@ -79,11 +79,11 @@ class Form(Vertical):
         yield Static(classes="form--error", markup=False)
 
     def body(self) -> Iterator[Widget]:
-        """What is to be read."""
+        """Yield the widgets to read."""
         raise NotImplementedError
 
     def more(self) -> Iterator[Widget]:
-        """What else there is, hidden at first."""
+        """Yield further widgets, hidden at first."""
         yield from ()
 
     def offers(self) -> list[Offer]:
@@ -93,13 +93,13 @@ class Form(Vertical):
         self.show_offers()
 
     def begin(self) -> None:
-        """Keys are taken from now on."""
+        """Focus the options, so that they receive keys."""
         self.query_one(Offers).focus()
 
     def give(self, answer: Answer) -> None:
         self.post_message(self.Given(answer))
 
-    # Offers
+    # Options
 
     def show_offers(self, *, at: int = 0) -> None:
         self._on_words = None
@@ -126,10 +126,10 @@ class Form(Vertical):
                 offer.act()
                 return
 
-    # Words
+    # Text input
 
     def ask_words(self, label: str, then: Callable[[str], None]) -> None:
-        """A line of the person's own."""
+        """Ask the person for a line of text."""
         self.query_one(".form--label", Static).update(line((label, MUTED)))
         self._on_words = then
         entry = self.query_one(Input)
@@ -148,13 +148,13 @@ class Form(Vertical):
             self._on_words(event.value.strip())
 
     def refuse(self, why: str) -> None:
-        """What was typed cannot be taken."""
+        """Show why the input is rejected."""
         told = self.query_one(".form--error", Static)
         told.update(line((why, BAD)))
         told.display = bool(why)
 
     def step_back(self) -> bool:
-        """From an editor to the offers; False where those are there already."""
+        """Return from an editor to the options; False if they are shown already."""
         if self.query_one(Offers).display:
             return False
         self.show_offers()
@@ -169,7 +169,7 @@ class Form(Vertical):
         self._leave_room(self._room)
 
     def _leave_room(self, lines: int) -> None:
-        """What is to be read never pushes what is to be done out of sight."""
+        """Limit the height of the text, so that it never hides the options."""
         self._room = lines
         body = self.query_one(".form--body")
         body.styles.max_height = max(3, self.screen.size.height * 96 // 100 - 2 - lines)

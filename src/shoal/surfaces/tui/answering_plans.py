@@ -1,4 +1,4 @@
-"""Is the plan good: shown as it reads, and against the one that the agent had before."""
+"""Form that approves a plan: the plan itself, and its difference from the agent's last version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.app.picture.picture import Picture
 
 SIDE_BY_SIDE = 90
-"""Columns from which on the two versions stand beside each other."""
+"""Columns from which on the two versions are shown side by side."""
 MOST_COMPARED = 1_500
 _MODES: tuple[tuple[Mode, str], ...] = (
     ("default", "asks before it changes or runs anything"),
@@ -34,7 +34,7 @@ _MODES: tuple[tuple[Mode, str], ...] = (
 
 
 def earlier_plan(picture: Picture | None, row: QuestionRow) -> str | None:
-    """What the same agent last presented before, in the same file where it had one."""
+    """Return the plan the same agent presented before, for the same file."""
     if picture is None or not isinstance(row.question, ApprovePlan):
         return None
     found: str | None = None
@@ -65,7 +65,7 @@ class PlanForm(Form):
 
     def body(self) -> Iterator[Widget]:
         yield Static(Content("\n").join(self._about()), markup=False)
-        # What it links to is of the model's making: nothing is opened from here.
+        # The model wrote the links, so none is opened from here.
         yield Markdown(clean(self.question.plan), open_links=False)
         yield Changes(self.earlier or "", self.question.plan)
 
@@ -118,7 +118,7 @@ class PlanForm(Form):
 
 
 class Changes(Static):
-    """Two versions: beside each other where there is room, else below each other."""
+    """Difference of two plans: side by side if there is room, else unified."""
 
     def __init__(self, old: str, new: str) -> None:
         super().__init__(markup=False)
@@ -135,7 +135,7 @@ class Changes(Static):
 
 
 def below(old: list[str], new: list[str]) -> list[Content]:
-    """A unified difference, with all lines that are the same."""
+    """Return a unified diff that includes all unchanged lines."""
     lines: list[Content] = []
     for kind, i1, i2, j1, j2 in _blocks(old, new):
         if kind == "equal":
@@ -147,7 +147,7 @@ def below(old: list[str], new: list[str]) -> list[Content]:
 
 
 def side_by_side(old: list[str], new: list[str], width: int) -> list[Content]:
-    """The earlier on the left; lines that are too long for their half are wrapped."""
+    """Return the diff with the old version on the left; lines too long for their half are wrapped."""
     half = (width - 3) // 2
     lines = [Content.styled(f"{'before':<{half}} │ now", MUTED)]
     for kind, i1, i2, j1, j2 in _blocks(old, new):

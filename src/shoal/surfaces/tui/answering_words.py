@@ -1,4 +1,4 @@
-"""What a question asks and what was answered, in words for a line."""
+"""Questions and answers summarised in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HELD = {"once": "once", "session": "for the session", "settings": "always"}
 
 
 def asked(question: Question) -> str:
-    """In one line, the most telling first."""
+    """Summarise the question in one line, the most important part first."""
     match question:
         case MayRun(tool=tool, input=given):
             return one_line(f"{tool}: {_told(given)}")
@@ -48,7 +48,7 @@ def answered(answer: Answer | None) -> str:
 
 
 def _told(given: dict[str, Any]) -> str:
-    """The value that says most: a command, a path; else all of them."""
+    """Return the most informative value, such as a command or a path; else all values."""
     for key in ("command", "file_path", "notebook_path", "url", "path", "pattern"):
         if isinstance(given.get(key), str):
             return str(given[key])

@@ -1,7 +1,6 @@
-"""The full-screen terminal: a conversation, a line to type in, and panels one key away.
+"""The full-screen terminal: a conversation, an input line, and panels one key away.
 
-What happens is drawn at a bounded pace, however much of it there is, so that nothing keeps a person from
-typing.
+Drawing is rate-limited, however many events arrive, so that typing is never blocked.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ from shoal.surfaces.tui.seat import Seat
 from shoal.surfaces.tui.side import Side
 
 PACE = 1 / 15
-"""Seconds between two drawings."""
+"""Seconds between two draws."""
 TICK = 0.5
-"""Seconds between two looks at the time."""
+"""Seconds between two updates of elapsed times."""
 QUIET = 0.8
-"""Seconds without a key after which a question may come up by itself."""
+"""Seconds without a key press after which a question may open by itself."""
 WIDE = 100
-"""Columns from which on a panel stands beside the conversation and not over it."""
+"""Columns from which on a panel is shown beside the conversation and not over it."""
 _ALWAYS = frozenset({"redraw", "suspend_process", "nothing", "end_of_input", "interrupt"})
 
 
 class ShoalApp(App[None]):
-    """Sits at one run at a time; `sit` gives it one."""
+    """Shows one run at a time, set by `attach_run`."""
 
     CSS_PATH = "shoal.tcss"
     TITLE = "shoal"
@@ -78,17 +77,17 @@ class ShoalApp(App[None]):
         super().__init__()
         self.seat: Seat | None = None
         self.hung_up = 0
-        """The status to end with, where the person left before anything was there."""
+        """Exit status if the person left before any run was attached."""
         self.broke: BaseException | None = None
-        """What ended the app, where that is a fault of its own."""
+        """Exception that ended the app."""
         self._early: list[str] = []
-        """Said while no run could take it."""
+        """Texts submitted while no run could accept them."""
         self._leaving: int | None = None
         self._files: list[str] | None = None
         self._due = self._drawing = False
         self.drawings = 0
         self._put_off: set[str] = set()
-        """Questions that were put once: what was left open then is answered from the panel."""
+        """Questions that were opened once; those left open are answered from the panel."""
         self._answer: asyncio.Future[str] | None = None
         self._draft = ""
         self._harmless = Harmless()
@@ -123,7 +122,7 @@ class ShoalApp(App[None]):
         self.set_interval(TICK, self._tick)
 
     def _handle_exception(self, error: Exception) -> None:
-        # What Textual would print has the values of all variables in it, and not how to go on.
+        # Textual would print the values of all variables, and not how to continue.
         self.broke = self.broke or (error.error if isinstance(error, WorkerFailed) else error)
         super()._handle_exception(error)
         self._exit_renderables.clear()
@@ -134,7 +133,7 @@ class ShoalApp(App[None]):
     # The run
 
     async def sit(self, seat: Seat) -> None:
-        """From now on at this run."""
+        """Show this run from now on."""
         self.seat, self._files = seat, None
         seat.stage.stir = self.stir
         await self.side.sit(seat.stage)
@@ -142,27 +141,27 @@ class ShoalApp(App[None]):
         self.stir()
 
     def stir(self) -> None:
-        """There is something to draw; it is, soon."""
+        """Schedule a draw."""
         if not self._due and self.is_running:
             self._due = True
             self.set_timer(PACE, self._draw_soon)
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is still to be drawn."""
+        """True if a draw is scheduled or running."""
         return self._due or self._drawing
 
     @property
     def unsent(self) -> tuple[str, ...]:
-        """What was typed, and no run has taken."""
+        """Texts typed that no run has accepted."""
         return (*self._early, self.composer.whole)
 
     def is_holding(self, text: str) -> bool:
-        """Whether it was said, and waits for a run that takes it."""
+        """Return True if the text was submitted and waits for a run that accepts it."""
         return text in self._early
 
     def _draw_soon(self) -> None:
-        # On the view's own pump: what is typed goes through the app's, and does not wait for this.
+        # On the view's own message pump: keys go through the app's and do not wait for drawing.
         self.view.call_later(self._draw)
 
     async def _draw(self) -> None:
@@ -196,16 +195,16 @@ class ShoalApp(App[None]):
 
     @property
     def is_asking(self) -> bool:
-        """Whether the person is in the middle of an answer."""
+        """True if the person is answering a question."""
         return self._answer is not None or any(isinstance(each, AnswerScreen) for each in self.screen_stack)
 
     def pop_screen(self) -> AwaitComplete:
-        # With a question goes what held up whatever came meanwhile.
+        # Closing a question unblocks what arrived meanwhile.
         self.stir()
         return super().pop_screen()
 
     def _put_question(self) -> None:
-        """The oldest that the person has not put off, unless they are typing."""
+        """Open the oldest question not shown before, unless the person is typing."""
         seat = self.seat
         if seat is None or len(self.screen_stack) > 1 or self.composer.text or self._answer is not None:
             return
@@ -243,7 +242,7 @@ class ShoalApp(App[None]):
     def _open_seat(self) -> Seat | None:
         return self.seat if self.seat is not None and self.seat.open else None
 
-    # What is typed
+    # Input
 
     @on(Composer.Entered)
     async def _entered(self, event: Composer.Entered) -> None:
@@ -257,7 +256,7 @@ class ShoalApp(App[None]):
             await self._say_all()
 
     async def _say_all(self) -> None:
-        """What was entered, in its order, as soon as the run takes it."""
+        """Send the submitted texts in order, as soon as the run accepts them."""
         while self._early and self.seat is not None and self.seat.open:
             await self._say(self.seat, self._early.pop(0))
 
@@ -268,7 +267,7 @@ class ShoalApp(App[None]):
         seat.say(message)
 
     async def ask(self, label: str) -> str:
-        """The next line typed, as an answer to the program's own question."""
+        """Return the next typed line as the answer to a question of the program."""
         self._answer = asyncio.get_running_loop().create_future()
         composer = self.composer
         self._draft, composer.asking = composer.text, True
@@ -287,7 +286,7 @@ class ShoalApp(App[None]):
                 composer.put(self._draft)
 
     def offer(self, text: str) -> None:
-        """Before what is half typed; while something is asked, behind its answer."""
+        """Put the text before the draft; if a question is open, before the draft that returns after it."""
         if self._answer is not None:
             self._draft = in_front(text, self._draft)
         else:
@@ -321,7 +320,7 @@ class ShoalApp(App[None]):
             self.copy_to_clipboard(words)
             self.screen.clear_selection()
         elif self._answer is not None:
-            # No answer is an answer: what asked for it is not carried out.
+            # A cancelled question cancels the command that asked it.
             self._answer.cancel()
         elif (seat := self._open_seat) is not None:
             seat.interrupt(composer.text)
@@ -335,7 +334,7 @@ class ShoalApp(App[None]):
             self.leave()
 
     def leave(self, status: int = 0) -> None:
-        """At once; where no run can be left yet, as soon as one can, and the second time whatever is."""
+        """Leave now; if no run can be left yet, as soon as one can; the second time, exit at once."""
         if self.seat is not None and self.seat.open:
             self.seat.leave(status)
         elif self._leaving is None:
@@ -345,7 +344,7 @@ class ShoalApp(App[None]):
             self.exit()
 
     def action_escape(self) -> None:
-        """The nearest thing there is to leave: a panel, a turn, an agent's conversation."""
+        """Leave the innermost thing: a panel, a turn, or an agent's conversation."""
         if self.side.shown and not self.composer.has_focus:
             self.close_panel()
         elif (seat := self._open_seat) is None or seat.stop_turn():
@@ -370,7 +369,7 @@ class ShoalApp(App[None]):
             seat.say(user("/help"))
 
     def action_panel(self, name: str) -> None:
-        """Show it and go there; where the person is there already, close it."""
+        """Show the panel and focus it; close it if it has the focus already."""
         if name == self.side.shown and self.side.has_focus_within:
             self.close_panel()
         else:
@@ -383,7 +382,7 @@ class ShoalApp(App[None]):
         self.composer.focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of the frame rest while a question or another screen stands over it."""
+        """Disable the app's keys while a question or another screen is open."""
         return len(self.screen_stack) == 1 or action in _ALWAYS
 
     @on(Panel.Left)
@@ -407,7 +406,7 @@ class ShoalApp(App[None]):
             self.stir()
 
     def action_other_side(self) -> None:
-        """From the line to the conversation, to the panel, and back."""
+        """Move the focus from the input line to the conversation, to the panel, and back."""
         if self.composer.has_focus:
             self.view.step(0)
             if self.composer.has_focus:
@@ -433,4 +432,4 @@ class ShoalApp(App[None]):
         self.refresh(layout=True, repaint=True)
 
     def action_nothing(self) -> None:
-        """A key that would end the app by an accident."""
+        """Do nothing, for a key that would end the app by accident."""

@@ -1,4 +1,4 @@
-"""What goes along with a prompt: pasted text that was folded, and pictures named by their path."""
+"""Attachments of a prompt: folded pasted texts, and images named by their path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONG_LINES = 10
 LONG_TEXT = 1_000
 """Lines or characters from which on a pasted text is folded."""
 LARGEST = 5 * 1024 * 1024
-"""Bytes of a picture that models take."""
+"""Largest image in bytes that models accept."""
 _TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -25,13 +25,13 @@ _PATH = re.compile(r"""'([^']+)'|"([^"]+)"|((?:\\.|\S)+)""")
 
 
 class Pasted:
-    """Long texts, each under the mark that stands for it."""
+    """Long pasted texts by the placeholder shown in their place."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def fold(self, text: str) -> str:
-        """What is put where the text would be."""
+        """Return the placeholder for a long text; a short text is returned unchanged."""
         lines = text.count("\n") + 1
         if lines <= LONG_LINES and len(text) <= LONG_TEXT:
             return text
@@ -54,7 +54,7 @@ class Pasted:
 
 
 def message_of(text: str, root: Path, *, images: bool) -> tuple[Message, list[str]]:
-    """The prompt with the pictures it names, and what is to be told of those that do not come along."""
+    """Return the prompt with the images it names, and notes about images that are not sent."""
     content: list[Text | Image] = [Text(text=text)]
     told: list[str] = []
     for path in _pictures(text, root):

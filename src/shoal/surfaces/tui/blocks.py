@@ -1,4 +1,4 @@
-"""The widgets of a conversation: prompts, answers, calls that fold, and the program's own remarks."""
+"""Widgets of a conversation: prompts, answers, collapsible calls, and remarks of the program."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from shoal.surfaces.terminal.outcomes import outcome, todo_lines
 from shoal.surfaces.tui.script import Call, Prompted, Remark, Shown, Words
 
 _SLOW = 2_000
-"""Milliseconds from which on a call's duration is told."""
+"""Milliseconds from which on a call's duration is shown."""
 _CUT = 8
-"""Lines of a difference that a folded call shows."""
+"""Lines of a diff that a folded call shows."""
 _MOST = 2_000
-"""Lines that are shown at all; the rest is in the transcript."""
+"""Lines that are shown at all; the transcript has the rest."""
 _WIDEST = 2_000
 _CHANGES_FILES = ("Edit", "Write", "NotebookEdit", "MultiEdit")
 
@@ -44,12 +44,12 @@ def block_widget(block: Shown) -> PromptBlock | WordsBlock | ThoughtBlock | Call
 
 
 def ansi(text: str, style: str) -> Text:
-    """The styles of the line-by-line terminal are codes of the terminal."""
+    """Convert a style of the plain terminal, which is an ANSI code, to Rich text."""
     return Text.from_ansi(f"\x1b[{style}m{text}\x1b[0m", end="") if style else Text(text, end="")
 
 
 class PromptBlock(Static):
-    """What was said to the agent."""
+    """A message to the agent."""
 
     def __init__(self, block: Prompted) -> None:
         super().__init__(_prompt_text(block), classes="prompt")
@@ -61,7 +61,7 @@ class PromptBlock(Static):
 
 
 def _prompt_text(block: Prompted) -> Table:
-    """The words stand behind who said them, in every line."""
+    """Put the sender before the text, with the text indented on every line."""
     said = Text(block.text)
     if block.pictures:
         said.append(f"\n[{many(block.pictures, 'image')}]", "dim")
@@ -73,7 +73,7 @@ def _prompt_text(block: Prompted) -> Table:
 
 
 class WordsBlock(Markdown):
-    """What the agent says; grows while it is being said."""
+    """The agent's answer; grows while it is streamed."""
 
     def __init__(self, block: Words) -> None:
         self._shown = _told(block)
@@ -95,12 +95,12 @@ def _told(block: Words) -> str:
 
 
 def _parser() -> MarkdownIt:
-    # Names of files are no addresses.
+    # File names are not links.
     return MarkdownIt("gfm-like", {"linkify": False})
 
 
 class Fold(Widget):
-    """A line that unfolds. What is below is drawn when it is wanted."""
+    """A line that unfolds. Its body is drawn only when unfolded."""
 
     can_focus = True
     BINDINGS: ClassVar[list[BindingType]] = [("enter,space", "unfold", "unfold")]
@@ -126,7 +126,7 @@ class Fold(Widget):
         raise NotImplementedError
 
     def gist(self) -> Text | None:
-        """What stands below while it is folded."""
+        """Return what is shown below the heading while folded."""
         return None
 
     def draw(self) -> None:
@@ -149,7 +149,7 @@ class Fold(Widget):
 
 
 class ThoughtBlock(Fold):
-    """What the model thinks; its beginning is enough for most."""
+    """The model's thinking, folded to its first line."""
 
     def __init__(self, block: Words) -> None:
         super().__init__("thought")
@@ -173,7 +173,7 @@ class ThoughtBlock(Fold):
 
 
 class CallBlock(Fold):
-    """One tool call: what and how it came out in a line; its input, output and difference below."""
+    """One tool call: the call and its result in one line; input, output and diff below."""
 
     def __init__(self, block: Call) -> None:
         super().__init__("call")
@@ -219,7 +219,7 @@ class CallBlock(Fold):
         return Text("\n").join(_details(self._block))
 
     def gist(self) -> Text | None:
-        """The beginning of what a call changed."""
+        """Return the first lines of the diff."""
         lines = None if self._block.is_error else _difference(self._block)
         if lines is None:
             return None
@@ -264,7 +264,7 @@ def _bounded(text: str) -> str:
 
 
 def _difference(call: Call) -> list[Text] | None:
-    """What a call changes in a file; None for a call of another kind."""
+    """Return the diff of a call that changes a file; None for any other call."""
     given = call.input or {}
     if call.tool not in _CHANGES_FILES:
         return None
@@ -279,7 +279,7 @@ def _difference(call: Call) -> list[Text] | None:
 
 
 class RemarkBlock(Static):
-    """The program's own words."""
+    """Shoal's own remark."""
 
     def __init__(self, block: Remark) -> None:
         super().__init__(_remark_text(block), classes="remark")

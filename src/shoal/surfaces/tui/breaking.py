@@ -1,4 +1,4 @@
-"""A fault of the screen itself: what is kept of it, and what the person is told."""
+"""Reports a crash of the full screen: a log entry, and a message for the person."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def tell_of_fault(
     error: BaseException, session: Session | None, unsent: Sequence[str], *, kept: bool
 ) -> None:
-    """Of one's own session, which has ended; None where there was none yet. `kept`: it can be resumed."""
+    """Report a crash in a local session that has ended, if any. `persisted`: it can be resumed."""
     if session is None:
         say(f"{_broke(error)} Without the full screen: shoal --plain. Where it broke is shown by --debug.")
         return
@@ -42,7 +42,7 @@ def tell_of_fault(
 
 
 def tell_of_far_fault(error: BaseException, run: Run, unsent: Sequence[str]) -> None:
-    """Of a run of another process."""
+    """Report a crash while attached to a run of another process."""
     where = _keep(error, run.home, run.session, SHAPES_ALONE)
     lines = (
         f"{_broke(error)} The run goes on without it.",
@@ -63,7 +63,7 @@ def _unsent(texts: Sequence[str]) -> Sequence[str]:
 
 
 def _keep(error: BaseException, home: Path, session: SessionId, secrets: Secrets) -> Path | None:
-    """In the debug log, without the values of variables: what people and models said is not for it."""
+    """Write the traceback to the debug log, without variable values: conversations do not belong there."""
     with suppress(OSError):
         log = DebugLog(home / "debug", session, SystemClock(), secrets)
         try:

@@ -1,4 +1,4 @@
-"""What a half-typed word may become: a command behind `/`, a file or an agent behind `@`."""
+"""Completion of a half-typed word: a command after `/`, a file or an agent after `@`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from msgspec import Struct
 MOST = 40
 """Proposals for one word."""
 _LOOKED_AT = 20_000
-"""Files of a project that are looked at; those of a larger one are found by typing their directory."""
+"""Files of a project that are scanned; in a larger one, type the directory to find a file."""
 _LEFT_OUT = frozenset({".git", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache", ".tox"})
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
 
 
 class Proposal(Struct, frozen=True):
     text: str
-    """What stands there when it is taken."""
+    """Text that is inserted."""
     about: str = ""
 
 
 class Half(Struct, frozen=True):
-    """The word at the cursor: what kind, what is typed of it, and where it begins in its line."""
+    """The word at the cursor: its kind, its typed part, and its start in the line."""
 
     kind: str
     """`command` or `mention`."""
@@ -33,7 +33,7 @@ class Half(Struct, frozen=True):
 
 
 def half_typed(before: str, *, first_line: bool) -> Half | None:
-    """Of the line up to the cursor."""
+    """Return the word that ends at the cursor; None if it cannot be completed."""
     if first_line and before.startswith("/") and " " not in before and "/" not in before[1:]:
         return Half("command", before, 0)
     if found := _MENTION.search(before):
@@ -42,7 +42,7 @@ def half_typed(before: str, *, first_line: bool) -> Half | None:
 
 
 def fitting(typed: str, offered: Iterable[Proposal]) -> list[Proposal]:
-    """Those that have the letters in this order; the best first."""
+    """Return the proposals that contain the letters in this order, best first."""
     ranked: list[tuple[int, int, str, Proposal]] = []
     wanted = typed.lower()
     for each in offered:
@@ -65,7 +65,7 @@ def _rank(wanted: str, text: str) -> int | None:
 
 
 def files_of(root: Path) -> list[str]:
-    """Paths below a project, as one would type them; a bounded walk, without what nobody types."""
+    """List the paths below a project as a person would type them; the walk is bounded."""
     found: list[str] = []
     waiting = [""]
     while waiting and len(found) < _LOOKED_AT:
@@ -76,7 +76,7 @@ def files_of(root: Path) -> list[str]:
             continue
         for entry in entries:
             if not entry.name.isprintable():
-                continue  # nobody types it: it holds commands for a terminal, or is no text at all
+                continue  # nobody types it: it contains control codes, or is not text
             path = f"{here}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 if entry.name not in _LEFT_OUT:

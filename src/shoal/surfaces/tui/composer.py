@@ -1,4 +1,4 @@
-"""Where a person types: several lines, history, completion, and long texts folded."""
+"""Input line of the full screen: several lines, history, completion, and folded pasted texts."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from shoal.surfaces.tui.attaching import Pasted
 from shoal.surfaces.tui.completing import Half, Proposal, half_typed
 
 _NEW_LINE = ("shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "ctrl+\r", "\r")
-"""The last are what Textual makes of Enter with another key as xterm and tmux send it (`\\e[27;2;13~`)."""
+"""The last are Textual's names for Enter with a modifier as xterm and tmux send it (`\\e[27;2;13~`)."""
 _ALT_ENTER = "\x1b\r"
 
 
 def _tell_alt_enter_from_enter() -> None:
-    """Terminals without the newer protocol for keys send Esc and Enter; Textual hears Enter alone."""
+    """Register Alt+Enter: older terminals send Esc and Enter, which Textual reads as Enter alone."""
     known = cast("dict[str, object]", ANSI_SEQUENCES_KEYS)
     known.setdefault(_ALT_ENTER, (Keys.ControlJ,))
 
 
 class Proposals(OptionList):
-    """Stands above the line while a word may be completed; the line keeps the keys."""
+    """Proposals above the input line while a word can be completed; the line keeps the focus."""
 
     can_focus = False
 
@@ -49,7 +49,7 @@ class Proposals(OptionList):
 
 
 class Composer(TextArea):
-    """The line; `Entered` tells the whole text."""
+    """The input line; `TextEntered` carries the whole text."""
 
     class Entered(Message):
         def __init__(self, text: str) -> None:
@@ -79,22 +79,22 @@ class Composer(TextArea):
         self._half: Half | None = None
         self._looked_at: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._has_chosen = False
-        """Among the proposals, by an arrow key."""
+        """True if the person chose a proposal with an arrow key."""
         self._pasted = Pasted()
         self._typed_at = float("-inf")
         self.asking = False
-        """What is typed answers the program's own question, and is not remembered."""
+        """True while the input answers a question of the program and is not added to the history."""
 
     # Keys
 
     @property
     def quiet_for(self) -> float:
-        """Seconds since the last key."""
+        """Seconds since the last key press."""
         return monotonic() - self._typed_at
 
     async def _on_key(self, event: events.Key) -> None:
         self._typed_at = monotonic()
-        # Keys may come faster than the news of what they changed.
+        # Keys may arrive before the change event of the previous key.
         if event.key in ("enter", "tab") and self._looked_at != (self.text, self.cursor_location):
             self.look_for_proposals()
         if self._offered and self._choose(event):
@@ -111,7 +111,7 @@ class Composer(TextArea):
             await super()._on_key(event)
 
     def _choose(self, event: events.Key) -> bool:
-        """Keys that belong to the proposals while they stand there."""
+        """Handle a key that controls the proposals; return False for any other key."""
         match event.key:
             case "up":
                 self._has_chosen = True
@@ -170,7 +170,7 @@ class Composer(TextArea):
 
     @property
     def whole(self) -> str:
-        """The text with what was pasted into it."""
+        """The text with its pasted texts unfolded."""
         return self._pasted.unfolded(self.text)
 
     def clear_line(self) -> None:
@@ -183,7 +183,7 @@ class Composer(TextArea):
             self.put(text[:-1] + "\n")
             return
         whole = self.whole
-        # The line that waits for an answer keeps what was pasted into it.
+        # While an answer is asked for, the draft keeps its pasted texts.
         self.put("") if self.asking else self.clear_line()
         self._withdraw()
         if not self.asking:

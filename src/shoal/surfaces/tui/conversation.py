@@ -1,4 +1,4 @@
-"""The conversation of one agent on the screen: the newest blocks are mounted, older ones on demand."""
+"""Scrolling view of one agent's conversation: the newest blocks are mounted, older ones on demand."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from shoal.surfaces.tui.stage import Conversation
 MOUNTED = 150
 """Blocks on the screen and just above it."""
 STEP = 60
-"""Blocks that come or go at once."""
+"""Blocks that are mounted or removed at once."""
 
 
 class Earlier(Static):
-    """Stands where a conversation was cut."""
+    """Marker at the start of a truncated conversation; a click loads earlier blocks."""
 
     def on_click(self, event: Click) -> None:
         event.stop()
@@ -31,7 +31,7 @@ class Earlier(Static):
 
 
 class ConversationView(VerticalScroll):
-    """Shows whichever conversation it is given, of this process or of another."""
+    """Shows one conversation at a time, of this or another process."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("home", "earlier", "earlier"), ("end", "latest", "latest")]
     can_focus = True
@@ -41,7 +41,7 @@ class ConversationView(VerticalScroll):
         self._of: Conversation | None = None
         self._widgets: dict[int, object] = {}
         self._first = 0
-        """The place of the first mounted block among all."""
+        """Index of the first mounted block among all items."""
         self._lock = asyncio.Lock()
 
     def on_mount(self) -> None:
@@ -53,11 +53,11 @@ class ConversationView(VerticalScroll):
 
     @property
     def follows(self) -> bool:
-        """Whether the person looks at the newest, which stays in sight as it grows."""
+        """True if the view follows the end of the conversation."""
         return self.is_anchored and not self._anchor_released
 
     async def show(self, conversation: Conversation) -> None:
-        """From now on this one."""
+        """Show this conversation from now on."""
         async with self._lock:
             if self._of is not None:
                 self._of.is_shown = False
@@ -73,7 +73,7 @@ class ConversationView(VerticalScroll):
             self.anchor()
 
     async def draw(self) -> None:
-        """What changed since the last time."""
+        """Draw what changed since the last draw."""
         if self._of is None:
             return
         async with self._lock:
@@ -91,7 +91,7 @@ class ConversationView(VerticalScroll):
                         await self._let_go()
 
     async def show_earlier(self) -> None:
-        """Mount what stands before the first block; the place one looks at stays."""
+        """Mount earlier blocks; the scroll position stays."""
         async with self._lock:
             conversation = self._of
             if conversation is None:
@@ -122,11 +122,11 @@ class ConversationView(VerticalScroll):
         return widgets  # type: ignore[return-value]
 
     def _is_behind(self, block: Shown) -> bool:
-        """Whether it comes after what is mounted; one that was let go is not brought back."""
+        """Return True if it comes after the mounted blocks; a removed block is not mounted again."""
         return not self._widgets or block.number > max(self._widgets)
 
     async def _let_go(self) -> None:
-        """Of a long conversation the oldest blocks go, while the person looks at the newest."""
+        """Remove the oldest blocks of a long conversation while the view follows the end."""
         if len(self._widgets) <= MOUNTED + STEP:
             return
         oldest = sorted(self._widgets)[:-MOUNTED]
@@ -158,7 +158,7 @@ class ConversationView(VerticalScroll):
         self.anchor()
 
     def fold_all(self) -> None:
-        """Unfold every call, or fold them where one is unfolded."""
+        """Unfold every call, or fold all if one is unfolded."""
         calls = list(self.query(CallBlock))
         on = not any(call.unfolded for call in calls)
         with self.app.batch_update():
@@ -166,7 +166,7 @@ class ConversationView(VerticalScroll):
                 call.unfold(on=on)
 
     def step(self, by: int) -> None:
-        """To the next line that unfolds."""
+        """Move the focus to the next collapsible block."""
         folds = list(self.query(Fold))
         if not folds:
             return

@@ -1,4 +1,4 @@
-"""A person at a run of another process: seen by its journal and socket, spoken to through its door."""
+"""Client of a run in another process: reads its journal and socket, sends commands to its control socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shoal.surfaces.tui.stage import Stage
 from shoal.wire.control import Background, Command, Interrupt, Send, SetDelegate, SetModel, SetPermissionMode
 
 _BREATH = 500
-"""Events that are taken in before others have their turn."""
+"""Events that are processed before other tasks run."""
 _COMMANDS = {
     "/model": "ask another model: /model NAME",
     "/permissions": "another permission mode: /permissions MODE",
@@ -45,7 +45,7 @@ class FarSeat:
         self.takes_images = False
         self.status = 0
         self.ended = False
-        """The run has."""
+        """True if the run has ended."""
         self._lost = False
         cwd = began_in(run)
         self.root = Path(cwd or ".")
@@ -53,7 +53,7 @@ class FarSeat:
         self._line = line
         self._clock = clock
         self._since = clock.now()
-        """What happened before is in the transcripts."""
+        """Start time; earlier events are in the transcripts."""
         self._waiting: deque[Sighting] = deque()
         self._left = asyncio.Event()
         self._modes = ModeRound()
@@ -61,7 +61,7 @@ class FarSeat:
         self.stage.conversation(LEAD)
 
     async def go(self) -> int:
-        """Until the person leaves; the exit status."""
+        """Run until the person leaves; return the exit status."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             watching = tasks.create_task(self._watch())
@@ -94,14 +94,14 @@ class FarSeat:
                 else:
                     past = True
         if self.ended and not self._lost:
-            # Nobody is at work any more, and nobody hears an answer.
+            # No agent runs any more, and nobody receives an answer.
             self._lost = True
             self.stage.picture.lost()
         row = self.stage.picture.agent(LEAD)
         if past and row is not None and row.state in ("working", "waiting"):
             self.stage.conversation(LEAD).script.at_work()
 
-    # What a person sees
+    # Display
 
     @property
     def doing(self) -> str:
@@ -121,7 +121,7 @@ class FarSeat:
         rows = self.stage.picture.agents()
         return [Proposal(f"@{row.name}", one_line(row.task)) for row in rows if row.id != LEAD]
 
-    # What a person does
+    # Input
 
     def say(self, message: Message) -> None:
         text = message.text.strip()
@@ -134,7 +134,7 @@ class FarSeat:
             known = self.stage.picture.agent_called(name.removesuffix(":"))
             if known is not None and rest.strip():
                 to, words = str(known), rest.strip()
-        # What goes to another is in that one's conversation.
+        # A message to another agent appears in that agent's conversation.
         awaited = to == self.viewed
         self.stage.conversation(self.viewed).script.typed(text, awaited=awaited)
         self._demand(Send(to=to, text=words), "")

@@ -1,4 +1,4 @@
-"""The lines at the edges of the screen: who is shown, what is under way, what it took, which keys."""
+"""Lines at the top and bottom of the screen: agent, activity, usage, and key hints."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MODES = {
 }
 _KEYS = (("F2", "agents"), ("^T", "tasks"), ("F3", "mail"), ("F4", "questions"), ("/help", ""))
 _LEAST = ("F3", "F4", "^T", "F2")
-"""What goes first where there is no room. An open question names its key itself."""
+"""Keys in the order in which they are dropped if there is no room. An open question names its own key."""
 
 
 def head_line(seat: Seat, columns: int) -> Text:
-    """Who is shown."""
+    """Return the top line: the shown agent."""
     row = seat.stage.picture.agent(seat.viewed)
     text = Text(no_wrap=True, overflow="ellipsis")
     if row is None or seat.viewed == LEAD:
@@ -56,7 +56,7 @@ def _standing(row: AgentRow) -> str:
 
 
 def foot_line(seat: Seat, columns: int) -> Text:
-    """What holds and what it took on the left; the keys on the right as far as there is room."""
+    """Return the bottom line: state and usage on the left, as many keys as fit on the right."""
     facts = _facts(seat)
     left = _left(seat, facts)
     while left.cell_len > columns and facts:
@@ -94,7 +94,7 @@ def _keys(without: Sequence[str]) -> Text:
 
 
 def _facts(seat: Seat) -> list[str]:
-    """The most important first: where there is no room, the last are left out."""
+    """List the facts, most important first: the last are dropped if there is no room."""
     picture = seat.stage.picture
     lead = picture.agent(LEAD)
     model = lead.model if lead is not None and lead.model else picture.run.model

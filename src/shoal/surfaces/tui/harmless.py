@@ -1,4 +1,4 @@
-"""Nothing that is drawn can command the terminal, whichever widget forgot to look at its text."""
+"""Filter that removes terminal control codes from everything drawn, whichever widget forgot to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.core.wording import harmless
 
 
 class Harmless(LineFilter):
-    """Textual itself lets escapes through. Only marks without a width are taken, so that no line moves."""
+    """Textual passes escape codes through. Only zero-width characters are replaced, so that no line moves."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(segment.text.isprintable() for segment in segments):

@@ -1,4 +1,4 @@
-"""`shoal` at a terminal, on the full screen: sessions one after another under one app."""
+"""Starts the full-screen terminal: sessions one after another in one app."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from shoal.surfaces.terminal.sittings import Prepare
 
 _LIGHT = ("7", "15")
-"""Numbers of colours that terminals have behind the text where they are light."""
+"""Background colour numbers of light terminals, as in COLORFGBG."""
 GONE_WITHIN = 20.0
-"""Seconds until the process ends whatever is left, once the terminal is gone."""
+"""Seconds until the process exits after the terminal is gone."""
 
 LEFT_WITHIN = 20.0
-"""Seconds for a run to end in order, once the screen has broken."""
+"""Seconds for a run to end cleanly after the screen crashed."""
 
 
 async def full_screen(
     options: Options, prompt: str | None, home: Path, prepare: Prepare | None = None
 ) -> int:
-    """Until the person ends it; the exit status."""
+    """Run sessions until the person leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
     left: list[tuple[Session, Sequence[Glimpse]]] = []
 
@@ -70,7 +70,7 @@ async def full_screen(
 
 
 async def attached(run: Run, home: Path) -> int:
-    """At a run of another process, until the person leaves; the exit status."""
+    """Show a run of another process until the person leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
     app.theme = theme_for(None, os.environ)
 
@@ -94,7 +94,7 @@ async def attached(run: Run, home: Path) -> int:
 
 
 async def seated(app: ShoalApp, session: Session) -> OwnSeat:
-    """The app shows this session from now on."""
+    """Show this session in the app from now on."""
     seat = OwnSeat(session, app)
     app.theme = theme_for(session.parts.settings.own.theme, os.environ)
     if not session.agent.conversation.messages:
@@ -109,24 +109,24 @@ async def seated(app: ShoalApp, session: Session) -> OwnSeat:
 
 
 def theme_for(wanted: str | None, environ: Mapping[str, str]) -> str:
-    """The name that Textual has for it; terminals that say whether they are light do so by COLORFGBG."""
+    """Return Textual's theme name; terminals announce a light background in COLORFGBG."""
     told = "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT else "dark"
     return f"ansi-{told}" if wanted == "ansi" else f"textual-{wanted or told}"
 
 
 async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """The app and what it shows; either's end is the end of both. What ended it badly is raised."""
+    """Run the app and a coroutine; the end of one ends both. Raises the exception that ended it."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, app.leave, 128 + signal.SIGTERM)
-    # Not by the loop: what writes to a terminal that is gone may hold the loop itself up.
+    # Not by the loop: a write to a terminal that is gone may block the loop itself.
     before = signal.signal(signal.SIGHUP, lambda *_: _hung_up(loop, app))
     living: list[asyncio.Task[int]] = []
-    # Begun by the app: what belongs to it can only be touched from tasks that descend from it.
+    # Started by the app: its widgets can only be used from tasks that descend from it.
     app.when_ready = lambda: living.append(asyncio.create_task(life()))
     try:
         await app.run_async()
         if app.broke is not None and app.seat is not None and app.seat.open:
-            # Whatever the screen is, the run ends as when a person leaves it.
+            # Even if the screen crashed, the run ends as if the person had left.
             app.leave(1)
             await asyncio.wait(living, timeout=LEFT_WITHIN)
         for task in living:
@@ -142,7 +142,7 @@ async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) 
 
 
 def _hung_up(loop: asyncio.AbstractEventLoop, app: ShoalApp) -> None:
-    """The terminal is gone: what is still drawn goes nowhere, and nobody waits for it."""
+    """Leave the run after the terminal is gone: output goes to /dev/null, and the exit is bounded."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

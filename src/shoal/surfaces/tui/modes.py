@@ -1,4 +1,4 @@
-"""The permission modes that Shift+Tab goes round."""
+"""Permission modes that Shift+Tab cycles through."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROUND: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
 
 
 class ModeRound:
-    """A mode that is not among them, such as that of the settings, is kept as the last of the round."""
+    """Cycles through the modes. Another mode, such as that of the settings, becomes the last of the cycle."""
 
     def __init__(self) -> None:
         self._own: Mode | None = None

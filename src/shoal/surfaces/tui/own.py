@@ -1,4 +1,4 @@
-"""A person at a session of this process."""
+"""Client of a session in this process."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 class Line(Protocol):
-    """Where a person types."""
+    """Input line of the terminal."""
 
     @property
     def is_asking(self) -> bool:
-        """Whether the person is in the middle of an answer."""
+        """True if the person is answering a question."""
         ...
 
     async def ask(self, label: str) -> str: ...
@@ -48,7 +48,7 @@ class Line(Protocol):
 
 
 class Remarks:
-    """The program's own words, in the conversation that is shown."""
+    """Writes notices into the conversation that is shown."""
 
     def __init__(self, seat: OwnSeat) -> None:
         self._seat = seat
@@ -96,7 +96,7 @@ class OwnSeat(Dialogue):
         self.stage.conversation(LEAD)
         self.telling = Remarks(self)
 
-    # What a dialogue leaves to the place it happens at
+    # Implementation of the controller's abstract methods
 
     async def go(self, first: str | None = None) -> Outcome:
         async with asyncio.TaskGroup() as tasks:
@@ -141,7 +141,7 @@ class OwnSeat(Dialogue):
     def wake(self) -> None:
         self._left.set()
 
-    # What a person does and sees
+    # Input and display
 
     @property
     def root(self) -> Path:
@@ -176,7 +176,7 @@ class OwnSeat(Dialogue):
         self.enter(message)
 
     def view(self, agent: AgentId, name: str) -> None:
-        """Let the person see its conversation, and talk to it."""
+        """Show the agent's conversation and send input to it."""
         self.to = None if agent == LEAD else Addressee(agent, name)
         self.stage.stir()
 
@@ -210,7 +210,7 @@ class OwnSeat(Dialogue):
 
 
 def picture_of(session: Session) -> Picture:
-    """The run as it stands now; nothing may be awaited between this and hearing on."""
+    """Return the current view of the run; nothing may be awaited before events are applied to it."""
     journal = session.parts.journal
     if isinstance(journal, FileJournal):
         return drawn(read_journal(journal.path))

@@ -1,7 +1,7 @@
-"""One agent's conversation as blocks to show, from its transcript and from what is told as it happens.
+"""One agent's conversation as items to show, built from its transcript and from live events.
 
-The transcript is the truth; live events only show what is not in it yet: words that are still being said, and
-calls that run. What comes by both ways is known by the id of its entry and shown once.
+The transcript is authoritative; live events only show what it does not contain yet: text that is being
+streamed, and running calls. An entry that arrives both ways is recognised by its id and shown once.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ _NOTICE = re.compile(
 _MOST_PROGRESS = 2_000
 """Characters of a running call's output that are kept."""
 MOST = 1_000
-"""Blocks of a conversation that are kept in memory; those before are in its transcript."""
+"""Items of a conversation that are kept in memory; the transcript has earlier ones."""
 _STEP = 200
-"""Blocks that are forgotten at once."""
+"""Items that are dropped at once."""
 
 
 class Prompted(Struct):
-    """Said to the agent, by the person or by another agent."""
+    """A message to the agent, from the person or from another agent."""
 
     number: int
     text: str
     who: str = ""
-    """Nothing for the person."""
+    """Empty for the person."""
     pictures: int = 0
     awaited: bool = False
-    """Typed here, and not yet in the conversation."""
+    """True if it was typed here and is not yet in the conversation."""
 
 
 class Words(Struct):
-    """Said by the agent."""
+    """A text or thinking of the agent."""
 
     number: int
     text: str
@@ -85,11 +85,11 @@ class Call(Struct):
     text: str = ""
     data: Any = None
     root: str = ""
-    """Of the project, with its slash: it need not be told again and again."""
+    """Root of the project with a trailing slash, removed from shown paths."""
 
 
 class Remark(Struct):
-    """The program's own words: pieces with their styles."""
+    """A remark of the program: pieces with their styles."""
 
     number: int
     pieces: list[tuple[str, str]]
@@ -99,10 +99,10 @@ Shown: TypeAlias = Prompted | Words | Call | Remark
 
 
 class Script:
-    """Fed with one agent's events and entries. `taken` tells what is different since the last look."""
+    """Built from one agent's events and entries. `drain_changes` returns what changed since the last call."""
 
     def __init__(self, root: str = "") -> None:
-        """Files below `root` are shown without it."""
+        """Paths below `root` are shown relative to it."""
         self._root = f"{root}/" if root else ""
         self.blocks: list[Shown] = []
         self._numbers = 0
@@ -110,20 +110,20 @@ class Script:
         self._changed: dict[int, Shown] = {}
         self._calls: dict[str, Call] = {}
         self._unclaimed: dict[str, ToolResult] = {}
-        """Results of calls that stand before all that is here."""
+        """Results whose calls come before the first item."""
         self._asked: dict[str, Remark] = {}
-        """Open questions."""
+        """Open questions by id."""
         self._saying: list[Words] = []
-        """Words of the answer that is being said."""
+        """Items of the answer that is being streamed."""
         self._known: dict[str, None] = {}
-        """Entries that are shown, in their order."""
+        """Ids of the entries that are shown, in order."""
         self._begins: dict[int, str] = {}
-        """Which entry begins with a block, by the number of the block."""
+        """Entry that starts at an item, by the number of the item."""
         self.begins_with = ""
-        """The entry that stands first since earlier ones were forgotten; nothing where none were."""
+        """First entry still held after earlier ones were dropped; empty if none were."""
 
     def taken(self) -> list[Shown]:
-        """What changed or came, in the order of the conversation."""
+        """Return the new and changed items, in the order of the conversation."""
         changed, self._changed = self._changed, {}
         return [changed[number] for number in sorted(changed)]
 
@@ -135,9 +135,9 @@ class Script:
         return len(self.blocks) >= MOST + _STEP
 
     def let_go(self) -> int:
-        """Forget the oldest blocks, and how many were: their entries can be given again with `earlier`."""
+        """Drop the oldest items and return their number; `prepend_entries` can add them again."""
         spare = max(0, len(self.blocks) - MOST)
-        # Between two entries, so that none is shown by half.
+        # Cut between two entries, so that no entry is shown in part.
         cut = next((at for at in range(spare, 0, -1) if self.blocks[at].number in self._begins), 0)
         if not cut:
             return self._let_go_of_remarks(spare)
@@ -153,7 +153,7 @@ class Script:
         return cut
 
     def _let_go_of_remarks(self, spare: int) -> int:
-        """Those among the first blocks: a long turn of many agents has thousands of them in one entry."""
+        """Drop the remarks among the first items: a long turn of many agents has thousands in one entry."""
         gone = [block for block in self.blocks[:spare] if isinstance(block, Remark)]
         for block in gone:
             self._changed.pop(block.number, None)
@@ -161,13 +161,13 @@ class Script:
         return len(gone)
 
     def at_work(self) -> None:
-        """The agent works: calls that have no result yet are running."""
+        """Mark calls without a result as running."""
         for call in self._calls.values():
             if not call.done:
                 call.running = True
                 self._change(call)
 
-    # What is told as it happens
+    # Live events
 
     def hear(self, event: Event) -> None:
         match event:
@@ -223,7 +223,7 @@ class Script:
         self._asked[question.id] = last
 
     def answered(self, question: str, words: str) -> None:
-        """The answer stands behind the question."""
+        """Append the answer to its question."""
         if (remark := self._asked.pop(question, None)) is not None:
             asks = remark.pieces[0][0]
             remark.pieces = [(f"{asks}  ", DIM), (words, DIM)]
@@ -242,12 +242,12 @@ class Script:
         elif event.reason != "done":
             self.remark(f"✗ {words or event.detail or event.reason}", RED)
         elif event.requests == 0 and event.text:
-            # No model spoke: the report of a command's own agent is the answer.
+            # No model was called: the report of a command's own agent is the answer.
             self._add(Words(self._next(), clean(event.text)))
         elif words:
             self.remark(words, YELLOW)
 
-    # What the person typed, and what the program says
+    # Input and remarks
 
     def typed(self, text: str, *, awaited: bool) -> None:
         self._add(Prompted(self._next(), clean(text).strip(), awaited=awaited))
@@ -258,7 +258,7 @@ class Script:
     def remarks(self, pieces: list[tuple[str, str]]) -> None:
         self._add(Remark(self._next(), [(clean(text), style) for text, style in pieces]))
 
-    # What stands in the transcript
+    # Transcript entries
 
     def entry(self, entry: Entry) -> None:
         match entry:
@@ -274,7 +274,7 @@ class Script:
                 pass
 
     def said(self, entry: str, message: Message, *, by: Speaker = "person") -> None:
-        """A whole message, once."""
+        """Add a whole message, once."""
         if entry in self._known:
             return
         first = self._numbers + 1
@@ -291,13 +291,13 @@ class Script:
         self._take(entry, begins=first if first <= self._numbers else None)
 
     def _take(self, entry: str, *, begins: int | None) -> None:
-        """It is shown from now on, where it has blocks of its own with that one first."""
+        """Mark the entry as shown; `first_item` is its first item, if it has any."""
         self._known[entry] = None
         if begins is not None:
             self._begins[begins] = entry
 
     def earlier(self, entries: list[Entry]) -> None:
-        """Put blocks of what was said before all that is here in front."""
+        """Insert the items of earlier entries at the front."""
         past = Script(self._root.removesuffix("/"))
         for each in entries:
             if each.id not in self._known:
@@ -334,7 +334,7 @@ class Script:
         self._add(Prompted(self._next(), own, pictures=pictures))
 
     def _settle(self, content: tuple[Any, ...]) -> None:
-        """The answer is whole: what was heard of it becomes what was said."""
+        """Replace the streamed text with the complete answer."""
         heard, self._saying = self._saying, []
         for block in content:
             match block:
@@ -389,7 +389,7 @@ class Script:
         self._end_words()
 
     def _end_words(self) -> None:
-        """What comes next belongs to another answer."""
+        """Close the streamed items: what follows belongs to another answer."""
         saying, self._saying = self._saying, []
         for block in saying:
             block.open = False

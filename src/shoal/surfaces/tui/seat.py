@@ -1,4 +1,4 @@
-"""A person's place at a run: what they type goes from here, what they see comes from its stage."""
+"""Client of a run, as the full screen uses it: takes input, and gives its presenter what to show."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Seat(Protocol):
 
     @property
     def open(self) -> bool:
-        """Whether what is typed can be taken: not before the run is up, nor while it ends."""
+        """True if input is accepted: not before the run is up, nor while it ends."""
         ...
 
     @property
     def root(self) -> Path:
-        """The project: what `@` completes and pictures are looked for."""
+        """Root of the project, for `@` completion and image paths."""
         ...
 
     @property
     def viewed(self) -> AgentId:
-        """Whose conversation is shown, and whom what is typed goes to."""
+        """Agent whose conversation is shown and who receives the input."""
         ...
 
     @property
@@ -36,22 +36,22 @@ class Seat(Protocol):
 
     @property
     def doing(self) -> str:
-        """What the run is at right now, in a line; nothing where it rests."""
+        """Current activity of the run in one line; empty if it is idle."""
         ...
 
     @property
     def facts(self) -> Sequence[str]:
-        """What stands at the foot beside what every run has: the mode of delegating, the context used."""
+        """Facts for the bottom line that only this kind of run has: delegate mode, context used."""
         ...
 
     def commands(self) -> list[Proposal]: ...
 
     def agents(self) -> list[Proposal]:
-        """Whom one can talk to."""
+        """List the agents that can be addressed."""
         ...
 
     def catch_up(self) -> None:
-        """Let the stage hear what has happened."""
+        """Apply the queued events to the presenter."""
         ...
 
     def say(self, message: Message) -> None: ...
@@ -59,11 +59,11 @@ class Seat(Protocol):
     def view(self, agent: AgentId, name: str) -> None: ...
 
     def stop_turn(self) -> bool:
-        """End the turn of the one that is viewed; False where there is none."""
+        """Stop the turn of the viewed agent; return False if there is none."""
         ...
 
     def interrupt(self, line: str) -> None:
-        """Ctrl-C."""
+        """Handle Ctrl-C."""
         ...
 
     def to_background(self) -> bool: ...

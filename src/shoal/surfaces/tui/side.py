@@ -1,4 +1,4 @@
-"""The place beside the conversation, where one panel stands at a time."""
+"""Container beside the conversation that shows one panel at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PANELS: dict[str, type[Panel]] = {
 
 
 class Side(Vertical):
-    """Beside the conversation where there is room, else over it."""
+    """Beside the conversation if there is room, else over it."""
 
     def __init__(self) -> None:
         super().__init__(id="side")
@@ -30,11 +30,11 @@ class Side(Vertical):
 
     @property
     def shown(self) -> str:
-        """The name of the panel that stands there; nothing where none does."""
+        """Name of the shown panel; empty if none is."""
         return self._shown
 
     async def sit(self, stage: Stage) -> None:
-        """Draw from this run from now on."""
+        """Show this run from now on."""
         self._panels = {
             name: panel(stage.picture, stage.helm, clock=stage.clock) for name, panel in PANELS.items()
         }
@@ -44,12 +44,12 @@ class Side(Vertical):
         await self.mount_all(self._panels.values())
 
     def look(self) -> None:
-        """The picture changed."""
+        """Refresh all panels, because the run view changed."""
         for panel in self._panels.values():
             panel.look()
 
     def show(self, name: str) -> None:
-        """This panel from now on, and go there."""
+        """Show this panel and focus it."""
         self._put(name)
         self.go_there()
 

@@ -1,4 +1,4 @@
-"""What a run shows: its picture, and the conversation of each agent that somebody has looked at."""
+"""Presentation state of a run: its view, and the conversation of each agent that was opened."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from shoal.surfaces.tui.script import Script
 from shoal.surfaces.tui.transcripts import Transcript
 
 _WRITTEN = (ToolFinished, RequestSent, AgentEnded)
-"""Events before which a transcript was written to."""
+"""Events before which the transcript was written."""
 
 
 class Conversation:
-    """One agent's: the blocks, and the transcript they come from."""
+    """One agent's conversation: the timeline, and the transcript it is read from."""
 
     def __init__(self, agent: AgentId, transcript: Transcript, root: str) -> None:
         self.agent = agent
         self.script = Script(root)
         self._transcript = transcript
         self.is_shown = False
-        """Nothing is taken from under the eyes of a person: who shows it lets blocks go."""
+        """True while a view shows it: then the view decides when items are dropped."""
         self._told_whole = False
-        """Whole messages are told live, so that the transcript need not be read."""
+        """True if whole messages arrive as events, so that the transcript need not be read."""
         self.look()
 
     def look(self) -> None:
@@ -59,10 +59,10 @@ class Conversation:
             self.let_go()
 
     def let_go(self) -> int:
-        """Forget the oldest blocks of a long conversation, and how many were."""
+        """Drop the oldest items of a long conversation and return their number."""
         if not self.script.is_long:
             return 0
-        # What was written so far is shown: read again, what is forgotten now would come as new.
+        # Everything written so far is shown: if read again, dropped entries would count as new.
         self._transcript.pass_by() if self._told_whole else self.look()
         return self.script.let_go()
 
@@ -77,7 +77,7 @@ class Conversation:
 
 
 class Stage:
-    """Fed with every event of a run, in order."""
+    """Receives every event of a run, in order."""
 
     def __init__(self, picture: Picture, helm: Helm, clock: Clock, cwd: str) -> None:
         self.picture = picture
@@ -103,7 +103,7 @@ class Stage:
         self.show(event)
 
     def show(self, event: Event) -> None:
-        """In the conversations, where somebody has looked at its agent."""
+        """Show the event in the conversations that were opened."""
         conversation = self._conversations.get(event.agent)
         if conversation is not None:
             conversation.hear(event)
@@ -111,7 +111,7 @@ class Stage:
             self._tell_lead(event)
 
     def _tell_lead(self, event: Event) -> None:
-        """That others start, end and ask is told in a line each where the person talks to the lead."""
+        """Add a remark to the lead's conversation when another agent starts, ends or asks."""
         standing = self.picture.standings.all.get(event.agent)
         if standing is None:
             return

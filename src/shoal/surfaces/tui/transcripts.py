@@ -1,4 +1,4 @@
-"""A transcript read from its end: the newest part first, what is older on demand, what is new as it comes."""
+"""Transcript read from its end: the newest part first, older parts on demand, new entries as they come."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from shoal.core.entries import Compacted, Entry, Rewound, Said
 from shoal.wire.transcript import read_line
 
 CHUNK = 256 * 1024
-"""Bytes that are read at a time: a long conversation is never read as a whole."""
+"""Bytes that are read at a time: a long transcript is never read as a whole."""
 
 
 class Transcript:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._start: int | None = None
-        """Where the part that was read begins; None before the first look."""
+        """Offset of the part that was read; None before the first read."""
         self._end = 0
         self._rest = b""
 
@@ -25,7 +25,7 @@ class Transcript:
         return bool(self._start)
 
     def new(self) -> list[Entry]:
-        """What was written since the last look; at the first look, the end of what is there."""
+        """Return the entries written since the last read; at the first read, the last part of the file."""
         if self._start is None:
             return self._first()
         data = self._read(self._end, None)
@@ -34,13 +34,13 @@ class Transcript:
         return _entries(lines)
 
     def pass_by(self) -> None:
-        """What was written since the last look is known."""
+        """Skip the entries written since the last read."""
         self._start, self._rest = self._start or 0, b""
         with suppress(OSError):
             self._end = self._path.stat().st_size
 
     def go_back_to(self, entry: str) -> None:
-        """What stands before this entry is older from now on, though it was read before."""
+        """Treat everything before this entry as older again, although it was read."""
         begin = self._end - len(self._rest)
         while begin:
             data, begin = self._back_from(begin)
@@ -53,7 +53,7 @@ class Transcript:
         self._start = 0
 
     def older(self) -> list[Entry]:
-        """The part before what was read."""
+        """Return the entries before the part that was read."""
         if not self._start:
             return []
         data, begin = self._back_from(self._start)
@@ -71,7 +71,7 @@ class Transcript:
         return _entries(lines)
 
     def _back_from(self, end: int) -> tuple[bytes, int]:
-        """Whole lines before a place, and where they begin."""
+        """Return whole lines before an offset, and the offset of the first."""
         span = CHUNK
         while True:
             begin = max(0, end - span)

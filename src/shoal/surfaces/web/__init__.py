@@ -1,1 +1,1 @@
-"""The live view of runs in a browser."""
+"""Live view of runs in a browser."""

@@ -1,4 +1,4 @@
-"""The routes of the web view."""
+"""Routes of the web view."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from shoal.surfaces.web.steering import Steering
 
 
 def static_directory() -> Path:
-    """The front end as it was built; it is part of the package."""
+    """Return the directory of the built front end, which is part of the package."""
     return Path(str(files("shoal.surfaces.web"))) / "static"
 
 
 def application(showing: Showing, gate: Gate) -> Guard:
     handlers = {Refused: refusal, ShoalError: refusal, HTTPException: refusal, Exception: fault}
     routes = [Mount("/api", routes=_api(showing)), *_pages()]
-    # Around all of it, so that what fails is guarded, too.
+    # Outermost, so that error replies are guarded too.
     return Guard(Starlette(routes=routes, exception_handlers=handlers), gate)
 
 

@@ -1,4 +1,4 @@
-"""What was said, in parts that a page draws: cut where they are long, and with the difference of an edit."""
+"""Transcript entries as JSON blocks for the page: truncated if long, with the diff of an edit."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from shoal.wire.content import dump
 from shoal.wire.notices import LETTER
 
 LONG = 4_000
-"""Characters of a text that are shown before somebody asks for the whole."""
+"""Characters of a text that are sent unless the whole is requested."""
 LONG_PICTURE = 400_000
-"""Of a picture in base64."""
+"""Characters of a base64 image that are sent unless the whole is requested."""
 
 _SUMMARY = re.compile(r"""summary=(["'])(.*?)\1""")
 
@@ -52,7 +52,7 @@ def _alone(block: ContentBlock, *, whole: bool) -> Iterator[Shown]:
 
 
 def _with_letters(block: ContentBlock, *, whole: bool) -> Iterator[Shown]:
-    """Each letter for itself: what one says can pass for no other, and for nobody else's."""
+    """Yield each mail message as a block of its own, so that none can imitate another or its sender."""
     if not isinstance(block, Text):
         yield _block(block, whole=whole)
         return
@@ -81,7 +81,7 @@ def _letter(found: re.Match[str], *, whole: bool) -> Shown:
 
 
 def _by(entry: Said) -> str:
-    """Whose words these are."""
+    """Return who wrote the entry."""
     if entry.message.role == "assistant":
         return "model"
     if any(isinstance(block, ToolResult) for block in entry.message.content):
@@ -109,7 +109,7 @@ def _block(block: ContentBlock, *, whole: bool) -> Shown:
 
 
 def _cut(text: str, *, whole: bool) -> Shown:
-    """`cut` is the full length, where not all of it is there."""
+    """Truncate the text; `cut` is its full length."""
     if whole or len(text) <= LONG:
         return {"text": text}
     return {"text": text[:LONG], "cut": len(text)}
@@ -118,7 +118,7 @@ def _cut(text: str, *, whole: bool) -> Shown:
 def _image(block: Image, *, whole: bool) -> Shown:
     source = block.source
     if not isinstance(source, Base64Source):
-        # A page makes no request to anyone else, so the picture behind an address is only named.
+        # The page makes no request to other hosts, so an image behind a URL is only named.
         return {"type": "image", "url": source.url}
     shown: Shown = {"type": "image", "media_type": source.media_type}
     if whole or len(source.data) <= LONG_PICTURE:
@@ -137,7 +137,7 @@ def _call(block: ToolUse, *, whole: bool) -> Shown:
 
 
 def _shortened(value: Any) -> Any:
-    """Each long text in it, and each long list, by its beginning."""
+    """Truncate each long text and each long list in the value."""
     match value:
         case str():
             return value if len(value) <= LONG // 4 else value[: LONG // 4] + "…"
@@ -150,7 +150,7 @@ def _shortened(value: Any) -> Any:
 
 
 def _difference(tool: str, given: Mapping[str, Any]) -> str | None:
-    """What a call changes in a file, as far as the call itself tells."""
+    """Return the diff of a call that edits a file, as far as its input shows."""
     match tool, given:
         case "Edit", {"old_string": str(old), "new_string": str(new)}:
             return difference(old, new)

@@ -1,4 +1,4 @@
-"""The board of a run as a person changes it from a page."""
+"""Routes that read and change the task board of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NewTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TaskWish(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not there stays as it is; an empty owner is nobody, and no rank is the place by number."""
+    """Missing fields stay unchanged; an empty owner unassigns, and a null rank sorts by number."""
 
     owner: str | UnsetType | None = UNSET
     status: Literal["pending", "in_progress", "completed", "deleted"] | UnsetType = UNSET
@@ -69,7 +69,7 @@ class BoardDoor:
         return json_reply(_shown(task))
 
     async def _board(self, run: Run, name: str, *, to_change: bool = False) -> str:
-        """A board of that run: its own, or that of one of its teams."""
+        """Return the board's name if it is the run's own or that of one of its teams."""
         board, facts = name_from(name), await self._runs.facts(run)
         if board not in (run.session, *facts.teams, *facts.boards):
             raise Refused(404, f"The run has no board {board}.")

@@ -1,6 +1,6 @@
-"""What the list of runs tells of each, read from its journal once and then only as far as it grew.
+"""Facts for the list of runs, read incrementally from each journal.
 
-A picture takes in every event; here only the few kinds that count are looked at, so that a thousand runs
+A run view applies every event; here only the few relevant kinds are parsed, so that a thousand runs
 cost little.
 """
 
@@ -27,7 +27,7 @@ from shoal.wire.journal import Unknown, read_event
 
 _CHUNK = 1 << 20
 _KINDS = rb"session_started|session_ended|turn_started|agent_started|request_settled|task_changed|asked"
-# Anchored at the start of a line: inside an event there may be anything, put there by a model.
+# Anchored at the start of a line: a model may have put anything inside an event.
 _LINE = re.compile(rb'^\{"at":"[^"]{1,40}","type":"(?:' + _KINDS + rb')".*$', re.MULTILINE)
 
 
@@ -39,7 +39,7 @@ class Known(Struct, frozen=True, kw_only=True):
 
 
 class RunFacts:
-    """Of one journal."""
+    """Facts of one journal."""
 
     def __init__(self) -> None:
         self._forget()
@@ -60,7 +60,7 @@ class RunFacts:
         self._plans: dict[AgentId, str] = {}
 
     def read_on(self, journal: Path) -> None:
-        """Up to the last whole line; a journal that became shorter is another one."""
+        """Read up to the last whole line; a journal that became shorter is a new one."""
         try:
             size = journal.stat().st_size
             if size == self.offset:
@@ -76,7 +76,7 @@ class RunFacts:
                     for line in _LINE.findall(whole):
                         self._take(line)
         except OSError:
-            return  # it is gone, or not there yet
+            return  # deleted, or not there yet
 
     def _take(self, line: bytes) -> None:
         try:

@@ -1,4 +1,4 @@
-"""One picture of each run that somebody looks at, for all who look at it."""
+"""Cache of run views: one for each run that is open in a page, shared by all pages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shoal.core.clock import Clock
 from shoal.core.ids import SessionId
 
 LINGER = 10.0
-"""Seconds for which a run is followed on when nobody looks: a page that is loaded anew finds it drawn."""
+"""Seconds a run is still followed without viewers, so that a reloaded page finds its view."""
 
 
 class Shared:
-    """A run that is followed. `broken` is set when it cannot be any longer."""
+    """A followed run. `broken` is set when following failed."""
 
     def __init__(self, followed: Followed) -> None:
         self.followed = followed
@@ -28,7 +28,7 @@ class Shared:
 
 
 class Follows:
-    """Their tasks are in the group that is given."""
+    """Starts its tasks in the given group."""
 
     def __init__(self, tasks: asyncio.TaskGroup, clock: Clock) -> None:
         self._tasks = tasks
@@ -46,7 +46,7 @@ class Follows:
 
     @asynccontextmanager
     async def of(self, run: Run) -> AsyncIterator[Shared]:
-        """Raises what makes the run impossible to follow."""
+        """Follow the run. Raises the error that prevents it."""
         shared = self._shared.get(run.session)
         if shared is None:
             shared = self._shared[run.session] = Shared(Followed(run, self._clock))
@@ -66,16 +66,16 @@ class Follows:
                 shared.alone.set()
 
     async def _hold(self, session: SessionId, shared: Shared) -> None:
-        """In a task of its own, because the first to look may be the first to leave."""
+        """Follow the run in its own task, because the first viewer may be the first to leave."""
         try:
             async with shared.followed:
                 shared.ready.set()
                 while shared.onlookers or not shared.alone.is_set():
                     await shared.alone.wait()
                     await self._clock.sleep(LINGER)
-                # Before it ends, so that who comes now begins anew.
+                # Before it ends, so that a new viewer starts a new one.
                 del self._shared[session]
-        except* Exception as faults:  # noqa: BLE001 - what is wrong with one run ends the view of no other
+        except* Exception as faults:  # noqa: BLE001 - a failure of one run must not end the views of others
             shared.fault = faults.exceptions[0]
         finally:
             if self._shared.get(session) is shared:

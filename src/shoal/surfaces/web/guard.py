@@ -1,8 +1,8 @@
-"""Who may speak with the server: a browser that was given the token, on a page of this very server.
+"""Access control: a browser that has the token, on a page of this server.
 
-Four gates stand before everything else. The name in `Host` must be the server's, or a foreign page could
-make its own name point here. An `Origin` must be the server's own. The token must come along, as cookie, in
-the address or as a bearer. And what changes something needs an `Origin`, unless a program brings the token.
+Four checks run before everything else. The name in `Host` must be the server's, or a foreign page could
+resolve its own name to this server. An `Origin` must be the server's own. The token must be sent, as cookie,
+in the URL or as a bearer. A request that changes something needs an `Origin`, unless a bearer token is sent.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Gate(Struct, frozen=True, kw_only=True):
     token: str
     port: int
     names: Sequence[str] = ()
-    """Names the server has beside those of the machine's own loopback."""
+    """Names of the server besides those of the loopback interface."""
     tickets: set[str] = set()
-    """Each lets one browser in, once: a browser is started with its address for all users to see."""
+    """Single-use tickets: the URL a browser is started with is visible to all users of the machine."""
     any_number: bool = False
-    """Whether it listens on every interface, so that any number may be its address."""
+    """True if it listens on every interface, so that any IP address may be its own."""
 
     @property
     def cookie(self) -> str:
@@ -58,7 +58,7 @@ class Gate(Struct, frozen=True, kw_only=True):
             number = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # A number cannot be made to point here by a foreign name server.
+        # A foreign name server cannot make an IP address resolve to this server.
         return number.is_loopback or self.any_number
 
     def is_token(self, given: str) -> bool:
@@ -66,14 +66,14 @@ class Gate(Struct, frozen=True, kw_only=True):
 
 
 def _name_in(host: str) -> str:
-    """Without the port, and in an IPv6 address without the brackets."""
+    """Return the name without the port, and an IPv6 address without brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
 class Guard:
-    """Around the whole application."""
+    """ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, gate: Gate) -> None:
         self._app = app
@@ -87,7 +87,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = [*message["headers"], *_RAW_HEADERS]
                 if all(name.lower() != b"cache-control" for name, _ in headers):
-                    # Asked for again each time: a page of yesterday does not speak with a server of today.
+                    # Revalidated each time: a cached old page must not talk to a newer server.
                     headers.append((b"cache-control", b"no-cache"))
                 message["headers"] = headers
             await send(message)
@@ -96,7 +96,7 @@ class Guard:
         await (self._app if reply is None else reply)(scope, receive, send_safely)
 
     def _reply(self, scope: Scope) -> Response | None:
-        """What ends the request here; None lets it through."""
+        """Return the reply that ends the request here; None lets it through."""
         headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
         path: str = scope["path"]
         why_not = self._why_not(scope["method"], headers, query, path)
@@ -137,7 +137,7 @@ class Guard:
         return True
 
     def _entered(self, query: QueryParams) -> Response:
-        """The token goes into a cookie, and out of the address that people see, keep and share."""
+        """Move the token from the URL, which people see and share, into a cookie."""
         kept = [(key, value) for key, value in query.multi_items() if key not in ("token", "ticket")]
         rest = urlencode(kept)
         reply = RedirectResponse(f"/?{rest}" if rest else "/", 303, {"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""What one agent says and does right now, word by word, and when its transcript grew."""
+"""Live stream of one agent: its text as it is streamed, and the growth of its transcript."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shoal.wire.control import Gap, Subscribe
 from shoal.wire.journal import Unknown
 
 AGAIN = 1.0
-"""Seconds until a run is asked again to tell what it hears."""
+"""Seconds before reconnecting to the run."""
 
 
 class Delta(Struct, frozen=True, kw_only=True):
     kind: str
-    """`text`, `thinking`, `tool_input`, `progress`, or `discarded`: what was heard before does not count."""
+    """`text`, `thinking`, `tool_input`, `progress`, or `discarded`: the text so far is invalid."""
     text: str
 
 
@@ -43,7 +43,7 @@ def delta_of(told: Event | Gap | Unknown, agent: AgentId) -> Delta | None:
 
 
 class LiveAgent:
-    """Told to one page."""
+    """Streams one agent to one page."""
 
     def __init__(self, run: Run, agent: AgentId, shared: Shared, transcripts: Transcripts, clock: Clock):
         self._run = run
@@ -57,7 +57,7 @@ class LiveAgent:
         return self._words(), self._growth()
 
     async def _growth(self) -> Source:
-        """What an agent says is in its transcript before the journal tells of it."""
+        """Yield the transcript's length when it changed: it is written before the journal reports it."""
         total = -1
         async for frame in self._followed.frames(self._followed.picture.offset):
             if total >= 0 and all(row.id != self._agent for row in frame.agents):
@@ -77,8 +77,8 @@ class LiveAgent:
                         if (delta := delta_of(told, self._agent)) is not None:
                             yield event(delta)
             except (ShoalError, OSError):
-                pass  # it is about to begin, or to end
-            # Its process ended, or we were too slow for it.
+                pass  # it is starting or ending
+            # Its process ended, or this reader was too slow for it.
             await self._clock.sleep(AGAIN)
 
     async def _come_alive(self) -> None:

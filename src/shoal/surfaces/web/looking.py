@@ -1,4 +1,4 @@
-"""What a page looks at: runs, their frames, replays, transcripts, letters and questions."""
+"""Routes that read: runs, their frames, replays, transcripts, mail and questions."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Looking:
             yield Programme(telling.sources, (shared.broken, showing.stopping))
 
     async def letter(self, request: Request) -> Response:
-        """Whole, as the inbox of its reader keeps it, and in words for a person."""
+        """Return the whole mail message from its recipient's inbox, and as text for a person."""
         run, facts = self._run(request), await self._runs.facts(self._run(request))
         team, to = team_name(word_in(request, "team")), agent_name(word_in(request, "to"))
         if team not in facts.teams:
@@ -106,7 +106,7 @@ class Looking:
 
     @asynccontextmanager
     async def _question_lists(self) -> AsyncIterator[Programme]:
-        """The list of runs is different too, when one begins or ends: a page has few connections."""
+        """Also signal that the list of runs changed: a page has few connections."""
         questions = self._showing.questions
         async with questions.watched() as lists:
             told = (event(each) async for each in lists)
@@ -115,7 +115,7 @@ class Looking:
 
 
 def _since(request: Request) -> int:
-    """Where the page was when its connection was lost."""
+    """Return the offset at which the page lost its connection."""
     given = request.headers.get("last-event-id") or request.query_params.get("since") or "0"
     if not given.isdecimal() or len(given) > 19:
         raise Refused(400, "since must be a whole number.")
@@ -123,7 +123,7 @@ def _since(request: Request) -> int:
 
 
 async def _frames(followed: Followed, since: int) -> Source:
-    # One before: that a run was lost counts as an event of its own, which another server does not number.
+    # One less: a lost run counts as an event, which another server does not number.
     start = max(0, since - 1) if since <= followed.picture.offset + 1 else 0
     async for frame in followed.frames(start):
         yield event(frame, ident=frame.offset)

@@ -1,6 +1,6 @@
-"""A run as one page of its own: its frames, its conversations, and the program that shows them.
+"""A run as one self-contained HTML page: its frames, its conversations, and the program that shows them.
 
-It needs no server and no network, and asks nobody for anything.
+It needs no server and no network.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ style-src {style}; base-uri 'none'; form-action 'none'">
 
 
 def exported(run: Run) -> dict[str, Any]:
-    """All that is kept of a run, for programs: what it was, what changed step by step, and what was said."""
+    """Return everything stored about a run as data: the run, its replay frames, and its transcripts."""
     picture = drawn(read_journal(run.journal))
     agents = [AgentId(row.id) for row in picture.agents()] or [LEAD]
     cwd = picture.run.cwd
@@ -61,12 +61,12 @@ def exported(run: Run) -> dict[str, Any]:
 
 
 def page(run: Run, secrets: Secrets) -> bytes:
-    """The page; what looks like a key is blacked out, as it is in the journal."""
+    """Return the page; secrets are redacted, as in the journal."""
     found = exported(run)
     static = files("shoal.surfaces.web") / "static"
     css, program = ((static / name).read_text("utf-8") for name in ("app.css", "app.js"))
     program = program.replace("</script", "<\\/script")
-    # In JSON a `<` stands only within texts, where it may be written so; then nothing can end the element.
+    # In JSON `<` occurs only inside strings, where it can be escaped; so nothing can end the element.
     data = secrets.redacted_bytes(dump(found)).decode().replace("<", "\\u003c")
     title = found["run"].prompt or run.session
     return _PAGE.format(

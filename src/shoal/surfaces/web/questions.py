@@ -1,4 +1,4 @@
-"""The open questions of all live runs: as a list, and told anew whenever it changes."""
+"""Open questions of all live runs: as a list, and as a stream of lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shoal.surfaces.web.run_watch import RunWatch
 from shoal.surfaces.web.runs import Runs
 
 GATHERED = 0.05
-"""Seconds in which changes are told together."""
+"""Seconds for which changes are batched."""
 
 
 class QuestionLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -27,11 +27,11 @@ class QuestionLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked: int
     question: Question
     previous_plan: str | None = None
-    """What the same agent presented before, where this is another plan of it."""
+    """The plan that the same agent presented before."""
 
 
 async def open_in(runs: Runs, run: Run) -> list[QuestionLine]:
-    """Of one run; without a live process nobody would hear an answer."""
+    """List the open questions of one run; without a live process nobody would receive an answer."""
     store = Questions(run.directory / "questions")
     if not (asked := store.open()) or not run.is_live:
         return []
@@ -52,25 +52,25 @@ async def open_in(runs: Runs, run: Run) -> list[QuestionLine]:
 
 
 class OpenQuestions:
-    """Watched while somebody looks, once for all who do."""
+    """Watches the runs while there are viewers, once for all of them."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self._by_run: dict[str, list[QuestionLine]] = {}
         self._touched: set[str] | None = None
-        """Runs to be looked at; None is all."""
+        """Runs to read again; None for all."""
         self._watch: RunWatch | None = None
         self._onlookers = 0
         self._changed = asyncio.Event()
         self._looking = asyncio.Lock()
 
     async def listed(self) -> list[QuestionLine]:
-        """The oldest first, as they are now."""
+        """Return the open questions, oldest first."""
         return _in_order(await self._found(await asyncio.to_thread(self._names)))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[AsyncIterator[list[QuestionLine]]]:
-        """The whole list, now and whenever it changes."""
+        """Yield the whole list, now and whenever it changes."""
         if self._watch is None:
             self._touched, self._watch = None, RunWatch(self._runs.home, self._heard)
         self._onlookers += 1
@@ -83,7 +83,7 @@ class OpenQuestions:
                 self._watch = None
 
     async def stirs(self) -> AsyncIterator[None]:
-        """Whenever a run began, ended, asked or was answered, while somebody watches."""
+        """Yield whenever a run started, ended, asked or was answered, while there are viewers."""
         changed = self._changed
         while True:
             await changed.wait()
@@ -112,7 +112,7 @@ class OpenQuestions:
                 else:
                     self._by_run |= await self._found(touched)
             except BaseException:
-                self._touch(touched)  # this page is gone; the next one that looks finds it
+                self._touch(touched)  # this page is gone; the next refresh reads them
                 raise
 
     async def _found(self, names: Iterable[str]) -> dict[str, list[QuestionLine]]:
@@ -128,7 +128,7 @@ class OpenQuestions:
         changed.set()
 
     def _names(self) -> list[str]:
-        """The runs in which anything was ever asked."""
+        """List the runs that ever asked a question."""
         return [path.parent.name for path in (self._runs.home / "shoal" / "runs").glob("*/questions")]
 
 

@@ -1,4 +1,4 @@
-"""A run cut into steps, each with what changed in it: all of them together are its end state."""
+"""Replay of a run as frames, each with the changes of one step; together they give the end state."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _CHUNK = 1 << 20
 
 
 def steps(run: Run, most: int) -> Iterator[Frame]:
-    """At most so many, with about as many events in each."""
-    # Asked before reading, as one who follows the run does.
+    """Yield at most `most` frames, with about the same number of events in each."""
+    # Checked before reading, as a follower of the run does.
     live, picture = run.is_live, Picture()
     size = -(-max(1, _lines(run.journal)) // most)
     told = heard = 0
     for recorded in read_journal(run.journal):
-        # Told when the next one begins: the last step also tells what the end of the process means.
+        # Yielded when the next one begins: the last frame also contains the effect of a lost process.
         if heard == size and most > 1:
             yield replace(picture.since(told), live=True)
             told, heard, most = picture.offset, 0, most - 1

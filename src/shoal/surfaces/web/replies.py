@@ -1,4 +1,4 @@
-"""What the server reads of a request and sends back: JSON, bounded, and every refusal a sentence."""
+"""JSON requests and replies: bounded bodies, and an error message for every refusal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shoal.core.errors import BadName, NoSuchSession, ShoalError
 from shoal.wire.content import dump
 
 MOST_BYTES = 1 << 20
-"""Of what a client may send."""
+"""Bytes that a client may send."""
 
 _Value = TypeVar("_Value")
 
 
 class Refused(Exception):
-    """Something that is not done; `status` is that of HTTP."""
+    """A request that is refused; `status` is the HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -30,7 +30,7 @@ def json_reply(value: object, status: int = 200) -> Response:
 
 
 def refusal(_: Request, error: Exception) -> Response:
-    """The reply to whatever was raised on purpose."""
+    """Reply to an exception that was raised on purpose."""
     return json_reply({"error": str(error)}, _status(error))
 
 
@@ -53,7 +53,7 @@ def _status(error: Exception) -> int:
 
 
 async def body_of(request: Request, kind: type[_Value]) -> _Value:
-    """The request's JSON as that type."""
+    """Decode the request's JSON as that type."""
     try:
         return msgspec.json.decode(await raw_body(request), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -72,7 +72,7 @@ async def raw_body(request: Request) -> bytes:
 
 
 def number_in(request: Request, name: str, usual: int, *, least: int, most: int) -> int:
-    """A number of the address."""
+    """Return a number from the query, within its bounds."""
     given = request.query_params.get(name)
     if not given:
         return usual
@@ -83,5 +83,5 @@ def number_in(request: Request, name: str, usual: int, *, least: int, most: int)
 
 
 def word_in(request: Request, name: str) -> Any:
-    """A part of the path."""
+    """Return a parameter of the path."""
     return request.path_params[name]

@@ -1,4 +1,4 @@
-"""Learning that a run began, ended, asks something or was answered, for all runs of a home at once."""
+"""Watcher that notices when any run of a home starts, ends, asks or is answered."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 SELDOM = 60.0
-"""Seconds after which it looks anyway: a notice can be lost."""
+"""Seconds after which it polls anyway: a notice can be lost."""
 UNTOLD = 1.0
-"""Seconds between looks where the system tells nothing."""
+"""Seconds between polls if the system sends no notices."""
 _QUESTIONS = "questions"
 _TELLING = frozenset({"lock", "control.sock", _QUESTIONS})
-"""What in the directory of a run tells that it begins or ends, or that it asks for the first time."""
+"""Names in a run's directory whose change means that it starts, ends, or asks for the first time."""
 
 
 class RunWatch:
-    """Calls `changed` in the running loop, from its making until `close`. It may be called for nothing.
+    """Calls `on_changed` in the running loop, from its creation until `close`; spurious calls are possible.
 
-    It is told the runs that changed, or None where it may be any.
+    The argument is the set of changed runs, or None if any may have changed.
 
-    One handle of the system with a watch on each directory: a handle for each run would be too many.
+    One inotify handle with a watch on each directory: a handle for each run would be too many.
     """
 
     def __init__(self, home: Path, changed: Callable[[set[str] | None], None]) -> None:
@@ -33,7 +33,7 @@ class RunWatch:
         self._loop = asyncio.get_running_loop()
         self._inotify: Any = _inotify()
         self._places: dict[int, str] = {}
-        """What each watch is on: the runs (empty), one run, or the questions of one (ends with a slash)."""
+        """Target of each watch: all runs (empty), one run, or the questions of one (ends with a slash)."""
         self._all = self._inotify is not None and self._watch_all()
         if self._inotify is not None:
             self._loop.add_reader(self._inotify.fileno(), self._told)
@@ -57,7 +57,7 @@ class RunWatch:
         self._changed(None)
 
     def _watch_all(self) -> bool:
-        """False where not all of it can be watched."""
+        """Add all watches; return False if some cannot be added."""
         if not self._add(self._runs, ""):
             return False
         try:
@@ -76,7 +76,7 @@ class RunWatch:
 
         mask = flags.CREATE | flags.MOVED_TO | flags.DELETE | flags.ONLYDIR
         if place and not place.endswith("/"):
-            # The lock of a run is closed when its process ends. The journal is left out: nobody closes it.
+            # A run's lock is closed when its process ends. The journal is not watched: nobody closes it.
             mask |= flags.CLOSE_WRITE
         try:
             self._places[self._inotify.add_watch(directory, mask)] = place
@@ -97,7 +97,7 @@ class RunWatch:
             self._changed(touched)
 
     def _about(self, place: str, name: str) -> str:
-        """The run of which something is different now; none for what does not count."""
+        """Return the run that changed; empty for an irrelevant change."""
         if place.endswith("/"):
             return place[:-1] if name.endswith(".json") else ""
         if not place:

@@ -1,4 +1,4 @@
-"""The runs of a home, the newest first, and the one that a request is about."""
+"""Index of the runs of a home, newest first."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Runs:
         self._reading = asyncio.Lock()
 
     def find(self, session: str) -> Run:
-        """Raises `Refused` for what is none."""
+        """Raises `RequestRefused` if there is no such run."""
         try:
             run = Run(session=SessionId(checked(session, self.home)), home=self.home)
         except StoreError:
@@ -54,19 +54,19 @@ class Runs:
         return run
 
     async def facts(self, run: Run) -> RunFacts:
-        """As they are now."""
+        """Return the run's facts, up to date."""
         async with self._reading:
             return await asyncio.to_thread(self._facts_of, run)
 
     async def agent(self, run: Run, agent: str) -> tuple[AgentId, Known]:
-        """By id. Raises `Refused` where the run has none."""
+        """Return the agent by id. Raises `RequestRefused` if the run has no such agent."""
         known = (await self.facts(run)).agents.get(AgentId(agent))
         if known is None:
             raise Refused(404, f"The run has no agent {agent[:80]!r}.")
         return AgentId(agent), known
 
     async def listed(self, limit: int, before: str) -> list[RunLine]:
-        """`before` is the session after whose line to go on, or a time in milliseconds."""
+        """List the runs after `before`: the session of the last row, or a time in milliseconds."""
         async with self._reading:
             return await asyncio.to_thread(self._listed, limit, before)
 
@@ -93,7 +93,7 @@ class Runs:
             try:
                 written = os.stat(f"{entry.path}/journal.jsonl").st_mtime_ns  # noqa: PTH116 - a thousand of them
             except OSError:
-                continue  # it has not begun
+                continue  # it has no journal yet
             yield written // 1_000_000, entry.name
 
     def _line(self, run: Run, last: int) -> RunLine:

@@ -1,4 +1,4 @@
-"""Serving the web view until somebody ends it."""
+"""Server of the web view."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from shoal.surfaces.web.guard import Gate
 from shoal.surfaces.web.showing import Showing
 
 GRACE = 3
-"""Seconds for requests under way when the server ends."""
+"""Seconds for running requests when the server stops."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where to serve, and the word that lets people in."""
+    """Host, port and token of the server."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class _Server(uvicorn.Server):
-    """One that leaves signals to its caller and lets nobody who only looks hold up its end."""
+    """Leaves signals to its caller, and does not wait for open event streams when it stops."""
 
     def __init__(self, config: uvicorn.Config, showing: Showing, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -60,7 +60,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(home: Path, place: Place, *, ready: Callable[[str], None], ended: asyncio.Event) -> None:
-    """Until `ended` is set; `ready` is told the address."""
+    """Serve until `ended` is set; `on_ready` is called with the URL."""
     listener = _listener(place)
     port = listener.getsockname()[1]
     names = () if is_loopback(place.host) else (place.host.lower(), socket.gethostname().lower())
@@ -107,7 +107,7 @@ def _listener(place: Place) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Return True if only this machine can reach the host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

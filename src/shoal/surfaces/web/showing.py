@@ -1,4 +1,4 @@
-"""What one server shows: the runs of a home, through what is shared by all its pages."""
+"""State shared by all routes of one server: the runs of a home and their caches."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from shoal.surfaces.web.transcripts import Transcripts
 
 
 class Showing:
-    """Entered for as long as the server lives. It keeps nothing that is not on disk."""
+    """Entered for the lifetime of the server. It holds nothing that is not on disk."""
 
     def __init__(self, home: Path, *, clock: Clock, ids: Ids) -> None:
         self.clock = clock
         self.stopping = asyncio.Event()
-        """Set when the server ends: whoever is being told something is told no more."""
+        """Set when the server stops: ends all event streams."""
         self.runs = Runs(home)
         self.transcripts = Transcripts(self.runs)
         self.questions = OpenQuestions(self.runs)

@@ -1,4 +1,4 @@
-"""What a person does to a run from a page: speak, interrupt, stop, answer."""
+"""Routes that control a run: send a message, interrupt, stop, answer a question."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NewMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Steering:
-    """The requests that are passed on to a live run."""
+    """Requests that are forwarded to a live run."""
 
     def __init__(self, showing: Showing) -> None:
         self._runs = showing.runs
@@ -64,7 +64,7 @@ class Steering:
         return await _obeyed(run, Interrupt(task_id="" if agent == LEAD else agent))
 
     async def stop(self, request: Request) -> Response:
-        """A teammate is asked, and ends after the grace; an agent for one job ends; with the lead the run."""
+        """Ask a teammate to shut down; end any other agent; stopping the lead ends the run."""
         run, agent = await self._whom(request)
         _, known = await self._runs.agent(run, agent)
         if agent == LEAD:
@@ -104,7 +104,7 @@ class Steering:
 
 
 def _by_person(raw: bytes) -> Answer:
-    """Whatever the page says of it: who answers here is a person."""
+    """Decode the answer and mark it as given by a person, whatever the page says."""
     try:
         answer = read_answer(raw)
     except (ValueError, msgspec.DecodeError) as error:

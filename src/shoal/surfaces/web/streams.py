@@ -1,4 +1,4 @@
-"""Server-sent events: what a page is told for as long as it looks."""
+"""Server-sent event streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from shoal.wire.content import dump
 
 HEARTBEAT = 15.0
-"""Seconds; proxies and phones drop what is silent for long."""
+"""Seconds; proxies and phones drop silent connections."""
 _BEAT = b": \n\n"
 _FIRST = b"retry: 1000\n\n"
 
@@ -23,7 +23,7 @@ Source: TypeAlias = AsyncGenerator[bytes, None]
 class Programme(NamedTuple):
     sources: Sequence[Source]
     ends: Sequence[asyncio.Event]
-    """When one of these is set, there is nothing more to tell."""
+    """When one of these is set, the stream ends."""
 
 
 Scene: TypeAlias = AbstractAsyncContextManager[Programme]
@@ -32,18 +32,18 @@ Scene: TypeAlias = AbstractAsyncContextManager[Programme]
 def event(value: object, *, ident: int | None = None, kind: str = "") -> bytes:
     head = f"id: {ident}\n" if ident is not None else ""
     head += f"event: {kind}\n" if kind else ""
-    # JSON has no line breaks of its own.
+    # JSON contains no line breaks.
     return b"%bdata: %b\n\n" % (head.encode(), dump(value))
 
 
 class _Over(Exception):
-    """The stream ends: the page is gone, or the server."""
+    """The stream ends: the page or the server is gone."""
 
 
 class EventStream(Response):
-    """Tells what its sources give, as they give it, until the page is gone or an end is reached.
+    """Sends the events of its sources until the page is gone or an end event is set.
 
-    A page that reads slowly holds up its own sources alone.
+    A page that reads slowly blocks only its own sources.
     """
 
     media_type = "text/event-stream"
@@ -81,7 +81,7 @@ class _Telling:
             await self._send({"type": "http.response.body", "body": part, "more_body": True})
 
     async def all_of(self, source: Source) -> None:
-        # Closed here, and not whenever it is found to be left: it may hold a connection to a run.
+        # Closed here, not by the garbage collector: it may hold a connection to a run.
         async with aclosing(source):
             async for part in source:
                 await self.tell(part)

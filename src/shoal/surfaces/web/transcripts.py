@@ -1,4 +1,4 @@
-"""The conversations of agents by line, without reading what is not shown."""
+"""Transcripts indexed by line, so that only the shown lines are read."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from shoal.surfaces.web.runs import Runs
 from shoal.wire.transcript import read_line
 
 MOST_KEPT = 256
-"""Transcripts whose places of lines are kept in memory."""
+"""Transcripts whose line offsets are kept in memory."""
 _CHUNK = 1 << 20
 
 
 class Page(Struct, frozen=True, kw_only=True):
     entries: list[dict[str, Any]]
     next: int
-    """What to ask for next."""
+    """Line to request next."""
     total: int
-    """Lines there are; a line that says nothing to a person has no entry."""
+    """Number of lines; a line with nothing to show has no entry."""
 
 
 class Lines:
-    """Where each line of a file begins."""
+    """Offsets of the lines of a transcript."""
 
     def __init__(self, path: Path, agent: str) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class Lines:
         return len(self._starts) - 1
 
     def look(self) -> None:
-        """Take in what was written since."""
+        """Index the lines written since the last call."""
         try:
             with self.path.open("rb") as file:
                 if file.seek(0, 2) < self._starts[-1]:
@@ -57,7 +57,7 @@ class Lines:
                         found = chunk.find(b"\n", found + 1)
                     place += len(chunk)
         except OSError:
-            return  # nothing is said yet
+            return  # nothing is written yet
 
     def page(self, after: int, limit: int) -> Page:
         total = len(self)

@@ -1,7 +1,7 @@
-"""What every store of the record between agents keeps, as functions to run on a store of your own.
+"""Contracts of the team stores, as functions to run on a store of your own.
 
-Each rule is an async function of one argument: how to open a door to the store, an async context manager. All
-doors opened during one rule lead to the same store, which is empty when the rule begins. With pytest:
+Each rule is an async function of one argument: a function that opens the store, an async context manager. All
+handles opened during one rule lead to the same store, which is empty when the rule begins. With pytest:
 
     @pytest.mark.parametrize("rule", board_rules(), ids=lambda rule: rule.__name__)
     async def test_my_board(rule, tmp_path):

@@ -1,4 +1,4 @@
-"""What every task board keeps: ids, moves, dependencies, metadata."""
+"""Contract of every task board: ids, status changes, dependencies, metadata."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def a_task_that_is_open_again_waits_for_what_it_waited_for(doors: Doors[Ta
 async def both_sides_of_a_dependency_are_kept_in_step(doors: Doors[TaskBoard]) -> None:
     async with opened(doors, 2) as (board, other):
         a, b, c = await created(board, 3)
-        for _ in range(2):  # a second time changes nothing
+        for _ in range(2):  # repeating it changes nothing
             _, after = await board.update(b, Change(add_blocked_by=(a,), add_blocks=(c,)), by=ANN)
             assert (after.blocked_by, after.blocks) == ((a,), (c,))
         assert (await found(other, a)).blocks == (b,)

@@ -1,4 +1,4 @@
-"""What every task board keeps: who may claim what, who holds it, who is woken."""
+"""Contract of every task board: claims, ownership, and waking waiters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def the_lowest_number_that_waits_for_nothing_is_claimed_next(doors: Doors[
             assert claim.task is not None
             claimed.append(claim.task.id)
         assert claimed == ids[3:]
-        # What is somebody's already is nobody's next, not even its owner's.
+        # A task with an owner is never the next one, not even for its owner.
         assert await board.claim_next(by=BOB) is None
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_claimable())

@@ -1,4 +1,4 @@
-"""What every store of mail keeps."""
+"""Contract of every mail store."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def the_oldest_come_first_when_only_some_are_taken(doors: Doors[Mailboxes]
 
 @RULES.shows("BOX-01")
 async def nothing_of_much_mail_is_lost(doors: Doors[Mailboxes]) -> None:
-    """More than fits any window: batch by batch all of it comes, in order, and all of it is remembered."""
+    """More mail than one batch holds arrives batch by batch in order, and the history has all of it."""
     wanted = [f"m{n}" for n in range(300)]
     taken: list[str] = []
     async with doors() as boxes:
@@ -249,7 +249,7 @@ async def an_inbox_with_mail_that_nobody_has_seen_is_never_called_still(doors: D
                 waiting = group.create_task(boxes.wait(ANN))
                 assert await still_waiting(waiting)
                 await writer.post(ANN, _mail(f"m{n}"))
-                # At once, before who waits has had a turn.
+                # At once, before the waiter has run.
                 assert boxes.stirred([ANN]) == [ANN]
             await boxes.mark(ANN, [f"m{n}"])
 

@@ -1,4 +1,4 @@
-"""What every store of rosters keeps."""
+"""Contract of every roster store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the rules of a contract are kept, and what several of them need."""
+"""Registry of contract rules, and what several of them need."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 PATIENCE = 20.0
-"""Seconds after which a wait counts as one that never ends."""
+"""Seconds after which a wait counts as endless."""
 PROMPT = 3.0
-"""Seconds in which who waits is woken even on a busy machine: by an event, not by a look now and then."""
+"""Seconds within which a waiter is woken even on a busy machine: by an event, not by polling."""
 _QUIET = 0.1
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Doors(Protocol[T_co]):
-    """Opens one more door to the same store."""
+    """Opens one more handle to the same store."""
 
     def __call__(self) -> AbstractAsyncContextManager[T_co]: ...
 
@@ -27,7 +27,7 @@ Body: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
 
 
 class Rule:
-    """One rule; `spec` are the ids of the specification that it shows."""
+    """One rule; `spec` holds the ids of the specification that it covers."""
 
     def __init__(self, body: Body, spec: tuple[str, ...]) -> None:
         self._body = body
@@ -60,13 +60,13 @@ class Rules:
 
 @asynccontextmanager
 async def opened(doors: Doors[T], count: int) -> AsyncIterator[list[T]]:
-    """Several doors, open at the same time."""
+    """Open several handles at the same time."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(doors()) for _ in range(count)]
 
 
 async def together(*calls: Awaitable[T]) -> list[T]:
-    """All of them at the same time; the first that fails fails all."""
+    """Run all calls at the same time; the first failure fails all."""
 
     async def outcome(call: Awaitable[T]) -> T:
         return await call
@@ -77,13 +77,13 @@ async def together(*calls: Awaitable[T]) -> list[T]:
 
 
 async def still_waiting(*tasks: asyncio.Task[Any]) -> set[asyncio.Task[Any]]:
-    """Those that have not ended although they were given a moment."""
+    """Return the tasks that have not ended after a short wait."""
     _, waiting = await asyncio.wait(tasks, timeout=_QUIET)
     return waiting
 
 
 async def refused(call: Awaitable[object], *kinds: type[Exception]) -> str:
-    """Which of these exceptions the call raises, as text; anything else breaks the rule."""
+    """Return the message of the expected exception; anything else breaks the rule."""
     try:
         outcome = await call
     except kinds as error:

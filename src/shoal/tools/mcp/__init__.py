@@ -1,1 +1,1 @@
-"""Tools of MCP servers. `link` and what it imports alone know the SDK; they are imported when a server is."""
+"""Tools of MCP servers. Only `sdk_connection` and its imports use the SDK; they are imported on demand."""

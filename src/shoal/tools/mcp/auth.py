@@ -1,4 +1,4 @@
-"""The login to an MCP server: through the SDK's OAuth, with tokens that outlive the session."""
+"""OAuth login to an MCP server through the SDK, with tokens that outlive the session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_REQUEST = 1 << 14
 
 
 class KeptTokens(TokenStorage):
-    """Beside the tokens, when they end and where they are renewed: the SDK keeps neither."""
+    """OAuth token storage that also keeps expiry time and renewal metadata, which the SDK drops."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
@@ -50,7 +50,7 @@ class KeptTokens(TokenStorage):
         self._write(client=_fields(client_info))
 
     def remind(self, context: OAuthContext) -> None:
-        """Let a new session know what the one that logged in knew."""
+        """Restore what the session that logged in knew."""
         self.context, kept = context, self.read()
         context.token_expiry_time = kept.get("expires_at")
         if kept.get("metadata") is not None:
@@ -60,7 +60,7 @@ class KeptTokens(TokenStorage):
         try:
             kept = load(self._tokens.read() or b"{}")
         except ValueError:
-            return {}  # a login that cannot be read is none: it is made anew
+            return {}  # an unreadable login counts as none and is made again
         return kept if isinstance(kept, dict) else {}
 
     def _write(self, **fields: Any) -> None:
@@ -79,7 +79,10 @@ def provider(
     show: Callable[[str], Awaitable[None]] | None = None,
     answer: Callable[[], Awaitable[AuthorizationCodeResult]] | None = None,
 ) -> OAuthClientProvider:
-    """Without `show` and `answer` kept tokens are used and renewed, and a login is refused."""
+    """Create the provider. Without `show_url` and `wait_for_code`, only stored tokens work.
+
+    They are renewed as needed, and a login is refused.
+    """
 
     async def refuse(_: str) -> None:
         raise NeedsLogin
@@ -108,7 +111,7 @@ def provider(
 
 
 class Loopback:
-    """Takes the browser's way back from a login, at an address of this machine alone."""
+    """Loopback HTTP server that receives the browser's redirect after a login."""
 
     def __init__(self) -> None:
         self._came: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
@@ -142,7 +145,7 @@ class Loopback:
             )
             await writer.drain()
         except (OSError, TimeoutError, ValueError, IndexError, asyncio.IncompleteReadError):
-            pass  # another program than the browser looked in
+            pass  # the request did not come from the browser
         finally:
             writer.close()
 

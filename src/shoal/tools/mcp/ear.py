@@ -1,4 +1,4 @@
-"""What a server pushes through its channel, passed on once it is known whether the server has one."""
+"""Receives messages that a server pushes through its channel, once it is known to have declared one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 CAPABILITY = "claude/channel"
 MOST_HELD = 20
-"""Messages that may come before the server has said what it can."""
+"""Messages that may arrive before the server has declared its capabilities."""
 
 
 class Ear:
-    """Of one connection."""
+    """Receiver of the pushed messages of one connection."""
 
     def __init__(self, life: ServerLife) -> None:
         self._life = life

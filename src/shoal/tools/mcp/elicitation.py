@@ -1,4 +1,4 @@
-"""Questions of an MCP server, put to the person through the desk like those of agents."""
+"""Elicitation requests of MCP servers, put to the user through the question broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Value: TypeAlias = str | int | float | bool | list[str] | None
 
 
 async def elicited(life: ServerLife, params: types.ElicitRequestParams) -> types.ElicitResult:
-    """Declined where nobody asked for anything, or nobody is there to answer."""
+    """Ask the user; decline if no call is active or nobody can answer."""
     caller = life.caller
     if caller is None:
         return types.ElicitResult(action="decline")
@@ -72,7 +72,7 @@ def _choice(asks: str, name: str, field: Mapping[str, Any], *, needed: bool) -> 
 
 
 def _told_apart(choices: list[Choice], names: Iterable[str]) -> list[Choice]:
-    """Answers are given by question: of fields with the same words, each bears its name too."""
+    """Append the field name to duplicate questions, because answers are keyed by question."""
     times = Counter(choice.question for choice in choices)
     return [
         replace(choice, question=f"{choice.question} [{name}]") if times[choice.question] > 1 else choice
@@ -88,7 +88,7 @@ def _labels(field: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _named(field: Mapping[str, Any]) -> dict[str, str]:
-    """Values that may be chosen, by what they are called."""
+    """Return the allowed values by label."""
     for key in ("oneOf", "anyOf"):
         if isinstance(field.get(key), list):
             entries = [each for each in field[key] if isinstance(each, Mapping) and "const" in each]
@@ -118,7 +118,7 @@ def _result(
 
 
 def _value(text: str, field: Mapping[str, Any]) -> _Value:
-    """Raises `ValueError` for words that say nothing of that kind."""
+    """Parse an answer. Raises `ValueError` if the text does not fit the field's type."""
     match field.get("type"):
         case "boolean":
             if text.lower() in ("yes", "y", "true", "1"):

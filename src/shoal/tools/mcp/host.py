@@ -1,4 +1,4 @@
-"""What a connection to an MCP server stands on, who calls through it, and how it can fail."""
+"""Context of MCP connections, the calls that use them, and their errors."""
 
 from __future__ import annotations
 
@@ -16,83 +16,83 @@ from shoal.core.requests import ToolSchema
 from shoal.core.tools import Site
 
 IN_ALL = 20
-"""How many times its deadline a call may take that keeps telling how far it is."""
+"""Limit of a call that keeps reporting progress, as a multiple of its deadline."""
 
 
 class LinkLost(ShoalError):
-    """There is no connection any more; the text is the reason, as the rest of a clause."""
+    """The connection is gone; the text is the reason, phrased as the rest of a clause."""
 
 
 class LinkRefused(ShoalError):
-    """The server answered with an error of the protocol; the text is what it says."""
+    """The server answered with a protocol error; the text is its message."""
 
 
 class NeedsLogin(ShoalError):
-    """The server lets nobody in without a login."""
+    """The server requires a login."""
 
 
 class Tokens(Protocol):
-    """What the login to one server gave, kept between sessions."""
+    """Stored login of one server, kept between sessions."""
 
     def read(self) -> bytes:
-        """Empty where there was no login."""
+        """Return the stored bytes, empty if there was no login."""
         ...
 
     def write(self, content: bytes) -> None: ...
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """The same for all servers of a session."""
+    """Dependencies and limits shared by all MCP servers of a session."""
 
     processes: Processes
     clock: Clock
     root: Path
-    """The project."""
+    """Project root."""
     env: Mapping[str, str]
-    """What programs find in their environment, and what variables of configurations mean."""
+    """Environment of server programs; also expands variables in configurations."""
     logs: Path
-    """The directory of what servers write to their standard error."""
+    """Directory of the logs of server standard error."""
     deadline: float
-    """Seconds that one call may take without a sign of life."""
+    """Seconds that one call may take without reporting progress."""
     note: Callable[[str], None]
     tokens: Callable[[str, str], Tokens]
-    """By the name and the address of a server."""
+    """Returns the token store for a server's name and address."""
     version: str = ""
-    """Ours, for the servers."""
+    """Our version, sent to servers."""
 
 
 class ListedTool(Struct, frozen=True, kw_only=True):
     name: str
-    """As the server knows it."""
+    """Name on the server."""
     schema: ToolSchema
     reads_only: bool
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What a server has."""
+    """Tools, prompts and resources that a server offers."""
 
     tools: tuple[ListedTool, ...] = ()
     prompts: tuple[OfferedPrompt, ...] = ()
     prompt_names: Mapping[str, str] = {}
-    """Its own names of them, by ours."""
+    """The server's own prompt names, by ours."""
     resources: bool = False
     version: str = ""
     notes: tuple[str, ...] = ()
-    """What of it cannot be used, and why."""
+    """Reasons why parts of it cannot be used."""
 
 
 class Caller(Struct, kw_only=True):
-    """One call at work: whom a question of the server is for, and how long it may still take."""
+    """One call in progress: who is asked the server's questions, and how long the call may still take."""
 
     site: Site
     deadline: Deadline
     seconds: float
     last: float
-    """When it ends whatever it tells."""
+    """Time at which the call ends, whatever progress it reports."""
     questions: int = 0
 
     def goes_on(self) -> None:
-        """A sign of life."""
+        """Extend the deadline after a sign of progress."""
         self.deadline.extend(min(self.seconds, self.last - self.site.clock.monotonic()))
 
     def waits_for_a_person(self) -> None:

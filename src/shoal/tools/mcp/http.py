@@ -1,4 +1,4 @@
-"""A server at an address: streamable HTTP, or the older event stream, with bounded answers."""
+"""Transport to an MCP server over streamable HTTP or the older SSE, with bounded responses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shoal.core.mcp import Address
 
 LONGEST_BODY = 16 << 20
 CONNECT, READ = 30.0, 3600.0
-"""Seconds; each call has a deadline of its own."""
+"""Seconds; each call has its own deadline."""
 
 
 @asynccontextmanager
 async def address_transport(
     address: Address, *, auth: httpx2.Auth | None, answered: Callable[[int], None]
 ) -> AsyncIterator[Any]:
-    """`answered` is told the status of each answer that is an error."""
+    """Open the transport; `on_error_status` receives the status of each error response."""
 
     async def look(response: httpx2.Response) -> None:
         if response.status_code >= 400 and str(response.request.url).startswith(address.url):
@@ -54,7 +54,7 @@ async def address_transport(
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """A body that may be too long for anybody."""
+    """Response body with a length limit."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""One MCP server in a session: it is started, lost, started once more, and ended with its owner."""
+"""One MCP server of a session: started, restarted once when lost, stopped with its owner."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from shoal.tools.mcp.link import Link
 
 CONNECTING = 30.0
-"""Seconds for a server to come up and say what it has."""
+"""Seconds for a server to start and list its features."""
 RESTARTS = 1
 STEADY = 60.0
-"""Seconds after which a connection to an address has shown that it holds."""
+"""Seconds after which a connection to an address counts as stable."""
 ENDING = 5.0
 _caller: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
 
 class ServerLife:
-    """Begun in a task group of whoever owns the server."""
+    """Manages the connection to one MCP server inside its owner's task group."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ServerLife:
         changed: Callable[[], None],
         hears: Callable[[str, Push], None] | None = None,
     ) -> None:
-        """`hears` gets what the server pushes; with None it is dropped, and told of."""
+        """`on_push` receives what the server pushes; if None, it is dropped with a note."""
         self.server = server
         self.host = host
         self.status: Status = "pending"
@@ -87,7 +87,7 @@ class ServerLife:
             self._fail(str(error).removesuffix("."))
         except TimeoutError:
             self._fail(f"it did not come up within {CONNECTING:g} s")
-        except Exception as error:  # noqa: BLE001 - the wall around a server: whatever it does harms nobody else
+        except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
             self._fail(_described(error))
         finally:
             self._link = None
@@ -98,7 +98,7 @@ class ServerLife:
         self._ending = True
         self._wake.set()
         if self._link is None and self._task is not None:
-            # It is still coming up, which nobody waits for any more.
+            # Still starting, and nobody waits for it any more.
             self.abandon()
 
     def abandon(self) -> None:
@@ -106,7 +106,7 @@ class ServerLife:
             self._task.cancel()
 
     async def ended(self) -> None:
-        """Until nothing of it is left, for a bounded time."""
+        """Wait a bounded time until the server has stopped."""
         if self._task is None or self._task.done():
             return
         try:
@@ -116,10 +116,10 @@ class ServerLife:
             self.abandon()
 
     def lose(self, why: str) -> None:
-        """The connection is of no use any more."""
+        """Mark the connection as unusable."""
         self._lost = self._lost or why
         if self._link is not None and not self._ending:
-            # From now on calls wait for the next one.
+            # From now on calls wait for the next connection.
             self._link = None
             self._stand("pending", why)
         self._wake.set()
@@ -139,14 +139,14 @@ class ServerLife:
         )
 
     async def relist(self) -> None:
-        """The server says that what it has is not what it was."""
+        """Reload the features after the server reported a change."""
         if self._link is not None:
             self._learn(await self._link.offer())
             self._changed()
 
     @property
     def caller(self) -> Caller | None:
-        """Whose call a question of the server belongs to; where nothing tells, the one that came last."""
+        """Call that a server's question belongs to; if unknown, the latest one."""
         return _caller.get() or (self._calls[-1] if self._calls else None)
 
     async def call(self, tool: str, arguments: Mapping[str, Any], site: Site) -> Outcome:
@@ -156,7 +156,7 @@ class ServerLife:
         return await self.reached(f"The call of {tool}", site, work)
 
     async def reached(self, what: str, site: Site, work: Callable[[Link, Caller], Any]) -> Outcome:
-        """Do something through the connection for an agent; what goes wrong is an outcome it can act on."""
+        """Run work on the connection for an agent; failures become tool output the model can act on."""
         name, seconds, link = self.server.name, self.host.deadline, None
         try:
             async with site.clock.deadline(seconds) as deadline:
@@ -186,7 +186,7 @@ class ServerLife:
             if self._ending:
                 return
             if isinstance(server.reach, Address) and self.host.clock.monotonic() - began > STEADY:
-                # An address may forget who was silent for long, and does not die of it.
+                # A remote server may drop an idle session without having failed.
                 left = RESTARTS
             if not left:
                 raise LinkLost(f"it ended twice ({self._lost})")
@@ -195,7 +195,7 @@ class ServerLife:
             self.host.note(f"The MCP server {server.name} ended ({self._lost}). It is started again.")
 
     async def _connected(self, sdk: ModuleType, server: Server) -> None:
-        """From the first word to the last. Raises where the server does not come up."""
+        """Run one connection from start to end. Raises if the server does not start."""
         self._wake.clear()
         self._lost, came_up = "", False
         try:
@@ -276,7 +276,7 @@ class ServerLife:
 
 
 def _sdk_part() -> ModuleType:
-    """Takes a second, so in a thread. Raises `MissingExtra`."""
+    """Import the module that uses the SDK, which takes a second. Raises `MissingExtra`."""
     try:
         from shoal.tools.mcp import link
     except ModuleNotFoundError as error:
@@ -287,7 +287,7 @@ def _sdk_part() -> ModuleType:
 
 
 def _progress(caller: Caller, tell: Progress) -> Callable[[str], Any]:
-    """Tells the newest only, so that a server that tells more than anybody hears fills nothing."""
+    """Report only the newest progress, so that a fast server cannot fill a queue."""
     newest: str | None = None
     telling = False
 

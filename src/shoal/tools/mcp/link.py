@@ -1,4 +1,4 @@
-"""A connection to one MCP server through the official SDK; nothing above this module sees its types."""
+"""Connection to one MCP server through the official SDK; no other layer sees the SDK's types."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ LONGEST_DESCRIPTION = 10_000
 T = TypeVar("T")
 Page = TypeVar("Page", bound=types.PaginatedResult)
 
-# What the SDK says of servers goes to whoever set logging up, and never to a terminal that nobody asked.
+# SDK log records go to configured handlers only, never to the terminal by default.
 for _name in ("mcp", "client", "httpx2", "httpcore2"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 
 @asynccontextmanager
 async def opened(server: Server, life: ServerLife) -> AsyncIterator[Link]:
-    """Raises `NeedsLogin`, and whatever else keeps the server from coming up."""
+    """Open the connection. Raises `McpLoginRequired`, and whatever else keeps the server from starting."""
     refused: list[int] = []
     if isinstance(server.reach, Program):
         transport: Any = ProgramTransport(
@@ -90,8 +90,8 @@ def _auth(server: Server, address: Address, life: ServerLife) -> Any:
 
 
 async def log_in(address: Address, tokens: Tokens, show: Callable[[str], Awaitable[None]]) -> tuple[str, ...]:
-    """Lead a person through the login; `show` gives them the address to open. The tools there are then."""
-    tokens.write(b"")  # a registration of before names another way back
+    """Run the login; `show_url` gives the user the address to open. Return the names of the tools."""
+    tokens.write(b"")  # an older registration has another redirect URL
     async with Loopback() as loopback:
         auth = provider(address.url, tokens, redirect=loopback.url, show=show, answer=loopback.answer)
         transport = address_transport(address, auth=auth, answered=lambda _: None)
@@ -100,7 +100,7 @@ async def log_in(address: Address, tokens: Tokens, show: Callable[[str], Awaitab
 
 
 class Link:
-    """All raise `LinkLost` and `LinkRefused`."""
+    """Open connection to a server. All methods raise `McpConnectionLost` and `McpRequestRefused`."""
 
     def __init__(self, client: Client, server: Server) -> None:
         self._client = client
@@ -169,14 +169,14 @@ class Link:
 
 
 class _Changes:
-    """Looks at what a server has again when it says so, once for any number of its words."""
+    """Reloads the server's features when it reports changes; merges overlapping reports."""
 
     def __init__(self, life: ServerLife) -> None:
         self._life = life
         self._looking = self._again = False
 
     async def hear(self, message: IncomingMessage) -> None:
-        """As servers of before 2026 say it."""
+        """Handle list-changed notifications of servers from before 2026."""
         changed = types.ToolListChangedNotification | types.PromptListChangedNotification
         if isinstance(message, changed):
             await self.look()
@@ -197,7 +197,7 @@ class _Changes:
 
 
 async def _listen(client: Client, changes: _Changes) -> None:
-    """To what newer servers say of changes, for those who ask; without it the tools stay as they are."""
+    """Listen for change events of newer servers; without them the tools stay as they are."""
     has = client.server_capabilities
     tells = bool((has.tools and has.tools.list_changed) or (has.prompts and has.prompts.list_changed))
     if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not tells:
@@ -211,7 +211,7 @@ async def _listen(client: Client, changes: _Changes) -> None:
 
 
 async def _pages(listing: Callable[..., Awaitable[Page]]) -> AsyncGenerator[Page, None]:
-    """A list that comes in parts, as far as anybody wants to read."""
+    """Yield the pages of a list, up to a limit."""
     cursor: str | None = None
     for _ in range(PAGES):
         page = await _sent(listing(cursor=cursor))
@@ -226,7 +226,7 @@ async def _sent(request: Awaitable[T]) -> T:
         return await request
     except MCPError as error:
         said = error.message.lower()
-        # Of HTTP one answer may break off, and the next one come.
+        # Over HTTP one response may break off and the next one succeed.
         closed = error.code == types.CONNECTION_CLOSED and not said.startswith("sse stream")
         if closed or "session terminated" in said:
             raise LinkLost(error.message) from error

@@ -1,4 +1,4 @@
-"""The two tools that reach the resources of MCP servers; agents have them where a server has any."""
+"""Tools that list and read resources of MCP servers; agents get them if a server offers resources."""
 
 from __future__ import annotations
 

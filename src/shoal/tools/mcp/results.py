@@ -1,4 +1,4 @@
-"""What an MCP server answers ⇄ what a tool gives back: texts, pictures, links and data."""
+"""Converts results of MCP servers to tool output: text, images, links and data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_IMAGES = 10
 
 
 def outcome(result: types.CallToolResult, site: Site) -> Outcome:
-    """Long texts are whole here; who enters them into a conversation keeps them by reference."""
+    """Convert a call result. Long texts stay whole here; the conversation stores them by reference."""
     parts = _Parts(site.results, site.call_id)
     blocks = parts.blocks(result.content)
     data = result.structured_content
@@ -46,7 +46,7 @@ def _plainest(blocks: tuple[Text | Image, ...]) -> str | tuple[Text | Image, ...
 
 
 def prompt_text(result: types.GetPromptResult) -> str:
-    """The messages of a prompt as one text, each other speaker named."""
+    """Join the messages of a prompt into one text, with roles other than user named."""
     said = []
     for message in result.messages:
         text = _text_of(message.content)
@@ -73,7 +73,7 @@ class _Parts:
         self._images = self._kept = 0
 
     def blocks(self, content: Sequence[Any]) -> tuple[Text | Image, ...]:
-        """Texts beside each other are one, so that their length is bounded as a whole."""
+        """Convert the content; join adjacent texts, so that their total length can be bounded."""
         found = [self._block(each) for each in content]
         joined: list[Text | Image] = []
         for is_text, group in groupby(found, key=lambda block: isinstance(block, Text)):

@@ -1,4 +1,4 @@
-"""What a server says it has, before the SDK judges it: one bad tool must not cost the others."""
+"""Filters a server's messages before the SDK validates them: one bad tool must not cost the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp_types import JSONRPCNotification, JSONRPCResponse
 Incoming = SessionMessage | Exception
 CHANNEL = "notifications/claude/channel"
 UNHEARD = frozenset({"notifications/message", "notifications/resources/updated"})
-"""What nobody here acts on; a server may send any number of them."""
+"""Notifications that nobody handles; a server may send any number of them."""
 
 
 def is_unheard(message: object) -> bool:
@@ -22,9 +22,9 @@ def is_unheard(message: object) -> bool:
 
 
 class Sifted:
-    """A transport whose listings of tools hold nothing that the SDK would refuse as a whole.
+    """Transport that drops tools which would make the SDK reject the whole list.
 
-    `pushed` gets what comes through a channel, which the SDK does not know.
+    `on_push` receives channel messages, which the SDK does not know.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class _SiftedStream:
         return item
 
     def _is_for_others(self, message: object) -> bool:
-        """Whether the SDK need not see it."""
+        """Return True if the message is handled here or ignored, and the SDK must not see it."""
         if isinstance(message, JSONRPCNotification) and message.method == CHANNEL:
             self._pushed(message.params)
             return True
@@ -100,7 +100,7 @@ class _SiftedStream:
 
 
 def unusable(tool: Any) -> str:
-    """Why the tool cannot be used; empty where it can. What only adorns it is taken off where it is wrong."""
+    """Return why the tool cannot be used, or "" if it can. Removes invalid optional fields."""
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
         return "it lists a tool without a name, which is left out."
     schema, name = tool.get("inputSchema"), tool["name"][:80]
@@ -114,7 +114,7 @@ def unusable(tool: Any) -> str:
     required = schema.get("required", [])
     if not isinstance(required, list) or not all(isinstance(each, str) for each in required):
         return f"its tool {name!r} is left out: required of its schema is no list of names."
-    # The results are passed on as they are, whatever the server once said they would be.
+    # Results are passed on unvalidated, whatever schema the server declared.
     tool.pop("outputSchema", None)
     if not isinstance(tool.get("description", ""), str):
         tool.pop("description")

@@ -1,4 +1,4 @@
-"""A server that is a program: started through the session's guardian, one message per line."""
+"""Transport to an MCP server that is a program: started by the session's guardian, one message per line."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CHUNK = 1 << 16
 LONGEST_LINE = 16 << 20
 """Bytes of one message."""
 MOST_GARBAGE = 1_000
-"""Lines that are no messages."""
+"""Lines that are not messages."""
 LOG_LIMIT = 5 << 20
 LEAVING = 1.0
-"""Seconds to end by itself once its input is closed."""
+"""Seconds for the program to exit once its input is closed."""
 
 
 class ProgramTransport:
-    """`ended` is told why there is nobody at the other end any more."""
+    """Stdio transport; `on_ended` receives the reason when the program is gone."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ProgramTransport:
         except TimeoutError:
             pass
         finally:
-            # Also where it has ended: what it started may be left.
+            # Also after it has exited: child processes may be left.
             await self._process.stop(grace=LEAVING)
 
     def _close_streams(self) -> None:
@@ -142,18 +142,18 @@ class ProgramTransport:
         try:
             why = await self._messages()
             if not self._leaving:
-                # Before those who wait for answers hear that none will come, so that they are told why.
+                # Before waiting callers learn that no answer will come, so that they get the reason.
                 self._ended(why or await self._farewell())
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # nobody listens any more
+            pass  # the receiver is closed
         finally:
             self._incoming.close()
-        # It may still write, and shall not block before it is stopped.
+        # It may still write, and must not block before it is stopped.
         while await self._stdout.read(CHUNK):
             pass
 
     async def _messages(self) -> str:
-        """Until the end of the output; or why it is not read any further."""
+        """Forward messages until the output ends; return why reading stopped early, or ""."""
         buffer = bytearray()
         while chunk := await self._stdout.read(CHUNK):
             buffer += chunk
@@ -200,11 +200,11 @@ class ProgramTransport:
         except (OSError, anyio.ClosedResourceError):
             pass
         finally:
-            # Those who send are told at once, rather than wait for an answer.
+            # Senders fail at once instead of waiting for an answer.
             self._outgoing.close()
 
     async def _keep_log(self) -> None:
-        """Its standard error, up to a limit; the rest is read and dropped, so that it never blocks."""
+        """Log standard error up to a limit; drop the rest, so that the program never blocks."""
         kept = 0
         while chunk := await self._stderr.read(CHUNK):
             if kept >= LOG_LIMIT:
@@ -225,7 +225,7 @@ def _directory(root: Path, named: str | None) -> Path:
 
 
 class _Outflow(asyncio.BaseProtocol):
-    """Whether the program takes what it is sent."""
+    """Write flow control of the program's standard input."""
 
     def __init__(self) -> None:
         self._room = asyncio.Event()

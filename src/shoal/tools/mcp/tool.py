@@ -1,4 +1,4 @@
-"""One tool of an MCP server, as an agent has it."""
+"""Agent tool backed by one tool of an MCP server."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 class McpTool:
     deadline: float | None = None
-    """The call keeps its own, which signs of life and questions for a person move."""
+    """None: each call has its own deadline, which progress and questions to the user extend."""
 
     def __init__(self, life: ServerLife, listed: ListedTool) -> None:
         self.life = life
         self.listed = listed
         self.schema = listed.schema
-        # What a server says of itself is a hint: it orders calls, and permission is asked for all the same.
+        # The server's read-only hint only affects call order; permission is still required.
         self.reads_only = listed.reads_only
         self.side_by_side = listed.reads_only
 

@@ -1,1 +1,1 @@
-"""`shoal demo`: a team, or three agents, repair a small project before one's eyes, offline."""
+"""`shoal demo`: a team, or three agents, repair a small project on the screen, offline."""

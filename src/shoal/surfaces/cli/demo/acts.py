@@ -1,4 +1,4 @@
-"""What the demo does itself while its team works: it answers in a person's place, and kills a process."""
+"""Actors of the team demo: one answers questions for the user, one kills a member's process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shoal.surfaces.terminal.screen import Screen
 
 
 class StandIn:
-    """Says yes to what a person would be asked, on the screen where they would be asked it."""
+    """Answers yes to each question, on the screen where the user would be asked."""
 
     def __init__(self, screen: Screen, session: Session, voices: Voices, *, pause: float) -> None:
         self._screen = screen
@@ -42,7 +42,7 @@ class StandIn:
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Whose process is killed: after so many of its calls, while it waits for its model."""
+    """Member whose process is killed after `calls` of its tool calls, while it waits for its model."""
 
     name: str
     calls: int
@@ -64,7 +64,7 @@ class Killer:
         self._unwatch = session.watch(self._hear)
 
     async def strike(self) -> Kill | None:
-        """Once the target is at work; None where it has no process to kill."""
+        """Kill the target's process once it is at work; return None if it has no process."""
         await self._met.wait()
         self._unwatch()
         clock = self._session.agent.clock

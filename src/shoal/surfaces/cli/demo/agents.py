@@ -53,11 +53,11 @@ class AgentsDemo:
         return summary(self._screen, ran)
 
     def clear_up(self) -> None:
-        """In a home of the person's own, worktrees of a project that is gone are of no use."""
+        """Remove the demo's worktrees from a home given by the user: their project is gone."""
         where = self._where
         if where.elsewhere and not where.keep and self._show is not None:
             shelf = (where.home / "worktrees").resolve()
             for directory in self._show.worktrees:
-                # It is the person's own: nothing but a directory of worktrees is taken away there.
+                # The home belongs to the user: remove nothing but a directory of worktrees.
                 if directory.parent == shelf:
                     shutil.rmtree(directory, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The demo's run on a screen: the lead's words, what each agent does as it does it, and who is at work."""
+"""Screen output of the agents demo: the lead's text, each agent's tool calls, and the working agents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from shoal.surfaces.terminal.paint import DIM, cut, painted, style_of, width
 from shoal.surfaces.terminal.screen import Screen
 
 _NAMES = 6
-"""Columns of the longest name, so that what agents do stands in a column."""
+"""Columns of the longest name, so that the calls of agents line up."""
 
 
 class _Call(Struct):
@@ -43,7 +43,7 @@ class _Call(Struct):
 
 
 class Show:
-    """Tells what the lead and its agents do, in turns and between them."""
+    """Presents what the lead and its agents do, during turns and between them."""
 
     def __init__(self, screen: Screen, session: Session) -> None:
         self._screen = screen
@@ -52,12 +52,12 @@ class Show:
         self._since = self._clock.monotonic()
         self._feed = Feed(session)
         self._standings = Standings()
-        # That an agent started is told in a line of the agent's own.
+        # The agent's own line reports its start.
         self._voices = Voices(screen, self._standings, silent=frozenset({"Agent"}))
         self._activity = Activity(self._clock)
         self._calls: dict[str, _Call] = {}
         self.worktrees: set[Path] = set()
-        """Directories that hold those of the agents."""
+        """Directories that contain the agents' worktrees."""
         self.completions: list[Completion] = []
 
     @property

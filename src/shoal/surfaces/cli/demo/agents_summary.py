@@ -1,4 +1,4 @@
-"""What the demo says itself: before its run, while it merges as a person would, and what came of it all."""
+"""Texts of the agents demo: the introduction, the merges that a user would do, and the summary."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def introduce(screen: Screen, task: str, unguarded: str) -> None:
 
 
 async def merge_all(screen: Screen, project: Path, home: Path, *, pause: float) -> None:
-    """As the person would: what agents did in worktrees comes back only when somebody says so."""
+    """Merge every worktree, as the user would: the work of agents returns only on request."""
     from shoal.app.quarters.worktrees import worktrees_of
     from shoal.core.clock import SystemClock
     from shoal.core.errors import WorktreeError
@@ -65,7 +65,7 @@ async def merge_all(screen: Screen, project: Path, home: Path, *, pause: float) 
 
 
 def summary(screen: Screen, ran: Ran) -> int:
-    """Looks for itself: what is told here is what is on disk, not what the agents said about it."""
+    """Print the summary and return the exit code; facts come from disk, not from what agents reported."""
     from shoal.app.demo.harbour import changes
 
     tests = tested(ran.project)

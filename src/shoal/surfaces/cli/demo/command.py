@@ -1,4 +1,4 @@
-"""`shoal demo`: a team, or three agents, repair a small project before one's eyes, offline."""
+"""`shoal demo` command: a team, or three agents, repair a small project on the screen, offline."""
 
 from __future__ import annotations
 

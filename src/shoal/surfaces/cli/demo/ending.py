@@ -1,4 +1,4 @@
-"""What both demos end with: the tests as they stand, what was spent, and what to type next."""
+"""Summary rows that both demos print: test results, cost, and the commands to type next."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spent_words(spent: Spent, took: float | None = None) -> str:
 
 
 def in_a_clone(*, absolute: bool = False) -> str | None:
-    """The program as it can be typed where `make demo` runs one that is on nobody's PATH; else None."""
+    """Return the program as typed in a clone, where `make demo` runs one that is not on PATH; else None."""
     started = Path(sys.argv[0])
     if started.is_absolute() or started.name != "shoal" or len(started.parts) < 2:
         return None

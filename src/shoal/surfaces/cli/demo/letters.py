@@ -1,4 +1,4 @@
-"""Mail between the members of the demo's team, as lines for a person."""
+"""Lines that show the mail between the members of the demo's team."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Parts: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def letter_parts(letter: Letter, style: Callable[[str], str]) -> Parts | None:
-    """None for what is told otherwise: first prompts, and that somebody is idle or agrees to end."""
+    """Return None for mail that is shown elsewhere: first prompts, idle notices and agreed shutdowns."""
     said = _said(letter)
     if said is None:
         return None
@@ -34,7 +34,7 @@ def letter_parts(letter: Letter, style: Callable[[str], str]) -> Parts | None:
 def _said(letter: Letter) -> tuple[str, str] | None:
     match letter.body:
         case None:
-            # Of plain words only first prompts have no summary.
+            # Among plain texts only first prompts have no summary.
             return None if letter.mail.summary is None else (one_line(letter.mail.text), "")
         case PlanApprovalRequest() | PermissionRequest():
             return _asks(letter.body), YELLOW

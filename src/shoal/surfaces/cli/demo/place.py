@@ -1,4 +1,4 @@
-"""Where a demo has its project and its record, and what stays of them."""
+"""Directories of a demo run: its project and its home, and whether they are kept."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Where(Struct, frozen=True, kw_only=True):
     project: Path
     home: Path
     elsewhere: bool
-    """The home is one of the person's own."""
+    """True if the user named the home."""
     fast: bool
     keep: bool
 
     def tell_beside(self, screen: Screen, session: str) -> None:
-        """How to look on from another terminal, where the record can be found from there."""
+        """Print how to watch the run from another terminal, if its home can be found from there."""
         if self.keep or self.elsewhere:
             beside = f"SHOAL_HOME={shlex.quote(str(self.home))} shoal watch {session[:8]}"
             screen.write(f"  From another terminal: {beside}\n", DIM)

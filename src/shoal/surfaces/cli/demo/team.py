@@ -1,4 +1,4 @@
-"""`shoal demo team`: a team in processes of its own repairs a small project, and survives a kill."""
+"""`shoal demo team`: a team of separate processes repairs a small project and survives a kill."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ class TeamDemo:
         return summary(self._screen, ran)
 
     def clear_up(self) -> None:
-        """The team's files are the record."""
+        """Do nothing: the team's files are kept or removed with the home."""

@@ -1,4 +1,4 @@
-"""What is new in the files of the demo's team: tasks that were taken or done, and mail."""
+"""Reader of the demo team's files: tasks that were claimed or completed, and new mail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shoal.wire.tasks import TaskFile, read_task
 
 
 class Moved(Struct, frozen=True):
-    """A task that somebody has taken, or done."""
+    """Task that was claimed or completed."""
 
     task: Task
     how: Literal["taken", "done"]
@@ -34,7 +34,7 @@ class Letter(Struct, frozen=True):
 
 
 class TeamFiles:
-    """Reads them anew each time, as any other program would."""
+    """Reads the team's files again on each call, as any other program would."""
 
     def __init__(self, home: Path, clock: Clock) -> None:
         self._home = home
@@ -45,7 +45,7 @@ class TeamFiles:
         self.tasks: Sequence[Task] = ()
 
     async def mail(self) -> list[Letter]:
-        """All there ever was, the oldest first."""
+        """Return all mail ever delivered, the oldest first."""
         if not self.team:
             return []
         boxes, found = self._record.mailboxes(self.team), list[Letter]()
@@ -78,7 +78,7 @@ class TeamFiles:
         return fresh
 
     def _tasks(self) -> list[Task]:
-        # The files alone: who opens the board gives back what the dead held, which is their lead's to judge.
+        # Reads the files only: opening the board releases the tasks of dead members, which the lead decides.
         found = (self._home / "tasks" / self.team).glob("[0-9]*.json")
         read = (read_task(path.read_bytes(), TaskId(path.stem)) for path in found)
         return by_number(file.task for file in read if isinstance(file, TaskFile))

@@ -1,4 +1,4 @@
-"""The demo's team at the bottom of the screen: one row for each member, and one for the board."""
+"""Rows of the demo's team at the bottom of the screen: one for each member, and one for the board."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COST = 8
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """How a member stands, in a word with its style, and the task it has."""
+    """Status of a member: a one-word state with its style, and its task."""
 
     standing: Standing
     state: str
@@ -27,7 +27,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 def state_of(it: Standing, *, dead: bool, has_task: bool) -> tuple[str, str]:
-    """In one word, with its style."""
+    """Return the state in one word, with its style."""
     if dead:
         return "killed", RED
     if it.completion is not None:
@@ -46,7 +46,7 @@ def team_rows(rows: Sequence[Row], columns: int, *, colours: bool) -> list[str]:
 
 
 def _row(row: Row, columns: int, *, colours: bool) -> str:
-    """Never wider than `columns`: who and how stay, what is being done is shortened first."""
+    """Format a row, never wider than `columns`: name and state stay, the activity is shortened first."""
     it, of_it = row.standing, BOLD if row.standing.agent == LEAD else style_of(row.standing.color)
     head = f"{it.who:<{_NAME}} "
     tail = f" {dollars(it.usd):>{_COST}}"
@@ -62,7 +62,7 @@ def _row(row: Row, columns: int, *, colours: bool) -> str:
 
 
 def rule(team: str, tasks: Sequence[Task], told: str, columns: int, *, colours: bool) -> str:
-    """The line above the rows: each task as a mark with its number, and what the run took so far."""
+    """Format the line above the rows: a mark and number for each task, and the run's totals so far."""
     board = {task.id: task for task in tasks}
     marks = [(*_mark(task, waits=bool(open_blockers(task, board))), task.id) for task in tasks]
     done = sum(task.status == "completed" for task in tasks)

@@ -1,4 +1,4 @@
-"""The team demo's run on a screen: all that is told comes from its events, its board and its inboxes."""
+"""Screen output of the team demo, built from the run's events, its board and its inboxes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shoal.surfaces.terminal.screen import Screen
 
 _SILENT = frozenset({"Agent", "TeamCreate", "TaskCreate", "TaskUpdate", "TaskList", "SendMessage"})
 _TOLD = frozenset({"Edit", "Write", "Bash"})
-"""Tools of members whose calls get a line; the others are seen in their rows while they run."""
+"""Tools of members whose calls get a line; other calls show only in the member's row while they run."""
 _NAMES = 4
 """Columns of the longest name."""
 _INDENT = 4
@@ -36,7 +36,7 @@ _DIED = re.compile(r"The process of (\S+) died \((.*)\)")
 
 
 class Revival(Struct, frozen=True, kw_only=True):
-    """A process that was killed, and the one that went on."""
+    """Killed process, and the process that replaced it."""
 
     kill: Kill
     pid: int
@@ -66,7 +66,7 @@ class TeamShow:
 
     @property
     def answered(self) -> int:
-        """Questions, in the person's place."""
+        """Number of questions answered for the user."""
         return self._stand_in.answered
 
     async def run(self, task: str) -> Finished:
@@ -97,7 +97,7 @@ class TeamShow:
             await self._feed.news()
 
     async def _catch_up(self) -> None:
-        # Mail was posted before the call that posted it ended; a task is done after the last call for it.
+        # Mail is posted before the call that posts it ends; a task is completed after the last call for it.
         for letter in await self.files.new_mail():
             if (parts := letter_parts(letter, self._style)) is not None:
                 self._add_wrapped(parts)
@@ -157,7 +157,7 @@ class TeamShow:
                 pass
 
     def _tell_revival(self, kill: Kill, how: str) -> None:
-        """Told when the lead has noticed that the process died, and that there is another one."""
+        """Print the restart once the lead has noticed the death and a new process exists."""
         pid, it = pid_of(self._session, kill.name), self._standing(kill.name)
         if it is None or pid is None or pid == kill.pid:
             return
@@ -184,7 +184,7 @@ class TeamShow:
         self._voices.add(("● ", style), (f"{it.who:<{_NAMES}}  ", style), *parts)
 
     def _add_wrapped(self, parts: Parts) -> None:
-        """The last part, where it is long, goes on below itself."""
+        """Add a line whose last part, if it is too long, continues on the next lines."""
         *head, (text, style) = parts
         room = self._screen.columns - sum(width(part) for part, _ in head)
         if not self._screen.live or width(text) <= room:
@@ -220,7 +220,7 @@ class TeamShow:
 
 
 def _came_to(event: ToolFinished) -> tuple[str, str]:
-    """In a word or two: of what a member's process does, the lead is told the beginning."""
+    """Summarize the result of a member's call; the lead gets only the beginning of its output."""
     if event.is_error:
         return "✗ fails", RED
     last = one_line(event.preview.strip().rsplit("\n", 1)[-1])

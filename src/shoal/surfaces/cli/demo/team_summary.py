@@ -1,4 +1,4 @@
-"""What the team demo says itself: before its run, and what came of it, as it is on disk."""
+"""Texts of the team demo: the introduction, and the summary of what is on disk."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def introduce(screen: Screen, task: str) -> None:
 
 
 def summary(screen: Screen, ran: Ran) -> int:
-    """Looks for itself: what is told here is on disk, in the board, the inboxes and the journal."""
+    """Print the summary and return the exit code; facts come from the board, inboxes and journal on disk."""
     tests = tested(ran.where.project)
     passed = tests.passed and ran.good
     _board(screen, ran)

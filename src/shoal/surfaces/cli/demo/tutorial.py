@@ -1,4 +1,4 @@
-"""`shoal demo tutorial`: lays out the project that the tutorial works on, and says how to go on."""
+"""`shoal demo tutorial`: creates the project of the tutorial and prints the next steps."""
 
 from __future__ import annotations
 

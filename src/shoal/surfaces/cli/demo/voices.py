@@ -1,4 +1,4 @@
-"""The lead's words as they come, and lines about others, which wait until a word or a question is out."""
+"""Narration of a demo: the lead's streamed text, and lines that wait until text or a question is complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shoal.surfaces.terminal.screen import Screen
 
 
 class Voices:
-    """`silent` are the lead's tools whose calls are told by what comes of them."""
+    """Writes the lead's events and other lines; calls of `silent_tools` are shown only by their effects."""
 
     def __init__(self, screen: Screen, standings: Standings, *, silent: frozenset[str]) -> None:
         self._screen = screen
@@ -32,7 +32,7 @@ class Voices:
         self._silent = silent
         self._noted: set[str] = set()
         self._speaking = self._spoken = self._asking = False
-        """Whether the lead is in the middle of its words, or spoke last: then a line is left free."""
+        """True while the lead's text streams; if it was written last (a blank line follows); while asking."""
         self._held: list[tuple[tuple[str, str], ...]] = []
 
     def hear_lead(self, event: Event) -> None:
@@ -56,17 +56,17 @@ class Voices:
         self._write()
 
     def add(self, *parts: tuple[str, str]) -> None:
-        """A line, in parts with their styles."""
+        """Add a line, given as parts with their styles."""
         self._held.append(parts)
         self._write()
 
     def part(self) -> None:
-        """Leave a line free before the next one."""
+        """Leave a blank line before the next line."""
         self._spoken = True
 
     @contextmanager
     def question(self) -> Iterator[None]:
-        """Nothing else is written while a question is put and answered."""
+        """Hold back all other lines while a question is shown and answered."""
         self._asking = True
         self._screen.fresh_line()
         self._screen.write("\n")
@@ -77,7 +77,7 @@ class Voices:
             self._write()
 
     def _is_news(self, text: str) -> bool:
-        # Each agent's own sandbox says the same of this machine, for reasons of its own place.
+        # Each agent's sandbox reports the same about this machine, with a reason for its own directory.
         subject = text.partition(":")[0]
         known = subject in self._noted
         self._noted.add(subject)

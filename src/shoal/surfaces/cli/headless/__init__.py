@@ -1,1 +1,1 @@
-"""Runs without a person at the keyboard: for scripts, and for programs that drive one."""
+"""Runs without a person at the keyboard: for scripts, and for programs that drive a run."""

@@ -1,4 +1,4 @@
-"""How a run begins that a program drives: what it asks for first becomes part of the session's options."""
+"""Start of a run that a program drives: its `initialize` request becomes part of the session's options."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 OPENED_WITHIN = 30.0
-"""Seconds for all servers of the program together; it waits for twice as long to be answered."""
+"""Timeout in seconds for all servers of the program together; the program waits twice as long."""
 
 
 class Beginning(Struct, frozen=True, kw_only=True):
     options: Options
     opening: Control | None
-    """The request that asked for it, which is answered once the session is there."""
+    """Request that is answered once the session is open."""
     servers: tuple[ServerStanding, ...] = ()
     tools: tuple[RelayedTool, ...] = ()
 
     def settle(self, session: Session) -> None:
-        """Tell the session of the program's servers, whose tools it has, and keep to its settings."""
+        """Register the program's servers with the session, and apply its settings to their tools."""
         session.parts.servers.relayed = self.servers
         for tool in self.tools:
             tool.deadline = session.parts.settings.own.mcp_deadline
@@ -47,7 +47,7 @@ class Beginning(Struct, frozen=True, kw_only=True):
 async def begin(
     program: DrivingProgram, output: StreamOutput, options: Options, servers: Sequence[str] = ()
 ) -> Beginning:
-    """A request that asks for what cannot be had is refused, and the next one counts."""
+    """Read the `initialize` request; one that cannot be met is refused, and the next one counts."""
     while (opening := await program.opening()) is not None:
         try:
             options = _with(options, wishes_in(opening.body), program)
@@ -58,7 +58,7 @@ async def begin(
         opened = [group.create_task(_opened(program, name, options)) for name in servers]
     tools = tuple(tool for task in opened for tool in task.result()[1])
     if options.available_tools is not None:
-        # What is chosen from is what Shoal brings; the program's own tools it has brought itself.
+        # `available_tools` restricts the tools of Shoal; the tools of the program are always included.
         names = (*options.available_tools, *(tool.schema.name for tool in tools))
         options = replace(options, available_tools=names)
     return Beginning(
@@ -83,7 +83,7 @@ def _with(options: Options, wishes: Wishes, program: DrivingProgram) -> Options:
 async def _opened(
     program: DrivingProgram, name: str, options: Options
 ) -> tuple[ServerStanding, tuple[RelayedTool, ...]]:
-    """How the server stands, and its tools: one that fails costs no other."""
+    """Open a server of the program and return its status and tools; a failure affects no other server."""
 
     async def exchange(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = await program.ask({"subtype": "mcp_message", "server_name": server, "message": message})

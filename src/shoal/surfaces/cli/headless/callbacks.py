@@ -1,4 +1,4 @@
-"""Hooks of the driving program: its own functions, which it is asked to call when something happens."""
+"""Hooks of the driving program: functions in that program, called through control requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from shoal.wire.stream_opening import CallbackWish
 
 ORIGIN = "the driving program"
 _LATER = 5.0
-"""Seconds by which the runner of hooks waits longer than the question: the answer to lateness is ours."""
+"""Extra seconds of the hook runner's timeout, so that our own timeout fires first."""
 
 
 def hooks_of(program: DrivingProgram, wishes: Sequence[CallbackWish]) -> dict[str, list[Hook]]:
-    """By event, as the options of a session have them. Raises `BadLine` for an event that nobody knows."""
+    """Build the hooks by event, as session options expect them. Raises `BadLine` for an unknown event."""
     hooks: dict[str, list[Hook]] = {}
     for wish in wishes:
         hooks.setdefault(wish.event, []).append(_hook(program, wish))
@@ -34,7 +34,7 @@ def _hook(program: DrivingProgram, wish: CallbackWish) -> Hook:
         try:
             return await program.ask(request, within=wish.seconds)
         except TimeoutError:
-            # Who was to judge and did not has not agreed.
+            # A hook that did not answer has not agreed.
             return Verdict(blocked=f"the program's hook did not answer within {wish.seconds:g} s")
 
     called.__qualname__ = wish.callback

@@ -1,4 +1,4 @@
-"""How full the lead's context window is, and with what, as programs are told it."""
+"""Usage of the lead's context window by category, as reported to programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def context_usage(session: Session) -> dict[str, Any]:
-    """The total is the provider's last count with an estimate of what came since; the parts are estimates."""
+    """Compute the usage: the total is the provider's last count plus an estimate; the parts are estimates."""
     agent = session.agent
     window = agent.model.card.window
     said = sum(weight(block) for message in agent.conversation.messages for block in message.content)

@@ -1,4 +1,4 @@
-"""Prompts and control requests that a program sends on standard input while the run goes on."""
+"""Prompts and control requests that a program sends on standard input during a run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from shoal.wire.stream_json import answered, refused
 
 
 class StreamInput:
-    """Reads stdin in a task of its own; each prompt becomes a turn, or joins the running one.
+    """Reads stdin in its own task; each prompt becomes a turn, or joins the running one.
 
-    A prompt that comes while tools run is given to the agent with their results. One that comes while the
-    model answers waits: if that answer ends the turn, the prompt gets a turn and a result of its own.
+    A prompt that arrives while tools run is given to the agent with their results. One that arrives while the
+    model answers waits: if that answer ends the turn, the prompt gets its own turn and its own result.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class StreamInput:
         self._waiting: deque[Message] = deque()
         self._changed = changed
         self.closed = False
-        """No further prompt will come."""
+        """True if no further prompt will come."""
         self._in_tools = False
         self.bad_lines = 0
 
     async def read(self, program: DrivingProgram) -> None:
-        """Until it hangs up."""
+        """Read lines until the program hangs up."""
         while (said := await program.next()) is not None:
             await self._take(said)
         self.close()
 
     def close(self) -> None:
-        """No further prompt is taken."""
+        """Stop taking prompts."""
         self.closed = True
         self._session.expects_people = False
         self._changed()
@@ -67,11 +67,11 @@ class StreamInput:
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to do next, or will never be."""
+        """True if a prompt waits, or if none will ever come."""
         return bool(self._waiting) or self.closed
 
     def take(self) -> Message | None:
-        """What to do next; None when nothing waits."""
+        """Return the next prompt; None if nothing waits."""
         if late := self._session.unheard():
             return Message(role="user", content=tuple(block for each in late for block in each.content))
         return self._waiting.popleft() if self._waiting else None
@@ -90,13 +90,13 @@ class StreamInput:
         self._in_tools = False
 
     def _steer(self) -> None:
-        # An assistant takes what is said at once, and hears it when its model has answered.
+        # An assistant accepts a message at once, and reads it when its model has answered.
         hears = self._in_tools or (self._session.parts.assistant and self._session.busy)
         while hears and self._waiting and self._can_steer(self._waiting[0]):
             self._session.steer(self._waiting.popleft().text)
 
     def _can_steer(self, message: Message) -> bool:
-        """A command gets a turn of its own."""
+        """Return False for a command: it gets its own turn."""
         return _is_text(message) and not names_command(self._session.parts, message)
 
     async def _take(self, said: Said) -> None:
@@ -131,7 +131,7 @@ class StreamInput:
         await self._output.send(line)
 
     async def welcome(self, opening: Control) -> None:
-        """Answer the request that the session was made for."""
+        """Answer the `initialize` request that the session was opened for."""
         await self._output.send(answered(opening.id, beginning(self._session)))
 
 

@@ -1,4 +1,4 @@
-"""What a driving program may ask of a run between its prompts, done."""
+"""Handlers of the control requests that a driving program sends between its prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Answer: TypeAlias = dict[str, Any] | None
 
 
 async def carry_out(session: Session, subtype: str, body: _Body) -> _Answer:
-    """What to answer. Raises a `ShoalError` for what cannot be done."""
+    """Handle a request and return the response body. Raises a `ShoalError` if it cannot be done."""
     known = _REQUESTS.get(subtype)
     if known is None:
         raise BadLine(f"{subtype!r} is not a request known here; known are {named(_REQUESTS)}")
@@ -27,7 +27,7 @@ async def carry_out(session: Session, subtype: str, body: _Body) -> _Answer:
 
 
 def beginning(session: Session) -> dict[str, Any]:
-    """What a program that begins is told of the session."""
+    """Build the response to `initialize`: the commands and agents of the session."""
     return {
         "commands": [_command(each) for each in session.parts.knowledge.commands()],
         "agents": [_agent(definition) for definition in session.parts.definitions.all()],
@@ -48,7 +48,7 @@ def _command(command: Skill | TypedPrompt) -> dict[str, str]:
 
 
 async def _initialize(session: Session, body: _Body) -> _Answer:
-    """Again, or too late: what it asks for could only have been given to a session that was not there yet."""
+    """Handle a repeated or late `initialize`: agents and hooks can only be set before the session opens."""
     if body.get("agents"):
         raise BadLine("this session has begun: agents are given with the first line, or with --agents")
     return {**beginning(session), "hooks_applied": not body.get("hooks")}

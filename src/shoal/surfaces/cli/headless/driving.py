@@ -1,4 +1,4 @@
-"""The program that drives a run through our standard input and output: what it says, and what it is asked."""
+"""Program that drives a run through our standard input and output: its lines, and our requests to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.wire.stream_json import cancelled, request_of
 
 
 class NoAnswer(ShoalError):
-    """The program was asked something and gave no answer that counts."""
+    """Raised if the program gave no usable answer to a request."""
 
 
 class Said(Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 class DrivingProgram:
-    """Reads from when it is entered, so that the program can be asked things before there is a session."""
+    """Reads from the moment it is entered, so that requests can be sent before the session exists."""
 
     def __init__(self, send: Callable[[object], Awaitable[None]], clock: Clock) -> None:
         self._send = send
@@ -42,7 +42,7 @@ class DrivingProgram:
         self._group = asyncio.TaskGroup()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         self.hung_up = False
-        """It will say nothing more."""
+        """True if the program will send nothing more."""
 
     async def __aenter__(self) -> DrivingProgram:
         await self._group.__aenter__()
@@ -52,17 +52,17 @@ class DrivingProgram:
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for task in self._tasks:
             task.cancel()
-        # Callers look for what was raised as it is, and a task group would wrap it.
+        # Callers expect the original exception, and a task group would wrap it.
         cancelled_too = isinstance(error, asyncio.CancelledError)
         await self._group.__aexit__(*((kind, error, trace) if cancelled_too else (None, None, None)))
 
     async def next(self) -> Said | None:
-        """What it says next; None when it has hung up."""
+        """Return the next line; None when the program has hung up."""
         await self._something()
         return self._said.popleft() if self._said else None
 
     async def opening(self) -> Control | None:
-        """Its request to begin, where that is what it says first; all else is left for `next`."""
+        """Take the `initialize` request if it is the first line; every other line is left for `next_line`."""
         await self._something()
         first = self._said[0].what if self._said else None
         if not isinstance(first, Control) or first.subtype != "initialize":
@@ -71,7 +71,10 @@ class DrivingProgram:
         return first
 
     async def ask(self, request: Mapping[str, Any], *, within: float | None = None) -> Mapping[str, Any]:
-        """Raises `NoAnswer`, and TimeoutError after so many seconds: it is told then not to go on with it."""
+        """Send a request and return its answer.
+
+        Raises `NoProgramAnswer`, and `TimeoutError` after `timeout` seconds; the request is then cancelled.
+        """
         if self.hung_up:
             raise NoAnswer("the program that drives this run has hung up")
         name = f"ask_{next(self._numbers)}"
@@ -118,7 +121,7 @@ class DrivingProgram:
         self._news.set()
 
     async def _withdraw(self) -> None:
-        """Where the answer is not waited for any longer; whoever waited may not be able to say so itself."""
+        """Cancel requests whose answer nobody awaits; the task that awaited it may be unable to do so."""
         while True:
             await self._send(cancelled(await self._withdrawn.get()))
 

@@ -1,4 +1,4 @@
-"""What a headless run writes to standard output: the final text, one result object, or every message."""
+"""Standard output of a headless run: the final text, one result object, or every message."""
 
 from __future__ import annotations
 
@@ -41,43 +41,43 @@ OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
 class Output(Protocol):
     def meet(self, session: Session) -> None:
-        """Whose run it is: what happens before the first turn belongs to that one."""
+        """Set the session; events before the first turn count towards that turn."""
         ...
 
     async def begin(self, session: Session) -> None:
-        """A turn starts."""
+        """Begin a turn."""
         ...
 
     async def hear(self, event: Event) -> None: ...
 
     async def end(self, finished: Finished) -> None:
-        """The turn is over."""
+        """End the turn."""
         ...
 
     async def rest(self) -> None:
-        """No turn runs, no agent is at work, and nothing waits."""
+        """Report that no turn runs, no agent works, and nothing waits."""
         ...
 
     async def cut_short(self, why: str) -> None:
-        """What the run started was stopped before it was done: the last result is not the whole of it."""
+        """Report that agents were stopped before they were done: the last result is incomplete."""
         ...
 
     async def fail(self, why: str) -> None:
-        """There will be no turn at all."""
+        """Report that there will be no turn."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
-    """How the caller wants the output."""
+    """Output options chosen by the caller."""
 
     format: OutputFormat = "text"
     partial_messages: bool = False
     replay_user_messages: bool = False
     hook_events: bool = False
     states: bool = False
-    """Say when a turn runs and when none does."""
+    """Report when a turn runs and when none does."""
 
 
 def output_for(wanted: Wanted, stdout: Stdout) -> Output:
@@ -91,7 +91,7 @@ def output_for(wanted: Wanted, stdout: Stdout) -> Output:
 
 
 class TextOutput:
-    """The text of the last turn that said any, of an assistant's of each; what went wrong is for stderr."""
+    """Writes the text of the last turn that has any; for an assistant, of each turn. Errors go to stderr."""
 
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
@@ -119,14 +119,14 @@ class TextOutput:
     async def close(self) -> None:
         text, self._text = self._text, ""
         if text:
-            # A program gets every byte of it; a person's terminal nothing that it would obey.
+            # A program gets every byte; a terminal gets no control sequences.
             text = clean(text) if self._stdout.is_terminal else text
             text = text if text.endswith("\n") else f"{text}\n"
             await self._stdout.write(text.encode("utf-8", "replace"))
 
 
 class _Turn:
-    """What the result has to say about the turn beside its `Finished`, agents in the background included."""
+    """Collects what the result reports about a turn besides its `Finished`, including background agents."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -200,7 +200,7 @@ def _unfinished(result: stream_json.Result, why: str) -> stream_json.Result:
 
 
 class JsonOutput:
-    """The result of the last turn, as one object."""
+    """Writes the result of the last turn as one object."""
 
     def __init__(self, stdout: Stdout) -> None:
         self._stdout = stdout
@@ -219,7 +219,7 @@ class JsonOutput:
     async def end(self, finished: Finished) -> None:
         assert self._turn is not None
         self._result = self._turn.result(finished)
-        # What happens before the next turn begins belongs to that one.
+        # Events between turns count towards the next turn.
         self._turn = _Turn(self._turn.session)
 
     async def rest(self) -> None: ...
@@ -238,7 +238,7 @@ class JsonOutput:
 
 
 class StreamOutput:
-    """Every message as it enters the conversation, between an `init` and a `result` for each turn."""
+    """Writes every message as it enters the conversation, between an `init` and a `result` for each turn."""
 
     def __init__(self, stdout: Stdout, wanted: Wanted) -> None:
         self._stdout = stdout
@@ -297,7 +297,7 @@ class StreamOutput:
         await self.state("idle")
 
     async def cut_short(self, why: str) -> None:
-        """The turn's own result was sent before anybody could know; one more says how the run ended."""
+        """Send one more result: the turn's own result was sent before the run was cut short."""
         if self._result is not None:
             await self.send(_unfinished(self._result, why))
 
@@ -330,13 +330,13 @@ class StreamOutput:
             await self.send(line)
 
     def _shown(self, added: MessageAdded) -> bool:
-        # What the caller said itself is told back only when asked for.
+        # The caller's own messages are replayed only on request.
         if added.message.role == "assistant" or self._wanted.replay_user_messages:
             return True
         return any(isinstance(block, ToolResult) for block in added.message.content)
 
     async def state(self, state: stream_json.State) -> None:
-        """Told only to a program that feeds us, and only when it changes."""
+        """Send the state, only to a program that feeds us, and only when it changes."""
         if self._wanted.states and self._turn is not None and state != self._state:
             self._state = state
             session = self._turn.session

@@ -1,4 +1,4 @@
-"""Progress of a run for a person who looks on: one live line on a terminal, plain lines elsewhere."""
+"""Progress of a run for an observer: live rows on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Progress(Protocol):
 
 
 def progress_for(stream: TextIO, clock: Clock, standings: Standings, *, waits: bool = False) -> Progress:
-    """To be fed with every event of a turn, and closed before anything else is written.
+    """Create a display to be fed with every event of a turn, and closed before anything else is written.
 
-    `standings` has heard each event before; `waits` says that questions are left open for an answer.
+    `statuses` has already applied each event; `questions_stay_open` means that questions wait for an answer.
     """
     if is_live(stream):
         return _LiveProgress(stream, clock, standings, waits=waits)
@@ -51,7 +51,7 @@ def progress_for(stream: TextIO, clock: Clock, standings: Standings, *, waits: b
 
 
 class LiveRows:
-    """What is being done, as the last rows of a screen, drawn anew until `close`."""
+    """Current activity as the last rows of a screen, redrawn until `close`."""
 
     def __init__(self, screen: Screen, rows: Callable[[int], Sequence[str]]) -> None:
         self._screen = screen
@@ -63,7 +63,7 @@ class LiveRows:
         self._screen.bottom(())
 
     def _tick(self) -> None:
-        # By time, not by event: a fast stream costs no more than a slow one, and a silent one counts on.
+        # Driven by time, not by events: a fast stream costs no more, and a silent one keeps counting.
         self._screen.bottom(self._rows(self._screen.columns))
         self._ticking = asyncio.get_running_loop().call_later(BETWEEN_DRAWINGS, self._tick)
 
@@ -116,7 +116,7 @@ class _PlainProgress:
 
 
 def _told(event: Event, standings: Standings, *, waits: bool) -> str | None:
-    """Agents are named, the lead is not."""
+    """Format an event as a line; agents are named, the lead is not."""
     if standings.is_told(event):
         return None
     it = standings.all.get(event.agent)

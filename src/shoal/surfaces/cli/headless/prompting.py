@@ -1,4 +1,4 @@
-"""Questions for a person, put to the program that drives the run: it asks in its own way and answers."""
+"""Forwarder of questions to the program that drives the run, which asks its user and answers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from shoal.wire.stream_json import asked, cancelled
 
 
 class AnsweredBefore(ShoalError):
-    """Another answer to this question came first, and stands."""
+    """Raised if another answer to this question came first; that answer stands."""
 
     def __init__(self, question: str) -> None:
         super().__init__(f"Somebody answered {question!r} first.")
 
 
 class Prompting:
-    """One `can_use_tool` request for each open question. An answer from elsewhere cancels it."""
+    """Sends one `can_use_tool` request for each open question. An answer from elsewhere cancels it."""
 
     def __init__(self, session: Session, output: StreamOutput) -> None:
         self._session = session
@@ -45,7 +45,7 @@ class Prompting:
         self._open: dict[str, Question] = {}
 
     async def ask(self) -> None:
-        """Until cancelled."""
+        """Forward questions until cancelled."""
         async with asyncio.TaskGroup() as waiting:
             async for question in self._desk.incoming():
                 self._open[question.id] = question
@@ -56,7 +56,7 @@ class Prompting:
                 waiting.create_task(self._settle(question))
 
     def answer(self, response: Responded) -> None:
-        """Raises `AnsweredBefore` and `StoreError` where the answer does not count."""
+        """Pass on an answer. Raises `AlreadyAnswered` or `StoreError` if it does not count."""
         question = self._open.pop(response.id, None)
         if question is None:
             gone = self._desk.late.question(response.id)
@@ -66,7 +66,7 @@ class Prompting:
             raise AnsweredBefore(question.id)
 
     def hang_up(self) -> None:
-        """Nobody will answer any more: policy does."""
+        """Deny the open questions: nobody will answer any more, so policy does."""
         self._desk.attended = False
         for question in list(self._open.values()):
             gone = Denied(reason="The program that would have answered has hung up.", by="policy")

@@ -1,4 +1,4 @@
-"""A run without a person at the keyboard: results to stdout, everything for people to stderr."""
+"""Run without a person at the keyboard: results go to stdout, everything for people to stderr."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ if TYPE_CHECKING:
 
 
 _PASSING: tuple[EndReason, ...] = ("interrupted", "max_turns", "model_error")
-"""Ends of a turn that say nothing about the next one."""
+"""Turn ends that do not prevent another turn."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What a headless run is asked to do. Without a prompt, prompts come from stdin as stream-json."""
+    """Input of a headless run. Without a prompt, prompts come from stdin as stream-json."""
 
     options: Options
     prompt: str | None
     output: Wanted
     relayed_servers: Sequence[str] = ()
-    """MCP servers that live in the program that drives the run."""
+    """MCP servers that live in the driving program."""
     quiet: bool = False
     verbose: bool = False
-    """Tell the person at the end of each turn what it took."""
+    """Report the cost of each turn at its end."""
     prepare: Callable[[Session], Awaitable[str]] | None = None
-    """Gives the prompt once the session is open."""
+    """Returns the prompt once the session is open."""
 
 
 def headless(job: Job) -> int:
-    """Run it; the exit code."""
+    """Run the job and return the exit code."""
     signals = Signals()
     try:
         return asyncio.run(_run(job, signals))
     except asyncio.CancelledError:
-        # Only a signal cancels the whole run; it came before a turn or after the last.
+        # Only a signal cancels the whole run; it came before a turn or after the last one.
         say("Interrupted.")
         return signals.exit_code
 
@@ -121,7 +121,7 @@ class _Run:
         self._standings = Standings()
         self._reason: EndReason = "done"
         self._stopped: tuple[Glimpse, ...] = ()
-        """Agents that were ended before they were done."""
+        """Agents that were stopped before they were done."""
         self._asked: dict[str, MayRun] = {}
         self._refused: list[MayRun] = []
         """Calls of this turn that were not run because nobody could be asked."""
@@ -150,7 +150,7 @@ class _Run:
                 for task in watching:
                     task.cancel()
         except asyncio.CancelledError:
-            # A signal between turns: what is at work ends with the session.
+            # A signal between turns: working agents end with the session.
             now = self._session.agent.clock.monotonic()
             self._tell_stopped(tuple(run.glimpse(now) for run in self._session.parts.crew.at_work()))
             if self._stopped:
@@ -171,13 +171,13 @@ class _Run:
         return (self._job.prompt or "") if prepare is None else await prepare(self._session)
 
     async def _wake_when_stopped(self) -> None:
-        """By another process, through the run's control socket."""
+        """Wake when another process stops the run through its control socket."""
         await self._session.stopping.wait()
         self._feed.wake()
 
     @property
     def _goes_on(self) -> bool:
-        """Whether there may be a turn after the one that ended so."""
+        """True if another turn may follow the one that ended."""
         if self._signals.received:
             return False
         return self._reason == "done" or (self._stays and self._reason in _PASSING)
@@ -187,12 +187,12 @@ class _Run:
         return self._session.parts.assistant
 
     async def _woken_turn(self, group: asyncio.TaskGroup) -> Turn | None:
-        """The turn that what arrives asks for, once nothing else does; None when nothing will come."""
+        """Wait for the next turn that an arrival triggers; None when nothing will come."""
         coming = self._session.next_turn(wait_for_people=self._stays and self._job.prompt is not None)
         return await self._between(group.create_task(coming), lambda: False)
 
     async def _between(self, coming: asyncio.Task[Turn | None], otherwise: Callable[[], bool]) -> Turn | None:
-        """Tell what agents do until the turn comes; None where it is not waited for any longer."""
+        """Show progress until the turn comes; None if `should_stop` or the session's stop ends the wait."""
         coming.add_done_callback(lambda _: self._feed.wake())
         with self._progress() as hear:
             while not (coming.done() or otherwise() or self._session.stopping.is_set()):
@@ -204,7 +204,7 @@ class _Run:
         return None if coming.cancelled() else coming.result()
 
     async def _turns_from_stdin(self, driven: Driven, group: asyncio.TaskGroup) -> int:
-        """How many lines of input could not be used."""
+        """Run the turns and return the number of unusable input lines."""
         from shoal.surfaces.cli.headless.control import StreamInput
         from shoal.surfaces.cli.headless.prompting import Prompting
 
@@ -227,7 +227,7 @@ class _Run:
         return source.bad_lines
 
     async def _turn_for(self, source: StreamInput, group: asyncio.TaskGroup) -> Turn | None:
-        """For the next prompt, or for what arrives while none waits; None when there will be no more."""
+        """Return the turn for the next prompt or, while none waits, for an arrival; None at the end."""
         while True:
             if (prompt := source.take()) is not None:
                 try:
@@ -246,11 +246,11 @@ class _Run:
                 return turn
             waits = self._session.parts.queue.size(LEAD)
             if not source.ready and (waits or (self._stays and self._session.is_late)):
-                # The deadline has passed: what waits gets no turn any more.
+                # The deadline has passed: waiting prompts get no turn.
                 return None
 
     async def _turn(self, turn: Turn, overhear: Callable[[Event], None] | None = None) -> None:
-        # What the first line lists is what the first request has.
+        # The init line must list the servers that the first request has.
         await self._session.parts.servers.ready()
         await self._output.begin(self._session)
         with self._progress() as hear:
@@ -262,7 +262,7 @@ class _Run:
         await self._rest_if_quiet()
 
     async def _rest_if_quiet(self) -> None:
-        """A program that answers questions keeps its end open until it hears of rest."""
+        """Report idle: a program that answers questions keeps its end open until then."""
         if not self._session.parts.crew.working and not self._session.parts.queue.size(LEAD):
             await self._output.rest()
 
@@ -279,14 +279,14 @@ class _Run:
                 await self._output.hear(event)
 
     async def _end_what_runs(self) -> None:
-        """Nothing goes on without the run, and what is ended before it was done is told."""
+        """Stop everything that still runs, and report what was stopped before it was done."""
         stopped = await self._session.parts.crew.stop_all("the run ended before it was done")
         self._tell_stopped(self._session.cut_short + stopped)
         shells = await self._session.parts.shells.stop_all()
         if shells:
             say(sentences.ended_shells([(shell.id, shell.command) for shell in shells]))
         with self._progress() as hear:
-            # That they were stopped is told by now; what they leave behind is not.
+            # The stops are reported by now; the work they left behind is not.
             await self._catch_up(lambda event: hear(event) if isinstance(event, WorkKept) else None)
         if self._stopped:
             await self._output.cut_short(sentences.stopped_agents(self._stopped))

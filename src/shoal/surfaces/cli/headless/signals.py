@@ -30,11 +30,11 @@ class Signals:
         return exits.INTERRUPTED if self.received is None else exits.of_signal(self.received)
 
     def listen(self) -> None:
-        """From here on signals end the running task in order, instead of the process."""
+        """Install handlers that end the running task in order, instead of the process."""
         self._main = asyncio.current_task()
         loop = asyncio.get_running_loop()
         for number in HEARD:
-            # A signal ignored by whoever started us (nohup, a shell's background job) stays ignored.
+            # A signal that our parent ignored (nohup, a shell's background job) stays ignored.
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on, number)
 
@@ -47,11 +47,11 @@ class Signals:
             self._main.cancel()
 
     async def interrupting(self, session: Session) -> None:
-        """Interrupt the session's turn when a signal comes while one runs."""
+        """Interrupt the session's turn when a signal arrives during one."""
         self._session = session
         await self._arrived.wait()
         await session.interrupt()
-        # What still holds up the end, such as a reader that does not read, gets a little time.
+        # Leave a little time for what delays the end, such as a reader that does not read.
         await session.agent.clock.sleep(GRACE)
         if self._main is not None:
             self._main.cancel()

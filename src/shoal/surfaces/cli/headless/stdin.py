@@ -14,20 +14,20 @@ import click
 from shoal.surfaces.terminal.sentences import say
 
 PATIENCE = 1.0
-"""Seconds of silence on an open pipe after which a person is told what is waited for."""
+"""Seconds of silence on an open pipe before a notice says what is awaited."""
 CHUNK = 1 << 16
 
 
 def piped() -> bool:
-    """Whether something other than a person at a terminal is on standard input."""
+    """Return True if standard input is neither a terminal nor /dev/null."""
     try:
         return not os.isatty(0) and not _is_null(0)
     except OSError:
-        return False  # closed by whoever started us
+        return False  # closed by our parent
 
 
 def read_prompt() -> str:
-    """All of standard input as text; what is not UTF-8 is replaced, and that is told."""
+    """Read all of standard input as text; invalid UTF-8 is replaced and reported."""
     if not select.select([0], [], [], PATIENCE)[0]:
         say("waiting for the prompt on standard input (end it with Ctrl-D, or run with </dev/null)")
     parts = []
@@ -37,7 +37,7 @@ def read_prompt() -> str:
 
 
 def with_piped(prompt: str | None) -> str:
-    """The prompt, and behind it what is piped in; empty where there is neither."""
+    """Return the prompt followed by the piped input; empty if there is neither."""
     parts = (prompt or "", read_prompt() if piped() else "")
     return "\n\n".join(part for part in parts if part.strip())
 
@@ -51,12 +51,12 @@ def as_text(raw: bytes, what: str) -> str:
 
 
 def argument_text(argument: str) -> str:
-    """An argument as text: the system hands over bytes, and they need not be UTF-8."""
+    """Decode an argument: the system passes bytes, which need not be UTF-8."""
     return as_text(os.fsencode(argument), "The prompt")
 
 
 def text_to_send(argument: str) -> str:
-    """What a command is to pass on: its argument, or with `-` all of standard input."""
+    """Return the text that a command sends: its argument, or with `-` all of standard input."""
     said = read_prompt() if argument == "-" else as_text(os.fsencode(argument), "The text")
     if not said.strip():
         raise click.UsageError("There is no text to send.")
@@ -64,7 +64,7 @@ def text_to_send(argument: str) -> str:
 
 
 async def lines(fd: int = 0) -> AsyncIterator[bytes]:
-    """The lines of a descriptor as they come, without blocking the loop or changing the descriptor's mode."""
+    """Yield the lines of a descriptor without blocking the loop or changing the descriptor's mode."""
     rest = b""
     while chunk := await _chunk(fd):
         *whole, rest = (rest + chunk).split(b"\n")
@@ -80,7 +80,7 @@ async def _chunk(fd: int) -> bytes:
     try:
         loop.add_reader(fd, ready.set)
     except PermissionError:
-        return os.read(fd, CHUNK)  # a regular file: it cannot be waited for and never blocks
+        return os.read(fd, CHUNK)  # a regular file cannot be polled and never blocks
     try:
         await ready.wait()
     finally:

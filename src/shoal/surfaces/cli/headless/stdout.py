@@ -1,4 +1,4 @@
-"""Standard output as programs read it: whole lines of bytes, never holding up the loop."""
+"""Standard output for programs: whole lines of bytes, written without blocking the loop."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import select
 from shoal.core.errors import ShoalError
 
 ATOMIC = 4096
-"""A pipe that polls writable takes at least this much without blocking (PIPE_BUF on Linux)."""
+"""Bytes that a pipe which polls writable takes without blocking (PIPE_BUF on Linux)."""
 
 
 class ReaderGone(ShoalError):
-    """Nobody reads the output any more."""
+    """Raised if nobody reads the output any more."""
 
 
 class OutputLost(ShoalError):
-    """The output goes where it cannot be written."""
+    """Raised if the output cannot be written."""
 
 
 class Stdout:

@@ -1,4 +1,4 @@
-"""Events of an agent as lines of stream-json."""
+"""Events of an agent as stream-json lines."""
 
 from __future__ import annotations
 

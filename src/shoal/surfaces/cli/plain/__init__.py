@@ -1,1 +1,1 @@
-"""The terminal line by line: what scrolls by, the place to type, and questions put there."""
+"""Plain terminal, line by line: scrolling output, an input prompt, and questions at that prompt."""

@@ -1,4 +1,4 @@
-"""Agents at work as rows at the bottom of a terminal: one each, or two for who looks closely."""
+"""Rows of the working agents at the bottom of a terminal: one for each, or two with details."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from shoal.surfaces.terminal.paint import DIM, YELLOW, cut, painted, style_of, w
 from shoal.surfaces.terminal.standing_words import doing_words, numbers
 
 MOST = 8
-"""Agents that get a row; of the others only their number is told."""
+"""Maximum number of agents with a row; the others are only counted."""
 QUIET = 5.0
-"""Seconds without an event from which on that is told."""
+"""Seconds without an event after which the silence is shown."""
 
 
 def agent_rows(agents: Sequence[Standing], now: float, columns: int, *, colours: bool) -> list[str]:
@@ -23,7 +23,7 @@ def agent_rows(agents: Sequence[Standing], now: float, columns: int, *, colours:
 
 
 def detailed_rows(agents: Sequence[Standing], now: float, columns: int, *, colours: bool) -> list[str]:
-    """With the model, the cost, and how long ago an agent was last heard of."""
+    """Format two rows for each agent, with its model, its cost and the time since its last event."""
     rows: list[str] = []
     for each in agents[:MOST]:
         rows.append(_row(each, now, columns, colours=colours))
@@ -34,7 +34,7 @@ def detailed_rows(agents: Sequence[Standing], now: float, columns: int, *, colou
 
 
 def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
-    """Never wider than `columns`: the numbers stay, what is being done is shortened first."""
+    """Format a row, never wider than `columns`: the numbers stay, the activity is shortened first."""
     indent = "  " * max(min(each.depth, 4, columns // 10), 1)
     tail = f" · {numbers(each, now)}"
     head = f"{each.who}: {one_line(each.task)}" if each.task else each.who
@@ -43,7 +43,7 @@ def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
         head, doing, tail = cut(head, max(columns - len(indent) - 2, 1)), "", ""
     else:
         doing = f" · {doing_words(each)}"
-        # Who it is needs the room more than what it does: that changes all the time.
+        # The name and task need the room more than the activity, which changes all the time.
         head = cut(head, max(room * 2 // 3, room - width(doing)))
         doing = cut(doing, room - width(head))
     style = YELLOW if each.question is not None else DIM

@@ -1,4 +1,4 @@
-"""Questions from agents, put to a person at the prompt, and what the typed line answers."""
+"""Questions of agents shown at the prompt, and the answers parsed from typed lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _for_session(rule: str) -> str:
 
 
 def shown_input(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """All of what would be run, as far as a person can read it, in lines with their styles."""
+    """Format the whole input of a call as lines with their styles, cut to a readable length."""
     lines: list[tuple[str, str]] = []
     for key, value in given.items():
         text = text_of(value)
@@ -67,7 +67,7 @@ def shown_input(tool: str, given: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _read(text: str) -> list[str]:
-    """Its lines, and a cut that is marked with the full length."""
+    """Split a text into lines; a cut is marked with the full length."""
     lines = text.removesuffix("\n").split("\n")
     shown = [cut(line, _WIDEST) for line in lines[:_MOST_LINES]]
     if len(shown) < len(lines):
@@ -88,7 +88,7 @@ def show_plan(screen: Screen, question: ApprovePlan, asker: str = "") -> None:
 
 
 def approval(question: ApprovePlan, line: str) -> Answer | None:
-    """None where nothing was said."""
+    """Return the answer; None if the line is empty."""
     match line.strip().lower():
         case "":
             return None
@@ -103,7 +103,7 @@ def approval(question: ApprovePlan, line: str) -> Answer | None:
 
 
 def permission(question: MayRun, line: str) -> Answer | None:
-    """None where nothing was said that is on offer."""
+    """Return the answer; None if the line is empty or not an option."""
     match line.strip().lower():
         case "":
             return None
@@ -132,7 +132,7 @@ def show_choice(screen: Screen, choice: Choice, asker: str = "") -> None:
 
 
 def chosen(choice: Choice, line: str) -> str | None:
-    """The labels chosen, or the person's own words; None where nothing usable was said."""
+    """Return the chosen labels or the typed text; None if the line is not usable."""
     words = line.strip()
     if not words:
         return None
@@ -148,12 +148,12 @@ def chosen(choice: Choice, line: str) -> str | None:
 
 
 class Asking:
-    """One question being put: a permission takes one line, choices take one line each."""
+    """Question being shown: a permission takes one line, choices take one line each."""
 
     def __init__(self, question: Question, asker: str = "") -> None:
         self.question = question
         self._asker = asker
-        """Who asks, where it is not the lead."""
+        """Name of the agent that asks; empty for the lead."""
         self._answers: dict[str, str] = {}
 
     @property
@@ -176,7 +176,7 @@ class Asking:
                 show_choice(screen, self._choice(choose), self._asker)
 
     def take(self, line: str) -> Answer | None:
-        """The answer when the question is answered whole; None where more is to be asked."""
+        """Return the answer once the question is fully answered; None while more input is needed."""
         if isinstance(self.question, MayRun):
             return permission(self.question, line)
         if isinstance(self.question, ApprovePlan):

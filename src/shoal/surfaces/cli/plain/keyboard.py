@@ -1,4 +1,4 @@
-"""The terminal's input, key by key, without stopping the loop."""
+"""Terminal input, key by key, without blocking the loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHARACTERS = 6
 
 
 class Keyboard:
-    """From `open` to `close` the terminal hands over each key; afterwards it is as it was before."""
+    """Reads single keys from `open` to `close`, and then restores the terminal mode."""
 
     def __init__(self, pressed: Callable[[Press], None], resumed: Callable[[], None]) -> None:
         self._pressed = pressed
@@ -36,7 +36,7 @@ class Keyboard:
         self._loop = asyncio.get_running_loop()
         self._enter()
         self._loop.add_reader(self._fd, self._readable)
-        # Ctrl-C comes as a key; this is for an interrupt that somebody else sends.
+        # Ctrl-C arrives as a key; this handles an interrupt that another process sends.
         self._loop.add_signal_handler(signal.SIGINT, self._pressed, Key("interrupt"))
         self._loop.add_signal_handler(signal.SIGTERM, self._pressed, Key("terminated"))
         self._loop.add_signal_handler(signal.SIGHUP, self._pressed, Key("hung-up"))

@@ -1,4 +1,4 @@
-"""What a person presses, decoded from the bytes a terminal sends."""
+"""Key presses decoded from the bytes that a terminal sends."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ _PLAIN = re.compile(r"[^\x00-\x1f\x7f]+")
 
 
 class Keys:
-    """Keeps what is not whole yet: a character or a sequence may come in two reads.
+    """Keeps incomplete input: a character or a sequence may arrive in two reads.
 
-    An escape waits for what follows; who reads the keys says with `alone` that nothing did.
+    An escape waits for what follows; the reader calls `flush_escape` when nothing did.
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Keys:
         return self._rest == "\x1b"
 
     def alone(self) -> Iterator[Press]:
-        """Nothing came after an escape: it was the key of that name."""
+        """Return a pending escape as the escape key: nothing followed it."""
         if self.holds_escape:
             self._rest = ""
             yield Key("escape")

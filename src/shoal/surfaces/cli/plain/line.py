@@ -1,4 +1,4 @@
-"""The text a person is typing: edited by keys, recalled from history, laid out in rows."""
+"""Editor of the typed text: editing by keys, recall from history, layout in rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Line:
         self._draft = ""
 
     def press(self, press: Press) -> str | None:
-        """The whole text when it was entered, else None."""
+        """Handle a key press; return the whole text when it is entered, else None."""
         match press:
             case Typed(text) | Pasted(text):
                 self._insert(clean(text))
@@ -36,13 +36,13 @@ class Line:
         self.text, self.at = text, len(text)
 
     def complete(self, words: Sequence[str]) -> None:
-        """Make the text the word that starts with it, where there is only one."""
+        """Complete the text if exactly one completion starts with it."""
         starting = [word for word in words if self.text and word.startswith(self.text)]
         if len(starting) == 1:
             self.put(f"{starting[0]} ")
 
     def remember(self, text: str) -> bool:
-        """Whether it is new in the history."""
+        """Add the text to the history; return True if it is new there."""
         new = bool(text.strip()) and self.history[-1:] != [text]
         if new:
             self.history.append(text)
@@ -50,7 +50,7 @@ class Line:
         return new
 
     def rows(self, prompt: str, columns: int) -> tuple[list[str], tuple[int, int]]:
-        """The rows the text takes behind its prompt, and where the cursor is in them."""
+        """Lay out the text behind its prompt; return the rows and the cursor's position in them."""
         indent = " " * width(prompt)
         rows: list[str] = []
         cursor = (0, 0)
@@ -119,7 +119,7 @@ class Line:
         return at
 
     def _up_or_down(self, step: int) -> None:
-        """Within a text of several lines first, then through the history."""
+        """Move within a text of several lines first, then through the history."""
         start, end = self._line_bounds()
         column = self.at - start
         if step < 0 and start > 0:

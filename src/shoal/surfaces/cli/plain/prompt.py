@@ -1,4 +1,4 @@
-"""The place at the bottom of the screen where a person types, while text scrolls above it."""
+"""Input prompt at the bottom of the screen, below the scrolling text."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ class Entered(Struct, frozen=True):
 
 
 class Interrupted(Struct, frozen=True):
-    """Ctrl-C; `line` is what stands at the prompt."""
+    """Ctrl-C was pressed; `line` is the text at the prompt."""
 
     line: str
 
 
 class HungUp(Struct, frozen=True):
-    """Ctrl-D, the terminal is gone, or a signal asks the program to end."""
+    """Ctrl-D was pressed, the terminal is gone, or a signal asks the program to end."""
 
     status: int = 0
-    """With which the program ends."""
+    """Exit code of the program."""
 
 
 class Escaped(Struct, frozen=True):
-    """The escape key."""
+    """The escape key was pressed."""
 
 
 class Toggled(Struct, frozen=True):
-    """Shift-Tab."""
+    """Shift-Tab was pressed."""
 
 
 class Woken(Struct, frozen=True):
-    """Nothing was typed: there is another reason to look up."""
+    """Nothing was typed; `wake` was called."""
 
 
 Input: TypeAlias = Entered | Interrupted | HungUp | Escaped | Toggled | Woken
@@ -61,7 +61,7 @@ _INPUTS: dict[str, Input] = {
     "escape": Escaped(),
     "back-tab": Toggled(),
 }
-"""Keys that have nothing to do with the line."""
+"""Keys that do not edit the line."""
 
 
 def _nobody() -> bool:
@@ -70,9 +70,9 @@ def _nobody() -> bool:
 
 class Prompt(Protocol):
     leaves_lines: bool
-    """What was typed stays on the screen by itself, so it need not be shown again."""
+    """True if typed text stays on the screen by itself, so that it need not be printed again."""
     to_background: Callable[[], bool]
-    """Called at Ctrl-B; where it moves nobody, the key means what it means in a line."""
+    """Called at Ctrl-B; if it moves no agent, the key moves the cursor."""
 
     def open(self) -> None: ...
 
@@ -81,42 +81,42 @@ class Prompt(Protocol):
     async def input(self) -> Input: ...
 
     def wake(self) -> None:
-        """Let whoever waits for input look up."""
+        """Wake whoever awaits input."""
         ...
 
     def status(self, rows: Callable[[int], Sequence[str]] | None) -> None:
-        """Rows above the prompt, drawn again ten times a second while they are there."""
+        """Set the rows above the prompt; they are redrawn ten times a second while they are set."""
         ...
 
     def label(self, text: str) -> None:
-        """What stands before the line while nothing is asked: to whom it goes, and which mode is on."""
+        """Set the text before the line while no question is open: the recipient and the active mode."""
         ...
 
     def ask(self, question: str) -> None:
-        """What is typed next answers this; a half-typed line waits until `asked`."""
+        """Let the next typed line answer this; a half-typed line is put aside until `end_question`."""
         ...
 
     def asked(self) -> None: ...
 
     def clear(self) -> None:
-        """Drop what is half typed."""
+        """Drop the half-typed text."""
         ...
 
     def offer(self, text: str) -> None:
-        """Put a text where it can be changed and entered, before what is half typed there."""
+        """Put a text at the prompt for editing, in front of the half-typed text."""
         ...
 
 
 class LivePrompt:
     leaves_lines = False
     any_key_ends = False
-    """Whether whatever is pressed next hangs up."""
+    """True if the next key press closes the input."""
 
     def __init__(self, screen: LiveScreen, history: Path, words: Callable[[], Sequence[str]] = tuple) -> None:
         self._screen = screen
         self._history = history
         self._words = words
-        """What a line that starts like one of them is completed to."""
+        """Returns the texts that a line can be completed to."""
         self._line = Line(read_history(history))
         self._keyboard = Keyboard(self._heard, self._redraw)
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
@@ -172,7 +172,7 @@ class LivePrompt:
 
     def offer(self, text: str) -> None:
         if self._asking:
-            self._draft = in_front(text, self._draft)  # it is no answer
+            self._draft = in_front(text, self._draft)  # it is not an answer
         else:
             self._line.put(in_front(text, self._line.text))
             self._draw()
@@ -265,17 +265,17 @@ class PlainPrompt:
         self._inputs.put_nowait(Woken())
 
     def status(self, rows: Callable[[int], Sequence[str]] | None) -> None:
-        """There is no place for it."""
+        """Do nothing: there is no room for rows."""
 
     def label(self, text: str) -> None:
-        """There is no place for it either; that it changed is told."""
+        """Do nothing: there is no room for a label, and changes are reported as notes."""
 
     def ask(self, question: str) -> None:
         self._screen.fresh_line()
         self._screen.write(f"{question}\n")
 
     def asked(self) -> None:
-        """Nothing was put aside."""
+        """Do nothing: no line was put aside."""
 
     def clear(self) -> None:
         self._draft = ""
@@ -292,7 +292,7 @@ class PlainPrompt:
         else:
             left = HungUp()
         if not data:
-            # It stays readable for ever, and would be asked as often as the loop goes round.
+            # It stays readable forever and would be read in every iteration of the loop.
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
             self._inputs.put_nowait(left)
             return

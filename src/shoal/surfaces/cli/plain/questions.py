@@ -1,4 +1,4 @@
-"""Questions of agents at a prompt: one is put at a time, and the first answer to it stands."""
+"""Queue of agents' questions at a prompt: one is shown at a time, and its first answer stands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shoal.surfaces.cli.plain.prompt import Prompt
 
 
 class QuestionLine:
-    """`show` puts one before the person's eyes; none is put while `may_put` says no."""
+    """Shows questions with `show_question`, but none while `can_show` returns False."""
 
     def __init__(self, prompt: Prompt, show: Callable[[Asking], None], may_put: Callable[[], bool]) -> None:
         self._prompt = prompt
@@ -31,13 +31,13 @@ class QuestionLine:
             self.put()
 
     def put(self) -> None:
-        """The first one, where there is one and it may be put."""
+        """Show the first question, if there is one and it may be shown."""
         if self._waiting and self._may_put():
             self._show(self._waiting[0])
             self._prompt.ask(self._waiting[0].label)
 
     def answered(self, question: str) -> None:
-        """Here or at another surface."""
+        """Remove a question that was answered here or on another surface."""
         was_first = self.first is not None and self.first.question.id == question
         self._waiting = deque(each for each in self._waiting if each.question.id != question)
         if was_first and self._may_put():

@@ -1,4 +1,4 @@
-"""A person and a session at one terminal: prompts, steering, questions, commands, interrupts."""
+"""Plain terminal of a session: prompts, steering, questions, commands, interrupts."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 class Talk(Dialogue):
-    """Line by line: what happens scrolls by above the prompt, and a question takes the prompt over."""
+    """Prints events line by line above the prompt; a question takes over the prompt."""
 
     def __init__(
         self, session: Session, screen: Screen, prompt: Prompt, standings: Standings | None = None
     ) -> None:
-        """`standings` knows the agents of the session's earlier runs."""
+        """Create the terminal; `statuses` holds the agents of the session's earlier runs."""
         super().__init__(session, standings)
         self.screen = screen
         self._story = Telling(screen, standings=self.standings)
@@ -56,7 +56,7 @@ class Talk(Dialogue):
         )
         self._answering: asyncio.Future[str] | None = None
         self._shown_last: EntryId | None = None
-        """The last answer that was told whole."""
+        """Last answer that was printed in full."""
         self._has_status = False
 
     async def go(self, first: str | None = None) -> Outcome:
@@ -76,7 +76,7 @@ class Talk(Dialogue):
         self.catch_up()
 
     async def _put_questions(self) -> None:
-        """Those of every agent, whether the lead works or not."""
+        """Queue the questions of every agent, whether the lead works or not."""
         async for question in self.session.parts.desk.incoming():
             self.catch_up()
             asker = "" if question.agent == LEAD else self.standings.described(question.agent)
@@ -97,7 +97,7 @@ class Talk(Dialogue):
             self._prompt.status(self._rows if shown else None)
 
     def _rows(self, columns: int) -> list[str]:
-        """The lead, each agent that is waited for, and how many work in the background."""
+        """Render the lead, each awaited agent, and the number of background agents."""
         colours = self.screen.colours
         at_work = self.standings.at_work()
         waited_for = [each for each in at_work if not each.background]
@@ -159,7 +159,7 @@ class Talk(Dialogue):
             self.enter(user(text))
 
     def _is_meant_for_others(self, text: str) -> bool:
-        """A command, or words to a teammate, are no answer to whoever asks at that moment."""
+        """Return True for a command or a message to a teammate, which never answers an open question."""
         if not text.strip():
             return False
         to_teammate = addressed(self.session, text) is not None or bool(mistyped(self.session, text))
@@ -172,7 +172,7 @@ class Talk(Dialogue):
             case Answered(question=question):
                 self._answered(question)
             case Finished(requests=0, reason="done", text=text) if text:
-                # No model spoke: the report of a command's own agent is the answer.
+                # No model answered: the report of the command's agent is the answer.
                 self.screen.write(f"{clean(text)}\n\n")
             case Finished():
                 self.screen.write("\n")
@@ -185,14 +185,14 @@ class Talk(Dialogue):
                 pass
 
     def _show_words(self, agent: str, text: str) -> None:
-        """Others than the lead speak here only while the person talks to them."""
+        """Print the text of an agent other than the lead, only while the user talks to it."""
         if self.to is not None and self.to.agent == agent and text.strip():
             with self.telling.aside():
                 self.screen.write(f"{self.to.name}: ", BOLD_CYAN)
                 self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
 
     def _whole(self, agent: AgentId, entry: EntryId) -> str | None:
-        """From another process only a preview is told; its transcript was written before."""
+        """Read the full text from the transcript: other processes send a preview after writing it there."""
         if self.to is None or self.to.agent != agent:
             return None
         parts = self.session.parts

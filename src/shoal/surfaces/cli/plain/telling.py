@@ -1,4 +1,4 @@
-"""Tells a person what happens in a turn: words as they arrive, each tool call folded into one line."""
+"""Printer of a turn: streamed text, and each tool call folded into one line."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from shoal.surfaces.terminal.dialogue import Write
 
 _SLOW = 2_000
-"""Milliseconds from which on a call's duration is told."""
+"""Milliseconds from which a call's duration is shown."""
 _ROOM_FOR_OUTCOME = 34
 _TOLD_OTHERWISE = frozenset({"TodoWrite", "AskUserQuestion"})
-"""Tools whose input is shown better than as JSON: as a list of steps, as a question."""
+"""Tools whose input is shown in a better form than JSON: as a list of steps, as a question."""
 
 
 class _Call(Struct):
@@ -68,23 +68,23 @@ class _Call(Struct):
 
 
 class Telling:
-    """Fed with every event of a run, live or from its journal, which has previews alone."""
+    """Prints every event of a run, live or from its journal, which has only previews."""
 
     def __init__(self, screen: Screen, *, onlooker: bool = False, standings: Standings | None = None) -> None:
         self._screen = screen
         self._standings = standings or Standings()
-        """Has heard of each event before; it knows the agents' names."""
+        """Has already applied each event; it knows the agents' names."""
         self._onlooker = onlooker
-        """One who looks on is told prompts and questions too; who takes part has seen or will see them."""
+        """True if prompts and questions are printed too; a participant sees them elsewhere."""
         self._calls: dict[str, _Call] = {}
         self._open: str | None = None
-        """The call whose line stands there without its outcome."""
+        """Call whose line is printed without its outcome."""
         self._begun = 0
-        """Columns that line takes so far."""
+        """Columns used by that line so far."""
         self._voice: str | None = None
         self._heard = False
         self._whole = False
-        """What was said last is a whole answer: the next words begin another."""
+        """True if the last text was a complete answer: the next text begins another one."""
 
     def hear(self, event: Event) -> None:
         if event.agent != LEAD:
@@ -107,7 +107,7 @@ class Telling:
                 self._tell_rest(event)
 
     def _tell_of_agent(self, event: Event) -> None:
-        """Others than the lead never speak here; that they start, end and ask is told in a line each."""
+        """Print an agent's starts, ends and questions, one line each; its text is never printed here."""
         it = self._standings.all.get(event.agent) or Standing(event.agent, 0.0)
         match event:
             case Noted() if self._standings.is_told(event):
@@ -126,13 +126,13 @@ class Telling:
                         self._screen.write(f"{words}\n")
 
     def note(self, text: str, style: str = DIM) -> None:
-        """A line of the program's own, between what the agent says."""
+        """Print a line of the program, between the agent's text."""
         with self.aside():
             self._screen.write(f"  {text}\n", style)
 
     @contextmanager
     def aside(self) -> Iterator[Write]:
-        """What is written within stands above the line of a running call."""
+        """Print several lines above the line of a running call."""
         running = self._open
         if running is not None:
             self._screen.take_back()
@@ -165,7 +165,7 @@ class Telling:
             self.note(*told)
 
     def _asked(self, question: Question) -> None:
-        """The question shows the call, and the call's line is written when it really runs."""
+        """Print a question: it shows the call, so the call's line is removed until the call really runs."""
         if self._open is not None:
             self._screen.take_back()
             self._open = None
@@ -185,7 +185,7 @@ class Telling:
         self._screen.write(text, ITALIC_DIM if voice == "thinking" else "")
 
     def _said(self, preview: str) -> None:
-        """From a journal, which has no deltas, this is all there is to tell."""
+        """Finish a text; from a journal, which has no deltas, the preview is all there is to print."""
         if not self._heard and preview:
             self._say("text", previewed(preview))
         self._heard = False
@@ -210,7 +210,7 @@ class Telling:
             self._screen.write("\n")
         self._screen.write("● ", CYAN)
         self._screen.write(it.tool, BOLD)
-        # Room is left for the outcome, so that the call stays one line.
+        # Leave room for the outcome, so that the call stays on one line.
         preview = cut(it.preview, max(self._screen.columns - width(it.tool) - _ROOM_FOR_OUTCOME, 12))
         self._screen.write(f" {preview}" if preview else "")
         self._begun = 3 + width(it.tool) + width(preview)

@@ -1,4 +1,4 @@
-"""One agent of a run, as its viewer tells it: what it says and does, when it rests, asks and ends."""
+"""Printer of one agent of a run: its text and tool calls, and when it is idle, asks or ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RESTS = {"available": "idle", "interrupted": "idle: it was interrupted", "faile
 
 
 class Words:
-    """What is said in a transcript, in its order: it is on disk before the journal tells of it."""
+    """Reads new messages of a transcript in order; they are on disk before the journal mentions them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class Words:
         self._waiting: deque[Said] = deque()
 
     def heard(self, until: int) -> list[str]:
-        """What others said to the agent up to that time, in milliseconds, since the last look."""
+        """Return the texts sent to the agent up to this time, in milliseconds, since the last call."""
         self._read()
         found: list[str] = []
         while self._waiting and self._waiting[0].message.role == "user" and self._waiting[0].at <= until:
@@ -55,7 +55,7 @@ class Words:
         return found
 
     def answer(self, entry: EntryId) -> str | None:
-        """The whole text of one answer; None where it is not there."""
+        """Return the full text of an answer; None if it is not there."""
         self._read()
         if all(said.id != entry for said in self._waiting):
             return None
@@ -82,7 +82,7 @@ class Words:
 
 
 class Viewing:
-    """Fed with every event of the run that concerns one agent."""
+    """Prints every event of the run that is about one agent."""
 
     def __init__(self, wanted: str, screen: Screen) -> None:
         self._wanted = wanted
@@ -101,7 +101,7 @@ class Viewing:
                 return event.agent == self.agent
 
     def hear(self, event: Event, at: int) -> None:
-        """One that concerns the agent, and when it was told."""
+        """Print an event about the agent, recorded at this time."""
         match event:
             case AgentStarted():
                 self._started(event)
@@ -132,7 +132,7 @@ class Viewing:
                 self._tell(event)
                 self._telling.note(f"answer it with: shoal ask answer {question.id}", DIM)
             case Queued():
-                pass  # it is shown when the agent hears it
+                pass  # printed when the agent reads it
             case _:
                 self._tell(event)
 
@@ -140,7 +140,7 @@ class Viewing:
         self._telling.note(text, style)
 
     def _tell(self, event: Event) -> None:
-        # The telling knows one who speaks, and calls it the lead.
+        # The printer knows a single speaker, which it calls the lead.
         self._telling.hear(replace(event, agent=LEAD))
 
     def _started(self, event: AgentStarted) -> None:

@@ -1,4 +1,4 @@
-"""`shoal team attach`: a whole team before one's eyes, and one's words for any of it."""
+"""`shoal team attach` command: view a whole team and send messages to its members."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def attach(*, name: str | None, panes: bool, as_json: bool) -> int:
 
 
 def _to_panes(team: Team) -> int:
-    """This process becomes tmux, in the session that has the team's panes."""
+    """Replace this process by tmux, attached to the session that holds the team's panes."""
     import shutil
 
     ids = [member.tmux_pane_id for member in team.members if member.tmux_pane_id.startswith("%")]

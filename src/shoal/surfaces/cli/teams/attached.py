@@ -1,4 +1,4 @@
-"""A person at a team that runs in another process: what it does, what it asks, and what is typed to it."""
+"""Terminal of a team that runs in another process: its events, its questions, and messages to it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from shoal.core.roster import Team
 
 RECALLED = 200
-"""Events of before that are told to who comes."""
+"""Number of earlier events that are printed on attaching."""
 HOW = "What you type goes to the lead; @name to a member, @* to everybody. Ctrl-D leaves, the team goes on."
 
 
 async def attached(team: Team, run: Run) -> int:
-    """The exit code."""
+    """Run the terminal of the team, and return the exit code."""
     screen = screen_for(sys.stdout)
     names = [f"@{member.name} " for member in team.members]
     prompt: Prompt
@@ -76,11 +76,11 @@ class _Attached:
         self._questions = QuestionLine(prompt, self._show_question, lambda: self._present)
         self._over = self._left = False
         self._present = False
-        """What happened before has been told: a question that is asked now is put at once."""
+        """True once earlier events are printed: from then on, questions are shown at once."""
         self._status = 0
 
     async def stay(self) -> int:
-        """Until the person leaves, or the run ends."""
+        """Run until the user leaves or the run ends."""
         self._screen.write(f"team {self._team.name}", BOLD)
         self._screen.write(f"  session {self._run.session}\n  {HOW}\n", DIM)
         async with asyncio.TaskGroup() as tasks:
@@ -111,7 +111,7 @@ class _Attached:
         self._prompt.wake()
 
     def _arrive(self) -> None:
-        """Questions that are open are put, and from here on each as it is asked."""
+        """Show the open questions; later ones are shown as they are asked."""
         self._present = True
         self._questions.put()
 
@@ -134,7 +134,7 @@ class _Attached:
             self._tell(event)
 
     def _tell(self, event: Event) -> None:
-        """Of members more than who only looks on is told: what they say, and that they rest."""
+        """Print what an observer of a single run does not see: what members say, and when they are idle."""
         match event:
             case AssistantSaid(preview=preview) if event.agent != LEAD and preview.strip():
                 self._tell_of(event, f": {one_line(preview)}")
@@ -152,7 +152,7 @@ class _Attached:
             self._screen.write(f"{cut(words, max(self._screen.columns - len(it.who) - 3, 20))}\n", DIM)
 
     def _rows(self, columns: int) -> list[str]:
-        """Everybody, whether at work or not, with what the whole team took so far."""
+        """Render every agent, working or not, with the totals of the team."""
         every = list(self._standings.all.values())
         usd = sum(each.usd for each in every) if all(each.priced for each in every) else None
         tokens = sum(each.tokens for each in every)
@@ -174,7 +174,7 @@ class _Attached:
                     self._left = True
             case Entered(text=text) if text.strip():
                 self._show_typed(text)
-                # Words to a member are no answer to whoever asks at that moment.
+                # A message to a member is not an answer to an open question.
                 if (asking := self._questions.first) is not None and not text.startswith("@"):
                     self._answer(asking, text)
                 else:
@@ -204,7 +204,7 @@ class _Attached:
             self._telling.note(f"✗ {one_line(str(error))}", RED)
 
     async def _roster(self) -> Team:
-        """As it is now: members come and go."""
+        """Load the current roster: members come and go."""
         from shoal.app.teams.record import AgentsRecord
         from shoal.core.ids import Ids
 

@@ -1,4 +1,4 @@
-"""`shoal team`: which teams there are, how each stands, and removing one."""
+"""`shoal team` commands: list, show and remove teams."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def _remove(record: AgentsRecord, team: Team, *, force: bool) -> None:
 
     run = run_of(team)
     try:
-        # Held meanwhile, so that nobody resumes what is being removed.
+        # Held meanwhile, so that nobody resumes the team during its removal.
         lock = SessionLock(run.home, SessionId(run.session))
     except StoreError as held:
         raise TeamBusy(
@@ -182,7 +182,7 @@ def _print(views: Sequence[TeamView]) -> None:
     ]
     heads = ("TEAM", "LEAD", "WORKING", "IDLE", "TASKS", "COST", "CREATED", "DESCRIPTION")
     print_table(heads, rows)
-    # Those that were cut off first: of them somebody waits for something.
+    # Leads that died first: their work was cut off.
     for state, words in (("died", "A lead that died"), ("ended", "A team that has ended")):
         if which := next((view.team.name for view in views if view.lead == state), None):
             click.echo(f"\n{words} can go on: shoal team resume {which}")
@@ -190,7 +190,7 @@ def _print(views: Sequence[TeamView]) -> None:
 
 
 def _print_member(each: MemberView) -> None:
-    """Who and what on one line, the numbers on another: both fit a narrow terminal."""
+    """Print a member on two lines, activity and numbers, so that both fit a narrow terminal."""
     from shoal.surfaces.terminal.question_words import wanted
 
     colours, member = has_colours(sys.stdout), each.member

@@ -1,4 +1,4 @@
-"""`shoal team export`: all that is kept of a team in one file, for programs or for people."""
+"""`shoal team export` command: write everything stored about a team into one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shoal team send`, `stop` and `resume`: a person's hand on a team, whether it runs or not."""
+"""`shoal team send`, `stop` and `resume` commands: control a team, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EVERYBODY = "*"
 _LEAD_WORDS = ("team-lead", "lead")
 _GONE_WITHIN = 30.0
-"""Seconds that a run which was told to end is waited for."""
+"""Timeout in seconds for a run that was told to end."""
 
 
 @click.command("send", short_help="Say something to a member, the lead or everybody.")
@@ -82,7 +82,7 @@ def members_meant(team: Team, member: str) -> list[AgentName]:
 
 
 async def say(record: AgentsRecord, team: Team, to: AgentName, text: str) -> dict[str, Any]:
-    """Through the run where there is one: it, and not the text, says that a person speaks."""
+    """Send the text through the live run, if any: the run, not the text, states that a person speaks."""
     from shoal.app.outside.watching import demand
     from shoal.core.clock import SystemClock, iso
     from shoal.core.envelopes import enveloped
@@ -135,7 +135,7 @@ def stop(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
 
 
 async def _which(record: AgentsRecord, words: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """One word is a team, or a member of the only team there is or that runs."""
+    """Parse the arguments: one word is a team, or a member of the only existing or running team."""
     if len(words) > 2:
         raise click.UsageError("Give a team and at most one of its members.")
     if len(words) != 1:
@@ -175,7 +175,7 @@ async def _stop_all(team: Team, run: Run, *, now: bool) -> list[str]:
         _say_that_it_takes_time(", ".join(members))
         asked = (demand(run, ShutDown(name=name)) for name in members)
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
-            # One that is gone already, or with its run, is what was wanted.
+            # A member that is already gone, alone or with its run, is the intended result.
             if isinstance(outcome, BaseException) and not isinstance(outcome, ShoalError):
                 raise outcome
     try:
@@ -196,8 +196,8 @@ async def _until_gone(run: Run) -> None:
         async with asyncio.timeout(_GONE_WITHIN):
             async for _ in watch(run, SystemClock()):
                 pass
-            # Its last event is told a moment before its process lets go of the lock.
-            while run.is_live:  # noqa: ASYNC110 - that a lock is free tells nobody
+            # The last event is written a moment before the process releases the lock.
+            while run.is_live:  # noqa: ASYNC110 - a released lock notifies nobody
                 await asyncio.sleep(0.02)
     except TimeoutError as error:
         raise StoreError(
@@ -226,7 +226,7 @@ def _resume(name: str | None, prompt: str | None, **given: Any) -> int:
 
 
 def _check_that_it_began(team: Team, run: Run) -> None:
-    """A lead that died before its first word left nothing to go on from."""
+    """Check that the session can be resumed: a lead that died before its first message left nothing."""
     from shoal.core.errors import NoSuchSession
     from shoal.stores.files.sessions import find_session
 
@@ -251,7 +251,7 @@ def _go_where_it_worked(team: Team) -> None:
 
 
 def _model_of(team: Team, run: Run) -> str | None:
-    """The one that its lead was started with, where a flag named it."""
+    """Return the model that a flag named when the lead was started."""
     from shoal.app.outside.watching import model_named
     from shoal.surfaces.terminal.sentences import say as tell
 
@@ -262,7 +262,7 @@ def _model_of(team: Team, run: Run) -> str | None:
 
 
 def _say_mode(team: Team, run: Run, given: Mapping[str, Any]) -> None:
-    """A mode is not taken over: who gave it was there then, and need not be now."""
+    """Report that the mode is not carried over: the person who chose it may not be present now."""
     if given["mode"] or given["skip_permissions"]:
         return
     from shoal.app.outside.watching import last_mode

@@ -1,4 +1,4 @@
-"""`shoal team start`: a team from a template, at work before its lead says a word."""
+"""`shoal team start` command: a team from a template, whose members work before the lead's first turn."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ start = click.Command(
 
 
 def template_named(name: str) -> Template:
-    """By name, or by the path of a file."""
+    """Find a template by name, or by the path of a file."""
     from shoal.app.settings.settings import home_directory
     from shoal.app.teams.templates import SUFFIXES, read_file, templates_for
     from shoal.core.errors import BadTemplate
@@ -96,7 +96,7 @@ def _goal(template: Template, given: str | None) -> str:
 
 
 def _check(template: Template, given: dict[str, Any]) -> None:
-    """Before anything is started: that its agents exist, and that it takes no more than is allowed."""
+    """Check, before anything starts, that the agents exist and that the template stays within the limits."""
     from shoal.app.definitions.definitions import definitions_for, given_definitions
     from shoal.app.definitions.plugins import plugins_for
     from shoal.app.teams.templates import checked
@@ -120,7 +120,7 @@ def _check(template: Template, given: dict[str, Any]) -> None:
 
 
 def _allowed(given: dict[str, Any], mode: Any, own: Any) -> Standing:
-    """A person's flag stands above what the settings say."""
+    """Return the limits; a flag of the user overrides the settings."""
     from shoal.app.teams.templates import Standing
 
     if given["skip_permissions"]:
@@ -138,7 +138,7 @@ def _in_repository(cwd: Path) -> bool:
 
 
 def _bounded(options: Options, template: Template) -> Options:
-    """With the template's budget, where the person gave none."""
+    """Apply the template's budget where the user gave none."""
     from msgspec.structs import replace
 
     return replace(

@@ -1,4 +1,4 @@
-"""`shoal team templates` and `shoal team template`: which there are, what is wrong with one, a new one."""
+"""`shoal team templates` and `shoal team template` commands: list, show, validate and create templates."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _found() -> Templates:
 
 
 def _flaw(found: Found) -> Flaw | None:
-    """In its file, or in that it names an agent nobody has."""
+    """Return the flaw of a template: in its file, or an agent that does not exist."""
     from shoal.app.definitions.definitions import definitions_for
     from shoal.app.settings.settings import home_directory
     from shoal.app.teams.templates import checked

@@ -1,4 +1,4 @@
-"""How a team stands: its roster, what its run's journal tells of each member, its mail and its board."""
+"""Overview of a team: its roster, each member's status from the run's journal, its mail and its board."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class MemberView(Struct, frozen=True, kw_only=True):
     doing: str = ""
     tokens: int = 0
     usd: float | None = 0.0
-    """None where a price is not known."""
+    """None if a price is not known."""
     last_event: float | None = None
-    """Seconds ago; None where nothing was heard."""
+    """Seconds ago; None if there was no event."""
     unread: int = 0
     question: Question | None = None
 
@@ -51,7 +51,7 @@ class TeamView(Struct, frozen=True, kw_only=True):
         return self.lead == "alive"
 
     def number_of(self, *states: MemberState) -> int:
-        """Members beside the lead."""
+        """Count the members in these states, without the lead."""
         return sum(each.state in states for each in self.members[1:])
 
     @property
@@ -64,7 +64,7 @@ class TeamView(Struct, frozen=True, kw_only=True):
 
 
 async def team_running(record: AgentsRecord, name: str | None) -> Team:
-    """As `team_named`; of several the only one that runs."""
+    """Find a team as `find_team` does; among several teams choose the only running one."""
     return await team_named(record, name or await only_running(record))
 
 
@@ -119,12 +119,12 @@ def run_of(team: Team) -> Run:
 
 
 def _told(run: Run) -> tuple[Standings, LeadState]:
-    """By the run's journal, read once: it may be long."""
+    """Load the statuses from the run's journal, which is read once because it may be long."""
     from shoal.app.picture.standing import Standings
     from shoal.core.events import Event, SessionEnded
     from shoal.stores.files.journal import read_journal
 
-    # Asked first: what a run that ends meanwhile writes last is read.
+    # Checked first, so that the last events of a run that ends meanwhile are still read.
     live = run.is_live
     standings, last = Standings(), None
     for recorded in read_journal(run.journal):
@@ -168,7 +168,7 @@ def _state(member: Member, standing: Standing | None, lead: LeadState) -> Member
     if lead != "alive":
         if member.name == LEAD_NAME:
             return lead
-        # The roster shows it up to a second late, the journal at once.
+        # The roster is up to a second late, the journal is not.
         was_at_work = member.is_active if standing is None else standing.at_work
         return "cut off" if was_at_work else "idle"
     if standing is not None and standing.state in ("working", "waiting"):
@@ -201,7 +201,7 @@ def _sum(standings: Standings) -> float | None:
 
 
 def facts(view: TeamView) -> dict[str, Any]:
-    """For programs."""
+    """Return the overview for programs."""
     counts = Counter(task.status for task in view.tasks)
     return {
         "name": view.team.name,

@@ -1,1 +1,1 @@
-"""What stands beside the conversation: agents, board, mail and questions, drawn from a picture of the run."""
+"""Panels beside the conversation: agents, board, mail and questions, drawn from the run view."""

@@ -1,4 +1,4 @@
-"""An agent as a row of the panel, as wide as there is room, and the lines that tell all of one."""
+"""Agent rows that fit any width, and the detail lines of one agent."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _COLUMNS = (
     Column("cost", "cost", 8, right=True, goes=3),
 )
 _BOTH = 46
-"""From this width on, the task and what is done now have a column each."""
+"""Width from which on the task and the current activity have a column each."""
 
 
 def _columns(width: int) -> tuple[tuple[Column, ...], int]:
@@ -73,7 +73,7 @@ def agent_line(row: AgentRow, *, depth: int, now: int, width: int, question: Que
 
 
 def _lead(columns: Sequence[Column]) -> int:
-    """How many columns stand before the task."""
+    """Return the number of columns before the task."""
     return sum(each.name in ("mark", "name", "state") for each in columns)
 
 
@@ -97,7 +97,7 @@ def last_heard(row: AgentRow, now: int) -> str:
 
 
 def short_model(model: str) -> str:
-    """Without the provider, which is the same for most."""
+    """Return the model without its provider, which most agents share."""
     return one_line(model).rpartition(":")[2].removeprefix("claude-")
 
 
@@ -114,7 +114,7 @@ def _about(row: AgentRow, question: QuestionRow | None, width: int) -> Content:
 
 
 def _doing(row: AgentRow, question: QuestionRow | None) -> Content:
-    """What it does now, whom it waits for, or why it ended."""
+    """Describe its activity, whom it waits for, or why it ended."""
     if question is not None:
         return line((f"? {asked(question.question)}", ASKS))
     if row.waits_for:
@@ -125,7 +125,7 @@ def _doing(row: AgentRow, question: QuestionRow | None) -> Content:
 
 
 def detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[Content]:
-    """All that there is to know of one agent, in three lines."""
+    """Return all facts about one agent in three lines."""
     spent = f"{count(row.tokens)} tokens in {many(row.requests, 'request')}"
     money = f"{dollars(row.usd)}{'' if row.priced else ' and what has no price'}"
     facts = [

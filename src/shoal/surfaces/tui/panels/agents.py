@@ -1,4 +1,4 @@
-"""The agents of a run: how each stands, and keys to view, interrupt, move, stop and kill one."""
+"""Panel of the agents of a run, with keys to view, interrupt, move, stop and kill one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from shoal.surfaces.tui.panels.rows import Entry, Rows
 from shoal.wire.control import Background, Command, Interrupt, ShutDown, StopTask
 
 _FOLD = "ended agents"
-"""The key of the line above those that have ended."""
+"""Key of the line above the ended agents."""
 
 
 class AgentsPanel(ListPanel):
@@ -43,7 +43,7 @@ class AgentsPanel(ListPanel):
     HINTS = "⏎ view · esc interrupt · b background · x stop · k kill · a answer · e ended · q close"
 
     class Chosen(Message):
-        """View this agent, and type to it."""
+        """Posted when the person chooses an agent to view and talk to."""
 
         def __init__(self, agent: AgentRow) -> None:
             super().__init__()
@@ -54,12 +54,12 @@ class AgentsPanel(ListPanel):
         self._agents: dict[str, AgentRow] = {}
         self._depths: dict[str, int] = {}
         self._ages: dict[str, str] = {}
-        """As they were last drawn."""
+        """Ages as last drawn."""
         self._unfolded = False
 
     @property
     def current(self) -> AgentRow | None:
-        """The one under the cursor."""
+        """Agent at the cursor."""
         return self._agents.get(str(self.rows.cursor))
 
     # Drawing
@@ -91,7 +91,7 @@ class AgentsPanel(ListPanel):
         self.rows.put_in_order([*living, *(ended if self._unfolded else ())])
 
     def _place(self, row: AgentRow) -> None:
-        """Below the nearest of those it comes from that stands above it."""
+        """Set the row's depth: the number of its ancestors that are shown above it."""
         depth, parent = 0, self._agents.get(row.parent)
         seen = {row.id}
         while parent is not None and parent.id not in seen:
@@ -139,7 +139,7 @@ class AgentsPanel(ListPanel):
         detail.update(Content("\n").join(told), layout=False)
 
     def tick(self) -> None:
-        """Ages go on without events; only rows in sight whose age reads differently are drawn again."""
+        """Redraw the visible rows whose displayed age changed."""
         now = self.clock.now()
         for key in self.rows.in_sight() if self._shown else ():
             row = self._agents.get(str(key))
@@ -230,7 +230,7 @@ class AgentsPanel(ListPanel):
 
 
 def _called(row: AgentRow) -> str:
-    """Teammates are known by their names, others by their ids."""
+    """Return the id for commands: teammates are addressed by name, other agents by id."""
     return row.name if row.team else row.id
 
 

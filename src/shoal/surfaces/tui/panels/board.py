@@ -1,4 +1,4 @@
-"""The task board of a run, with what waits for what: three columns where there is room, else one list."""
+"""Panel of the task board with dependencies: three columns if there is room, else one list."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from shoal.surfaces.tui.panels.rows import Entry, Rows
 Key = tuple[str, str]
 """A task by its board and its number."""
 WIDE = 96
-"""Columns of the terminal from which on each status has one."""
+"""Terminal columns from which on each status has a column."""
 NARROW = 64
 """Columns below which a task of the list takes two lines."""
 
@@ -64,7 +64,7 @@ class BoardPanel(Panel):
         super().__init__(*given, **named)
         self._tasks: dict[Key, TaskRow] = {}
         self._ranks: dict[Key, float] = {}
-        """Where the person just put tasks, until the run tells the same."""
+        """Ranks the person just set, until the run reports the same."""
         self._wide = False
 
     def compose(self) -> ComposeResult:
@@ -95,11 +95,11 @@ class BoardPanel(Panel):
         if had_focus:
             self.focus()
 
-    # Where the cursor is
+    # Cursor
 
     @property
     def rows(self) -> Rows:
-        """The list that keys act on."""
+        """List that keys act on."""
         if not self._wide:
             return self.query_one("#board-list", Rows)
         lists = self._lists()
@@ -157,7 +157,7 @@ class BoardPanel(Panel):
         self._arrange()
 
     def _touch(self, row: TaskRow) -> None:
-        """It, and those whose "waits for" may read differently now."""
+        """Invalidate the task, and the tasks whose "waits for" may change with it."""
         touched = [
             key for key, each in self._tasks.items() if key[0] == row.board and row.id in each.blocked_by
         ]
@@ -184,7 +184,7 @@ class BoardPanel(Panel):
             cards = [Entry((row.board, row.id), CARD) for row in rows]
             self.query_one(f"#rows-{status}", Rows).put_in_order(cards)
         if self.has_focus_within and not self.rows.has_focus:
-            self.focus()  # the column it was in is empty now
+            self.focus()  # the column that had the focus is empty now
 
     def _arrange_list(self, ordered: dict[str, list[TaskRow]]) -> None:
         listed = self.query_one("#board-list", Rows)
@@ -251,7 +251,7 @@ class BoardPanel(Panel):
         self.attempt(work)
 
     def board(self) -> str:
-        """Where a new task is put: the board of the task at the cursor, of the team, or of the session."""
+        """Return the board for a new task: of the task at the cursor, of the team, or of the session."""
         if (row := self.current) is not None:
             return row.board
         run = self.picture.run
@@ -329,7 +329,7 @@ class BoardPanel(Panel):
         self.attempt(work)
 
     def _written(self, said: str) -> str:
-        """A run that is not live journals nothing, so that the picture does not show it."""
+        """Append a note if the run is not live: it journals nothing, so the view does not show the change."""
         if self.helm.run.is_live:
             return said
         return f"{said} The run has ended: it is shown here when it is resumed.".strip()

@@ -1,4 +1,4 @@
-"""What a person does to a board: a new task, another owner, another place."""
+"""Actions on the board: add a task, assign it, and change its rank."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shoal.core.tasks import RANK, Change, Draft, Task
 
 
 def place(row: TaskRow) -> tuple[float, int]:
-    """Of two tasks that could be claimed, the one with the lower place is."""
+    """Return the sort key; of two claimable tasks the lower one is claimed first."""
     number = int(row.id) if row.id.isdigit() else 0
     return (number if row.rank is None else row.rank, number)
 
 
 def rank_between(order: Sequence[TaskRow], row: TaskRow, by: int) -> float | None:
-    """The rank that brings it one place up or down in the order; None where it is at the end."""
+    """Return the rank that moves the task one place up or down; None if it is at the end."""
     at = next(index for index, each in enumerate(order) if each.id == row.id)
     to = at + by
     if not 0 <= to < len(order):
@@ -31,13 +31,13 @@ def rank_between(order: Sequence[TaskRow], row: TaskRow, by: int) -> float | Non
 
 
 async def add(record: AgentsRecord, board: str, subject: str, description: str, waits: Sequence[str]) -> Task:
-    """Raises `RecordError`; nothing is on the board then."""
+    """Raises `TeamStoreError` and adds nothing if it fails."""
     draft = Draft(subject=subject, description=description)
     return await add_task(record, board, draft, blocked_by=tuple(map(task_id, waits)), by=PERSON)
 
 
 async def assign(record: AgentsRecord, row: TaskRow, owner: str) -> Task:
-    """Give it to somebody, who is told, or with an empty name to nobody. Raises `RecordError`."""
+    """Assign the task to an agent, who is notified; an empty name unassigns it. Raises `TeamStoreError`."""
     name = agent_name(LEAD_NAME if owner == "lead" else owner) if owner else None
     return await change_task(record, row.board, task_id(row.id), Change(owner=name), by=PERSON)
 

@@ -1,4 +1,4 @@
-"""A task as a card of a column, as a line of a list, and told whole."""
+"""A task as a card, as a line of a list, and in full."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, age, cell, 
 STATUSES = {"pending": "Pending", "in_progress": "In progress", "completed": "Completed"}
 MARKS: dict[str, Part] = {"pending": ("○", MUTED), "in_progress": ("●", GOOD), "completed": ("✓", MUTED)}
 CARD = 3
-"""Lines of a card: its subject, whose it is, and a blank."""
+"""Lines of a card: its subject, its owner, and a blank."""
 
 
 def owner_part(picture: Picture, owner: str) -> Part:
-    """The name in the colour of the agent."""
+    """Return the owner's name in the agent's colour."""
     if not owner:
         return ("", MUTED)
     agent = picture.agent_called(owner)
@@ -66,12 +66,12 @@ def task_line(picture: Picture, row: TaskRow, width: int) -> list[Content]:
 
 
 def moment(at: int) -> str:
-    """The time of day where the person is."""
+    """Format a timestamp as the local time of day."""
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%H:%M:%S")
 
 
 def whole(picture: Picture, row: TaskRow, task: Task | None, now: int) -> Content:
-    """All that is known of a task; `task` is what its file says."""
+    """Return everything known about a task; `task` is its file."""
     facts: list[tuple[str, Content]] = [
         (
             "status",

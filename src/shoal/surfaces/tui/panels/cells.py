@@ -1,4 +1,4 @@
-"""How facts become cells of a row: short words, colours, and widths that always fit."""
+"""Cells of a row: short texts, colours, and widths that always fit."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _MIXED = re.compile(r"#[0-9a-fA-F]{6}")
 
 
 def colour_of(color: str) -> str:
-    """For the name of an agent: the colour of its definition or of its team, a word or `#rrggbb`."""
+    """Return the colour of an agent's name. `color` is from its definition or team, a word or `#rrggbb`."""
     return color if _MIXED.fullmatch(color) else _COLOURS.get(color, "$foreground")
 
 
 def age(milliseconds: int) -> str:
-    """As short as it can be told: 4s, 3m, 2h, 5d."""
+    """Format a duration as short as possible: 4s, 3m, 2h, 5d."""
     passed = max(0, milliseconds) // 1000
     if passed < 60:
         return f"{passed}s"
@@ -49,7 +49,7 @@ def age(milliseconds: int) -> str:
 
 
 def cost(usd: float, *, priced: bool = True) -> str:
-    """A price that is not known whole has a `+`; none at all is a dash."""
+    """Format a cost; a partly unknown price gets a `+`, no cost is a dash."""
     if not usd:
         return "–" if priced else "?"
     told = f"${usd:.2f}" if usd >= 0.995 else f"${usd:.4f}"
@@ -57,7 +57,7 @@ def cost(usd: float, *, priced: bool = True) -> str:
 
 
 def line(*parts: Part | Content) -> Content:
-    """One line of text that models or programs may have written: it is shown, and commands nothing."""
+    """Build one line; control codes in text written by models or programs are removed."""
     found = [
         part if isinstance(part, Content) else Content.styled(_shown(part[0]), part[1])
         for part in parts
@@ -67,14 +67,14 @@ def line(*parts: Part | Content) -> Content:
 
 
 def _shown(text: str) -> str:
-    """As `one_line`, with the blanks that part it from its neighbours."""
+    """Like `to_one_line`, but keep the blanks at both ends."""
     if text.isprintable():
         return text
     return f"{' ' * text.startswith(' ')}{one_line(text)}{' ' * text.endswith(' ')}"
 
 
 def cell(content: Content, width: int, *, right: bool = False) -> Content:
-    """Exactly so wide: cut with a mark, or filled up."""
+    """Fit the content to exactly this width: truncate or pad it."""
     cut = content.truncate(width, ellipsis=True)
     missing = width - cut.cell_length
     return cut.pad_left(missing) if right else cut.pad_right(missing)
@@ -86,11 +86,11 @@ class Column(NamedTuple):
     width: int
     right: bool = False
     goes: int = 0
-    """The order in which columns go where there is no room; 0 stays."""
+    """Order in which columns are dropped if there is no room; 0 is never dropped."""
 
 
 def columns_in(width: int, columns: Sequence[Column], least: int) -> tuple[tuple[Column, ...], int]:
-    """Those that fit beside a last one of at least `least`, and how wide that is."""
+    """Return the columns that fit beside a last one of at least `least`, and the width of that one."""
     kept = list(columns)
     for gone in sorted((each for each in columns if each.goes), key=lambda each: each.goes):
         if width - sum(each.width + 1 for each in kept) >= least:

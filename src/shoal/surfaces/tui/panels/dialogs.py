@@ -1,4 +1,4 @@
-"""Small screens over all else: are you sure, which one, what words, read this."""
+"""Small modal screens: confirm, pick one, write a task, read a text."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _CSS = """
 
 
 def titled(widget: Vertical, title: str, keys: str) -> Vertical:
-    """Textual reads markup in these two, so they are given as content."""
+    """Set title and key hints as content, because Textual would parse strings as markup."""
     widget.border_title = Content(one_line(title))
     widget.border_subtitle = Content(keys)
     return widget
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Gives True where the person is sure."""
+    """Dismisses with True if the person confirms."""
 
     DEFAULT_CSS = f"ConfirmScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,7 +60,7 @@ class ConfirmScreen(ModalScreen[bool]):
 
 
 class ReadScreen(ModalScreen[None]):
-    """Lines to be read, as long as they may be."""
+    """Scrollable text."""
 
     DEFAULT_CSS = f"ReadScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close")]
@@ -79,7 +79,7 @@ class ReadScreen(ModalScreen[None]):
 
 
 class PickScreen(ModalScreen[str | None]):
-    """One of some names, found by typing a part of it."""
+    """Pick one of several names, filtered by typing a part of it."""
 
     DEFAULT_CSS = f"PickScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -105,7 +105,7 @@ class PickScreen(ModalScreen[str | None]):
         options = self.query_one(OptionList)
         options.clear_options()
         found = [(name, shown) for name, shown in self._names if part.lower() in shown.plain.lower()]
-        # Names are no ids of Textual's: they may be anything.
+        # Not used as Textual ids: names may contain anything.
         self._found = [name for name, _ in found]
         options.add_options(Option(shown) for _, shown in found)
         options.highlighted = 0 if found else None
@@ -125,7 +125,7 @@ class PickScreen(ModalScreen[str | None]):
 
 
 class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
-    """Gives the subject of a new task, its description, and the numbers of those it waits for."""
+    """Dismisses with the subject of a new task, its description, and the numbers of its blockers."""
 
     DEFAULT_CSS = f"TaskDraftScreen {{ {_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [

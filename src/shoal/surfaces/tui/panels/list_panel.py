@@ -1,4 +1,4 @@
-"""A panel with one list: a head, the rows, what there is to know of the one at the cursor, and the keys."""
+"""Panel with one list: a head, the rows, details of the row at the cursor, and key hints."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from shoal.surfaces.tui.panels.rows import Rows
 
 class ListPanel(Panel):
     HAS_TITLES: ClassVar[bool] = False
-    """Whether the columns of its rows have names."""
+    """True if the columns of its rows have titles."""
     HAS_DETAIL: ClassVar[bool] = False
     TICK: ClassVar[float] = 0.0
-    """Seconds between two calls of `tick`; 0 for a list that time does not change."""
+    """Seconds between two calls of `refresh_ages`; 0 for a list without ages."""
 
     def compose(self) -> ComposeResult:
         yield Static(classes="panel--head", markup=False)
@@ -45,10 +45,10 @@ class ListPanel(Panel):
         raise NotImplementedError
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Redraw the rows whose age changed."""
 
     def show_detail(self) -> None:
-        """Of the row at the cursor."""
+        """Show the details of the row at the cursor."""
 
     def on_rows_moved(self, message: Rows.Moved) -> None:
         message.stop()

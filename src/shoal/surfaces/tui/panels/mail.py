@@ -1,4 +1,4 @@
-"""The mail of a run: who wrote to whom, what kind of letter it is, and whether it was read."""
+"""Panel of the mail of a run: sender, recipient, kind, and whether it was read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.rows import Entry, Rows
 
 MOST = 1_000
-"""The latest letters that are listed; all are in the mailboxes."""
+"""Latest mail messages that are listed; the mailboxes have all of them."""
 _OLDER = "older letters"
 
 
@@ -35,11 +35,11 @@ class MailPanel(ListPanel):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._letters: dict[str, LetterRow] = {}
-        """As they were last drawn."""
+        """Rows as last drawn."""
         self._of = ""
         self._only_unread = False
         self._widest = 0
-        """Of the names in a row."""
+        """Widest sender and recipient of any row."""
 
     # Drawing
 
@@ -61,7 +61,7 @@ class MailPanel(ListPanel):
     def _arrange(self) -> None:
         follows = self.rows.at_end
         held = {letter_key(row.team, row.to, row.id): row for row in self.picture.letters.values()}
-        # What the picture let go of is not held here either; what it heard since the last look is.
+        # Mail the run view dropped is dropped here too; mail it received since the last refresh is added.
         self._letters = {key: self._letters.get(key, row) for key, row in held.items()}
         shown = [key for key, row in held.items() if self._fits(row)]
         entries = [Entry(each) for each in shown[-MOST:]]
@@ -130,7 +130,7 @@ class MailPanel(ListPanel):
         self.attempt(work)
 
     async def _whole(self, row: LetterRow) -> str | None:
-        """From the inbox; None where it is not there, or the team is gone."""
+        """Read the whole text from the inbox; None if it is not there, or the team is gone."""
         if not (self.helm.run.home / "teams" / row.team).is_dir():
             return None
         history = await self.record.mailboxes(row.team).history(agent_name(row.to))

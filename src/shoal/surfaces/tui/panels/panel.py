@@ -1,4 +1,4 @@
-"""What all panels share: they draw from a picture at a bounded pace, and steer through a helm."""
+"""Base of all panels: draws the run view at a bounded rate, and sends commands through the run controller."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from shoal.wire.control import Command
 
 PACE = 0.1
-"""Seconds between two looks at the picture, however often news are told."""
+"""Seconds between two refreshes, however often the run view changes."""
 _BETWEEN = " · "
 
 
 class Hints(Static):
-    """Which keys there are, in as many lines as it takes to name all of them."""
+    """Key hints, in as many lines as they need."""
 
     def __init__(self, keys: str) -> None:
         super().__init__(classes="panel--hints", markup=False)
@@ -55,7 +55,7 @@ class Hints(Static):
 
 
 class Panel(Vertical):
-    """The host calls `look` whenever the picture changed."""
+    """The host calls `request_refresh` whenever the run view changed."""
 
     DEFAULT_CSS = """
     Panel {
@@ -71,10 +71,10 @@ class Panel(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "leave", "Close", show=False)]
     HINTS: ClassVar[str] = ""
     ALWAYS: ClassVar[bool] = False
-    """Whether it is kept up while nobody sees it."""
+    """True if it is refreshed while hidden."""
 
     class Left(Message):
-        """The person is done with the panel."""
+        """Posted when the person closes the panel."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Panel(Vertical):
         self.helm = helm
         self.clock: Clock = clock or SystemClock()
         self.looks = 0
-        """How often it looked at the picture."""
+        """Number of refreshes."""
         self._seen = 0
         self._is_new = True
         self._rests = False
@@ -97,10 +97,10 @@ class Panel(Vertical):
         self._shown = False
         self._record: AgentsRecord | None = None
 
-    # Kept up with the picture
+    # Refreshing
 
     def look(self) -> None:
-        """The picture changed."""
+        """Refresh now or soon, because the run view changed."""
         if self._rests or not (self._shown or self.ALWAYS) or not self.is_mounted:
             self._has_news = True
             return
@@ -110,7 +110,7 @@ class Panel(Vertical):
 
     @property
     def at_rest(self) -> bool:
-        """Whether all that was told is drawn."""
+        """True if every change is drawn."""
         return not self._rests and not self._has_news
 
     def _look(self) -> None:
@@ -136,13 +136,13 @@ class Panel(Vertical):
         self._shown = False
 
     def take(self, frame: Frame, *, anew: bool) -> None:
-        """Draw the rows that changed; `anew` at the first look, at which there may be none."""
+        """Draw the changed rows; `is_first` at the first refresh, which may have none."""
         raise NotImplementedError
 
-    # Steering
+    # Commands
 
     def steer(self, command: Command, told: Callable[[Any], str]) -> None:
-        """Do it, and tell what came of it."""
+        """Send the command and notify the person of its result."""
 
         async def work() -> str:
             return told(await self.helm.demand(command))
@@ -150,25 +150,25 @@ class Panel(Vertical):
         self.attempt(work)
 
     def attempt(self, work: Callable[[], Awaitable[str]]) -> None:
-        """Do it beside all else; what it gives back is told, as is what went wrong."""
+        """Run it in the background; notify the person of the returned text or of the error."""
 
         async def run() -> None:
             try:
                 said = await work()
             except ShoalError as error:
                 tell(self, str(error), "error")
-            except Exception as error:  # noqa: BLE001 - a screen must not end for what one key did
+            except Exception as error:  # noqa: BLE001 - one failed action must not end the app
                 tell(self, f"That did not work: {type(error).__name__}: {error}", "error")
             else:
                 if said:
                     tell(self, said)
 
-        # The app's own: what was begun goes on when the panel is closed.
+        # A worker of the app: it continues when the panel is closed.
         self.app.run_worker(run(), group="steering", exit_on_error=False)
 
     @property
     def record(self) -> AgentsRecord:
-        """The boards and mailboxes of the run's home."""
+        """Boards and mailboxes of the run's home."""
         if self._record is None:
             from shoal.app.teams.record import AgentsRecord
             from shoal.core.ids import Ids
@@ -186,7 +186,7 @@ class Panel(Vertical):
             await self._record.aclose()
 
     def head(self, content: Content) -> None:
-        # Its place stays the same, so nothing else is laid out or drawn again.
+        # Its size stays the same, so nothing else is laid out or drawn again.
         self.query_one(".panel--head", Static).update(content, layout=False)
 
     def action_leave(self) -> None:
@@ -196,5 +196,5 @@ class Panel(Vertical):
 def tell(
     widget: Widget, text: str, severity: Literal["information", "warning", "error"] = "information"
 ) -> None:
-    """A word at the edge of the screen; what models and programs said in it commands nothing."""
+    """Show a toast; control codes in text from models and programs are removed."""
     widget.app.notify(clean(text), severity=severity, markup=False)

@@ -1,4 +1,4 @@
-"""The questions that agents have for a person: open ones first, answered from here."""
+"""Panel of the agents' questions: open ones first, answered from here."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class QuestionsPanel(ListPanel):
         self._arrange()
         still = self.picture.open_questions()
         if still and stood is not None and not stood.answered and self._questions[stood.id].answered:
-            self.rows.stand_on(still[0].id)  # on to the next, where the one at the cursor has its answer
+            self.rows.stand_on(still[0].id)  # the one at the cursor was answered elsewhere
 
     def _overtake(self, row: QuestionRow) -> None:
-        """The first answer stands, wherever it was given."""
+        """Close the screen of a question that was answered; the first answer counts."""
         for screen in self.app.screen_stack:
             if isinstance(screen, AnswerScreen) and screen.row.id == row.id:
                 screen.overtaken(row)

@@ -1,4 +1,4 @@
-"""A list of rows by key: only rows that changed and are in sight are drawn."""
+"""List of rows by key: only visible rows that changed are drawn."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Entry(NamedTuple):
     key: Hashable
     height: int = 1
     chosen: bool = True
-    """Whether the cursor can stand on it; else it is a heading."""
+    """True if the cursor can move to it; else it is a heading."""
 
 
 class Rows(ScrollView, can_focus=True):
-    """`draw` gives the lines of a row for a width."""
+    """`draw_row` returns the lines of a row for a width."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
@@ -59,7 +59,7 @@ class Rows(ScrollView, can_focus=True):
             return self.rows
 
     class Moved(Chosen):
-        """The cursor stands on another row."""
+        """Posted when the cursor moved to another row."""
 
     def __init__(self, draw: Callable[[Hashable, int], Sequence[Content]], *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -69,16 +69,16 @@ class Rows(ScrollView, can_focus=True):
         self._at: dict[Hashable, int] = {}
         self._lines: dict[Hashable, tuple[int, Sequence[Content]]] = {}
         self.cursor: Hashable = None
-        """The key of the row that keys act on; None in a list without rows."""
+        """Key of the row that keys act on; None if the list is empty."""
         self.drawn = 0
-        """How many rows were drawn so far."""
+        """Number of rows drawn so far."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         return self._entries
 
     def put_in_order(self, entries: Sequence[Entry]) -> None:
-        """Which rows there are, in this order. What was drawn before is still right."""
+        """Set the rows and their order; rows drawn before stay valid."""
         arranged = tuple(entries)
         if arranged == self._entries:
             return
@@ -98,7 +98,7 @@ class Rows(ScrollView, can_focus=True):
         self.refresh()
 
     def touch(self, key: Hashable) -> None:
-        """The row is different now."""
+        """Mark the row as changed."""
         self._lines.pop(key, None)
         if (index := self._at.get(key)) is not None and self._in_sight(index):
             self.refresh_lines(self._tops[index], self._entries[index].height)
@@ -116,7 +116,7 @@ class Rows(ScrollView, can_focus=True):
         return not self._entries or self.cursor == self._entries[-1].key
 
     def in_sight(self) -> list[Hashable]:
-        """The keys of the rows that a person sees now."""
+        """Return the keys of the visible rows."""
         first, last = self._sight()
         start = max(0, bisect_right(self._tops, first) - 1)
         return [
@@ -133,10 +133,10 @@ class Rows(ScrollView, can_focus=True):
         first, last = self._sight()
         return self._tops[index] < last and self._tops[index] + self._entries[index].height > first
 
-    # The cursor
+    # Cursor
 
     def _near(self, index: int) -> int | None:
-        """The nearest row that can be chosen, behind the index or before it."""
+        """Return the index of the nearest selectable row, after the index or before it."""
         count = len(self._entries)
         order = [*range(min(index, count), count), *range(min(index, count) - 1, -1, -1)]
         return next((each for each in order if self._entries[each].chosen), None)
@@ -155,7 +155,7 @@ class Rows(ScrollView, can_focus=True):
     def _show_cursor(self) -> None:
         if (index := self._at.get(self.cursor)) is None:
             return
-        top = 0 if index == self._near(0) else self._tops[index]  # with the heading above the first
+        top = 0 if index == self._near(0) else self._tops[index]  # include the heading above the first row
         region = Region(0, top, 1, self._tops[index] + self._entries[index].height - top)
         self.scroll_to_region(region, animate=False, force=True, immediate=True)
 
@@ -218,7 +218,7 @@ class Rows(ScrollView, can_focus=True):
         at = line - self._tops[index]
         style = self.get_visual_style("rows--row", "rows--cursor") if entry.key == self.cursor else plain
         if at >= len(lines):
-            return Strip.blank(width, plain.rich_style)  # the room below it is not its own
+            return Strip.blank(width, plain.rich_style)  # the space below the row is not highlighted
         [strip] = Visual.to_strips(self, lines[at] or Content(" "), width, 1, style)
         return strip.extend_cell_length(width, style.rich_style)
 
