@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Shared fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-# `make check` must say the same of the same sources: examples come from the test, not from chance, and a
-# failure is told at once. HYPOTHESIS_PROFILE=explore looks for new ones; `long` for many more, in tests/fuzz.
+# `make check` must give the same result for the same sources: examples come from the test, not from chance,
+# and a failure is reported at once. The profile `explore` looks for new ones; `long` for many, in tests/fuzz.
 settings.register_profile(
     "steady", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
@@ -21,7 +21,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 pytest_plugins = ["needs_marks", "spec_marks", "tmux_rig"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Of a run in the background: the programs that tests start would not hear Ctrl-C either.
+    # In a background run: the programs that tests start would not receive Ctrl-C either.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SRC = Path(__file__).parents[1] / "src"
@@ -29,12 +29,12 @@ SRC = Path(__file__).parents[1] / "src"
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has a home of its own, no keys of the person and no flags of the make that runs it."""
+    """Give every test its own home, without the person's keys and the flags of the make that runs it."""
     for name in list(os.environ):
         if name.startswith(("ANTHROPIC_", "OPENAI_", "CLAUDE", "SHOAL_", "OLLAMA_", "MAKE", "MFLAGS")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("SHOAL_HOME", str(tmp_path_factory.mktemp("home")))
-    # The start-up files of the person's shell may do anything, and a test may end while they do it.
+    # The start-up files of the person's shell may do anything, and a test may end while they run.
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("person")))
     # Child processes find the same sources as the tests do.
     monkeypatch.setenv("PYTHONPATH", str(SRC))

@@ -1,4 +1,4 @@
-"""An agent made of real parts in memory, with a scripted mind."""
+"""An agent made of real parts in memory, with a scripted model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from shoal.workspaces.local import LocalWorkspace
 
 
 class Judge:
-    """Says what it was told to say."""
+    """Returns the decisions it was given."""
 
     def __init__(self, decide: Callable[[Any], Decision] | None = None) -> None:
         self._decide = decide or (lambda _: Allow("all is allowed here"))
@@ -48,11 +48,11 @@ class Judge:
         return all_readable(top)
 
     def turn_over(self) -> None:
-        """Nothing was allowed for a turn alone."""
+        """Do nothing: no permission was granted for one turn only."""
 
 
 class Person:
-    """Answers what was put in its hand; without an answer nobody is there."""
+    """Returns a prepared answer; without one the question is unanswerable."""
 
     def __init__(self, answer: Answer | None = None) -> None:
         self.answer = answer
@@ -76,7 +76,7 @@ class HeldTranscript:
 
 
 class HeldResults:
-    """Its paths name what was kept; there is no such file."""
+    """Records results under paths that do not exist on disk."""
 
     def __init__(self) -> None:
         self.kept: dict[Path, bytes] = {}

@@ -1,8 +1,8 @@
 """Run as `python agent_tree_crashes.py DIRECTORY [N]`: kills a lead at each Nth step of its agent's worktree.
 
-Before each system call that changes something, and before each git: the lead dies while the worktree is made,
-or while it is given back; another process resumes its session and has nothing more for the agent to do.
-Nothing may be left then of a worktree without work, unless its agent was cut off and can go on in it.
+Before each system call that changes something, and before each git: the lead dies while the worktree is
+created, or while it is returned; another process resumes its session and gives the agent no more work.
+A worktree without work may not be left then, unless its agent was interrupted and can be resumed in it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS = '{"shoal": {"worktree_guard": "weak"}}'
 
 
 class Death:
-    """At the step of this number, counted from the moment it is near."""
+    """Kills this process at the step of this number, counted from the moment it is armed."""
 
     def __init__(self, step: int) -> None:
         self._left = step
@@ -81,7 +81,7 @@ async def session(repository: Repository, model: Any, **options: Any) -> None:
 
 
 def apart(work: Callable[[], Any]) -> bool:
-    """In a process of its own; whether it came to its end."""
+    """Run in a fork; return True if it finished."""
     child = os.fork()
     if child == 0:
         try:
@@ -121,7 +121,7 @@ def main(directory: Path, stride: int) -> None:
             os.environ |= {"HOME": str(directory), "SHOAL_HOME": str(repository.home)}
             if apart(lambda: session(repository, life(Death(last)), session_id=ident)):  # noqa: B023
                 break
-            # A git that the dead process had started may go on for a moment: its worktree counts as owned.
+            # A git that the dead process had started may run for a moment: its worktree counts as owned.
             for lease in repository.home.glob("worktrees/*/.owners/*"):
                 with lease.open() as file:
                     fcntl.flock(file, fcntl.LOCK_EX)

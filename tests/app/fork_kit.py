@@ -1,7 +1,7 @@
-"""What the tests of forks share: a session with forks on, driven until nothing comes any more.
+"""Helpers for tests of forks: a session with forks enabled, driven until no turn follows.
 
-As a program, `fork_kit.py CWD MODEL SESSION PROMPT`, it is such a session in a process of its own; an empty
-SESSION is a new one.
+As a program, `fork_helpers.py CWD MODEL SESSION PROMPT` runs such a session in a separate process; an empty
+SESSION starts a new one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def message_to(agent: str, text: str) -> ToolUse:
 
 
 def last_of(request: Request) -> str:
-    """What the model was told last, results included."""
+    """Return the last text sent to the model, tool results included."""
     parts: list[str] = []
     for block in request.messages[-1].content:
         if isinstance(block, Text):
@@ -53,7 +53,7 @@ def in_fork(request: Request) -> bool:
 
 
 class Minds:
-    """One mind for the lead and one for all forks; what each was asked is kept."""
+    """One script for the lead and one for all forks; records the requests of both."""
 
     def __init__(self, lead: Callable[[Request], Any], fork: Callable[[Request], Any]) -> None:
         self._lead = lead
@@ -79,7 +79,7 @@ def open_forking(cwd: Path, model: Any, **options: Any) -> shoal.Session:
 
 
 async def through(session: shoal.Session, prompt: str = "go") -> list[Event]:
-    """The events of the turn and of all that its agents bring about."""
+    """Return the events of the turn and of all turns that its agents cause."""
     events = [event async for event in session.run(prompt)]
     while (turn := await session.next_turn()) is not None:
         events += [event async for event in turn]

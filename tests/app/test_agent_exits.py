@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
 from crew_rig import drain, ends, opened, results, starts, texts
 from git_rig import Repository
+from shoal.core.agents import Completion
 from shoal.core.errors import BadRequest, StoreError
 from shoal.core.events import AgentEnded, AgentStarted, Journaled, Notified
 from shoal.core.ids import LEAD
@@ -142,7 +144,7 @@ async def test_nothing_of_an_agent_is_left_whichever_way_it_ends(
     assert plans() == 0
 
 
-def _full_disk(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def _full_disk(session: shoal.Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal takes no ends of agents any more."""
     append = session.parts.journal.append
 
@@ -253,6 +255,6 @@ async def test_an_acceptance_command_that_may_not_run_has_not_passed(tmp_path: P
     async with opened(tmp_path, model, agents={"careful": careful}, settings=settings) as session:
         await all_turns(session)
         assert "is not completed: its acceptance command" in texts(session)[-1]
-    done = ends(session)["child"]
+    done: Completion = ends(session)["child"]
     assert done.status == "failed"
     assert done.evidence.acceptance.exit_code == 126

@@ -6,8 +6,9 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -27,12 +28,14 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import AgentId, Ids
-from shoal.core.messages import Message, ToolResult, result_text
+from shoal.core.messages import Message, ToolResult, ToolUse, result_text
 from shoal.core.questions import Allowed, Denied, MayRun
 from shoal.core.requests import Request
 from shoal.stores.files.subagents import Remembered
 from shoal.stores.memory import NoTranscript
 from shoal.testing import FakeClock
+
+E = TypeVar("E")
 
 
 def opened(tmp_path: Path, model: Any, **options: Any) -> shoal.Session:
@@ -47,7 +50,7 @@ def last_result(request: Request) -> str:
     return result_text(results(list(request.messages))[-1])
 
 
-def only(kind: type[Any], events: list[Any]) -> Any:
+def only(kind: type[E], events: Sequence[Any]) -> E:
     (found,) = [event for event in events if isinstance(event, kind)]
     return found
 
@@ -283,6 +286,7 @@ async def test_with_no_seconds_set_an_agent_is_waited_for_however_long_it_takes(
         await gate.wait()
         await clock.advance(1_000_000)
         gate.opened.set()
+        finished: Finished
         *_, finished = await turn
     assert finished.text.startswith("slow but done")
     assert not [event for event in recorded(session) if isinstance(event, AgentMoved)]
@@ -431,9 +435,10 @@ async def test_a_message_to_an_agent_that_ended_resumes_it_with_all_it_knew(tmp_
     def knows(request: Request) -> str:
         return " | ".join(message.text for message in request.messages)
 
-    first = [agent("child remember 42", "c1", name="elephant", run_in_background=True), "wait"]
+    first: list[Any] = [agent("child remember 42", "c1", name="elephant", run_in_background=True), "wait"]
     again = use("SendMessage", "m1", to="elephant", message="what was it?", summary="the number")
     child = ["42, noted", knows]
+    script: list[str | ToolUse | Callable[[Request], str]]
     script = [*first, "noted", again, "wait", lambda request: request.messages[-1].text]
     options = {"persist": how != "in memory"}
     async with opened(tmp_path, cast(lead=script, child=child), **options) as session:

@@ -11,6 +11,7 @@ import pytest
 
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
+from shoal.core.agents import Completion
 from shoal.core.events import AgentEnded, Event
 from shoal.core.messages import Message, ToolResult, result_text
 from shoal.core.requests import Request
@@ -31,7 +32,7 @@ def started_id(request: Request) -> str:
     return told.partition("agentId: ")[2].split()[0].rstrip(",")
 
 
-def ends(session: shoal.Session) -> dict[str, Any]:
+def ends(session: shoal.Session) -> dict[str, Completion]:
     found = [event.completion for event in recorded(session) if isinstance(event, AgentEnded)]
     return {completion.description: completion for completion in found}
 

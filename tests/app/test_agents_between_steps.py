@@ -14,6 +14,7 @@ import pytest
 
 import shoal
 from cast import Gate, agent, all_turns, cast, recorded, use
+from shoal.core.agents import Completion
 from shoal.core.errors import StoreError
 from shoal.core.events import (
     AgentEnded,
@@ -56,7 +57,7 @@ def started_id(request: Request) -> str:
     return ids(request)[0]
 
 
-def ends(session: shoal.Session) -> dict[str, Any]:
+def ends(session: shoal.Session) -> dict[str, Completion]:
     """The last completion of each agent, by its description."""
     found = [event.completion for event in recorded(session) if isinstance(event, AgentEnded)]
     return {completion.description: completion for completion in found}

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import paused_rig
+import shoal
 from cast import agent, cast, use
 from crew_rig import drain, ends, opened, starts, texts
 from shoal.core.events import AgentEnded, Asked
@@ -24,7 +25,7 @@ from shoal.stores.files.questions import Questions
 ASKING = {"skip_permissions": False, "attended": True}
 
 
-async def asked(session: Any, count: int) -> list[MayRun]:
+async def asked(session: shoal.Session, count: int) -> list[MayRun]:
     """The questions, when there are so many."""
     found: list[MayRun] = []
     async with asyncio.timeout(20):

@@ -2,54 +2,57 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.app.settings.settings import load_settings
+from shoal.app.settings.settings import Settings, load_settings
 from shoal.app.settings.trust import answer
 from shoal.core.errors import SettingsError
 from shoal.wire.json_lines import line_of
 from shoal.wire.settings import Own
 
 
-@pytest.fixture
-def place(tmp_path):
+class Place:
     """A home, a project and a managed file, and a hand to write settings there."""
 
-    class Place:
-        home = tmp_path / "home"
-        cwd = tmp_path / "project"
-        managed = tmp_path / "etc" / "managed-settings.json"
-        files = {  # noqa: RUF012 - the paths are those of this test alone
-            "managed": managed,
-            "local": cwd / ".claude" / "settings.local.json",
-            "project": cwd / ".claude" / "settings.json",
-            "home": home / "settings.json",
+    def __init__(self, top: Path) -> None:
+        self.home = top / "home"
+        self.cwd = top / "project"
+        self.managed = top / "etc" / "managed-settings.json"
+        self.files = {
+            "managed": self.managed,
+            "local": self.cwd / ".claude" / "settings.local.json",
+            "project": self.cwd / ".claude" / "settings.json",
+            "home": self.home / "settings.json",
         }
 
-        def write(self, **contents):
-            for where, content in contents.items():
-                path = self.files[where]
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+    def write(self, **contents: Any) -> None:
+        for where, content in contents.items():
+            path = self.files[where]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
 
-        def load(self, *, given=None, **environ):
-            return load_settings(
-                cwd=self.cwd,
-                environ={"SHOAL_HOME": str(self.home), **environ},
-                given=given,
-                managed=(self.managed,),
-            )
+    def load(self, *, given: str | None = None, **environ: str) -> Settings:
+        return load_settings(
+            cwd=self.cwd,
+            environ={"SHOAL_HOME": str(self.home), **environ},
+            given=given,
+            managed=(self.managed,),
+        )
 
-        def trust(self):
-            answer(self.load(), self.cwd, trusted=True)
-
-    return Place()
+    def trust(self) -> None:
+        answer(self.load(), self.cwd, trusted=True)
 
 
-def test_nothing_configured_gives_the_defaults(place):
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_nothing_configured_gives_the_defaults(place: Place):
     settings = place.load()
     assert settings.own == Own()
     assert settings.own.compact_at == 0.85
@@ -61,7 +64,7 @@ def test_nothing_configured_gives_the_defaults(place):
 
 @pytest.mark.spec("HOM-01")
 def test_the_home_is_the_first_of_three_places(tmp_path):
-    def home(**environ):
+    def home(**environ: str) -> Path:
         return load_settings(cwd=tmp_path, environ=environ, managed=()).home
 
     both = {"CLAUDE_CONFIG_DIR": "/b", "HOME": "/c"}
@@ -78,7 +81,7 @@ def test_the_process_environment_is_the_default(tmp_path, monkeypatch):
     assert load_settings(cwd=tmp_path).home == Path("/from/the/process")
 
 
-def test_the_strongest_source_wins_and_says_so(place):
+def test_the_strongest_source_wins_and_says_so(place: Place):
     sources = {
         where: {"shoal": {"compact_at": share}}
         for where, share in (("home", 0.1), ("project", 0.2), ("local", 0.3), ("managed", 0.5))
@@ -94,7 +97,7 @@ def test_the_strongest_source_wins_and_says_so(place):
     assert place.load(given='{"shoal": {"compact_at": 0.4}}').own.compact_at == 0.5
 
 
-def test_how_long_sessions_are_kept_is_the_person_s_to_say_and_no_project_s(place):
+def test_how_long_sessions_are_kept_is_the_person_s_to_say_and_no_project_s(place: Place):
     place.write(home={"cleanupPeriodDays": 9}, project={"cleanupPeriodDays": 0})
     settings = place.load()
     assert settings.cleanup_period_days == 9
@@ -108,7 +111,7 @@ def test_how_long_sessions_are_kept_is_the_person_s_to_say_and_no_project_s(plac
     assert place.load().origin("cleanupPeriodDays") == "default"
 
 
-def test_permission_lists_are_joined_and_mappings_merged(place):
+def test_permission_lists_are_joined_and_mappings_merged(place: Place):
     place.write(
         home={
             "permissions": {"allow": ["Read", "Bash(ls:*)"], "deny": ["WebFetch"], "defaultMode": "plan"},
@@ -138,7 +141,7 @@ def test_permission_lists_are_joined_and_mappings_merged(place):
     assert settings.tool_environment["SHOAL_HOME"] == str(place.home)
 
 
-def test_the_model_is_taken_from_the_environment_before_the_files(place):
+def test_the_model_is_taken_from_the_environment_before_the_files(place: Place):
     place.write(home={"model": "from-home"})
     assert place.load().model == "from-home"
     place.write(project={"shoal": {"model": "own"}})
@@ -148,7 +151,7 @@ def test_the_model_is_taken_from_the_environment_before_the_files(place):
     assert place.load(ANTHROPIC_MODEL="a", SHOAL_MODEL="s").model == "s"
 
 
-def test_keys_come_from_the_environment_or_the_persons_own_settings(place):
+def test_keys_come_from_the_environment_or_the_persons_own_settings(place: Place):
     place.write(home={"env": {"ANTHROPIC_API_KEY": "from-home", "OPENAI_API_KEY": "o"}})
     settings = place.load(ANTHROPIC_API_KEY="from-environment", OLLAMA_HOST="h:1", OPENAI_BASE_URL="")
     access = settings.access
@@ -159,7 +162,7 @@ def test_keys_come_from_the_environment_or_the_persons_own_settings(place):
 
 
 @pytest.mark.parametrize("where", ["project", "local"])
-def test_a_project_cannot_send_requests_elsewhere(place, where):
+def test_a_project_cannot_send_requests_elsewhere(place: Place, where):
     hostile = {"env": {"ANTHROPIC_BASE_URL": "http://evil", "OPENAI_API_KEY": "theirs", "MARK": "x"}}
     place.write(**{where: hostile})
     place.trust()
@@ -178,7 +181,7 @@ def test_a_session_in_the_home_directory_itself_reads_its_settings_once(tmp_path
     assert settings.access.openai_api_key == "k"
 
 
-def test_secrets_are_not_in_what_is_printed(place):
+def test_secrets_are_not_in_what_is_printed(place: Place):
     place.write(home={"env": {"OPENAI_API_KEY": "sk-secret-file"}})
     settings = place.load(ANTHROPIC_API_KEY="sk-secret-environment")
     shown = repr(settings) + repr(settings.access) + repr(settings.documents)
@@ -186,7 +189,7 @@ def test_secrets_are_not_in_what_is_printed(place):
     assert "anthropic_api_key" in shown
 
 
-def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
+def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place: Place):
     place.write(
         project={
             "hooks": {"x": [1]},
@@ -227,7 +230,7 @@ def test_foreign_keys_are_tolerated_and_own_unknown_ones_are_named(place):
         ("[" * 100_000, 1, "not valid JSON"),
     ],
 )
-def test_a_mistake_is_named_with_file_line_and_key(place, text, line, key):
+def test_a_mistake_is_named_with_file_line_and_key(place: Place, text, line, key):
     place.write(project=text)
     with pytest.raises(SettingsError) as caught:
         place.load()
@@ -236,7 +239,7 @@ def test_a_mistake_is_named_with_file_line_and_key(place, text, line, key):
     assert (caught.value.path, caught.value.line) == (place.files["project"], line)
 
 
-def test_settings_given_as_a_file_are_read_from_there(place):
+def test_settings_given_as_a_file_are_read_from_there(place: Place):
     place.cwd.mkdir()
     (place.cwd / "mine.json").write_text('\ufeff{"model": "given"}', encoding="utf-8")
     assert place.load(given="mine.json").model == "given"
@@ -246,7 +249,7 @@ def test_settings_given_as_a_file_are_read_from_there(place):
         place.load(given='{"model"')
 
 
-def test_a_file_that_cannot_be_read_is_an_error_not_a_default(place):
+def test_a_file_that_cannot_be_read_is_an_error_not_a_default(place: Place):
     place.files["home"].mkdir(parents=True)
     with pytest.raises(SettingsError, match=r"home/settings\.json cannot be read"):
         place.load()
@@ -256,7 +259,7 @@ def test_a_file_that_cannot_be_read_is_an_error_not_a_default(place):
         place.load()
 
 
-def test_an_empty_file_is_no_settings(place):
+def test_an_empty_file_is_no_settings(place: Place):
     place.write(home="", project=" \n")
     assert place.load().own == Own()
 
@@ -285,7 +288,7 @@ def test_the_line_of_any_key_is_found(tree, data):
     assert line_of(text, keys) == expected
 
 
-def test_a_project_cannot_turn_the_asking_off_but_a_person_can(place):
+def test_a_project_cannot_turn_the_asking_off_but_a_person_can(place: Place):
     skip = {"permissions": {"defaultMode": "bypassPermissions"}}
     place.write(project=skip, local=skip)
     assert place.load().permissions.default_mode is None
@@ -294,7 +297,7 @@ def test_a_project_cannot_turn_the_asking_off_but_a_person_can(place):
     assert place.load().permissions.default_mode == "bypassPermissions"
 
 
-def test_the_usual_variables_name_a_proxy(place):
+def test_the_usual_variables_name_a_proxy(place: Place):
     settings = place.load(HTTPS_PROXY="http://proxy:3128", NO_PROXY="internal.example,.corp")
     assert settings.proxy_for("https://api.anthropic.com") == "http://proxy:3128"
     assert settings.proxy_for("http://api.anthropic.com") is None
@@ -318,7 +321,7 @@ LIMITS = {
 }
 
 
-def test_limits_are_read_for_the_run_each_agent_and_each_type(place):
+def test_limits_are_read_for_the_run_each_agent_and_each_type(place: Place):
     place.write(home={"shoal": LIMITS})
     settings = place.load()
     assert settings.warnings == ()
@@ -343,7 +346,7 @@ def test_limits_are_read_for_the_run_each_agent_and_each_type(place):
         ("agent_type_limits", {"Explore": {"tokens": "x"}}, None),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_named_with_its_line(place, key, value, line):
+def test_a_limit_that_makes_no_sense_is_named_with_its_line(place: Place, key, value, line):
     place.write(home={"shoal": {key: value}})
     with pytest.raises(SettingsError, match=key) as caught:
         place.load()
@@ -351,14 +354,14 @@ def test_a_limit_that_makes_no_sense_is_named_with_its_line(place, key, value, l
     assert str(place.files["home"]) in str(caught.value)
 
 
-def test_a_misspelt_limit_is_said(place):
+def test_a_misspelt_limit_is_said(place: Place):
     place.write(home={"shoal": {"agent_limits": {"dollars": 1}, "agent_type_limits": {"Plan": {"token": 1}}}})
     told = " ".join(place.load().warnings)
     assert "shoal.agent_limits.dollars is not a setting" in told
     assert "shoal.agent_type_limits.Plan.token is not a setting and is ignored. Is tokens meant?" in told
 
 
-def test_of_thousands_of_keys_that_are_no_settings_the_first_are_named(place):
+def test_of_thousands_of_keys_that_are_no_settings_the_first_are_named(place: Place):
     place.write(home={"shoal": {f"key-{number}": 1 for number in range(3_000)}})
     told = [warning for warning in place.load().warnings if "ignored" in warning]
     assert "shoal.key-0 is not a setting" in told[0]
@@ -366,7 +369,7 @@ def test_of_thousands_of_keys_that_are_no_settings_the_first_are_named(place):
     assert "2,980 more keys of shoal are not settings" in told[-1]
 
 
-def test_a_misspelt_fact_about_a_model_and_a_misspelt_word_about_telemetry_are_said(place):
+def test_a_misspelt_fact_about_a_model_and_a_misspelt_word_about_telemetry_are_said(place: Place):
     place.write(home={"shoal": {"models": {"m": {"windows": 1}}, "telemetry": {"contents": True}}})
     told = " ".join(place.load().warnings)
     assert "shoal.models.m.windows is not a setting and is ignored. Is window meant?" in told
@@ -390,7 +393,7 @@ def test_a_misspelt_fact_about_a_model_and_a_misspelt_word_about_telemetry_are_s
         ("agent_type_limits", {"Explore": {"tokens": 10**9}}),
     ],
 )
-def test_a_project_that_is_not_trusted_cannot_raise_a_limit(place, key, value):
+def test_a_project_that_is_not_trusted_cannot_raise_a_limit(place: Place, key, value):
     mine = {**LIMITS, "fan_out_preview": 3}
     place.write(home={"shoal": mine}, project={"shoal": {key: value}})
     settings = place.load()
@@ -398,7 +401,7 @@ def test_a_project_that_is_not_trusted_cannot_raise_a_limit(place, key, value):
     assert f"left out (shoal.{key})" in settings.warnings[0]
 
 
-def test_a_project_can_lower_the_limits(place):
+def test_a_project_can_lower_the_limits(place: Place):
     lower = {
         "max_budget_usd": 0.5,
         "max_agents": 2,
@@ -415,6 +418,6 @@ def test_a_project_can_lower_the_limits(place):
     assert settings.warnings == ()
 
 
-def test_a_project_cannot_turn_the_preview_off_where_nobody_set_it(place):
+def test_a_project_cannot_turn_the_preview_off_where_nobody_set_it(place: Place):
     place.write(project={"shoal": {"fan_out_preview": None, "max_concurrent": 21}})
     assert (place.load().own.fan_out_preview, place.load().own.max_concurrent) == (8, 20)

@@ -10,6 +10,7 @@ import pytest
 
 from cast import agent, all_turns, cast, use
 from crew_rig import ends, opened, results
+from shoal.core.agents import Completion
 from shoal.core.messages import Text, result_text
 from shoal.core.requests import Request
 from shoal.models.scripted import Line
@@ -36,7 +37,7 @@ async def test_half_a_megabyte_over_three_messages_is_one_report_byte_for_byte(
     async with opened(tmp_path, model) as session:
         await all_turns(session)
         said = [result_text(each) for each in results(session.agent.conversation.messages)]
-    done = ends(session)["child"]
+    done: Completion = ends(session)["child"]
     digest = sha256(whole.encode()).hexdigest()
     assert len(whole.encode()) > 500_000
     assert Path(done.result).read_bytes() == whole.encode()
@@ -59,7 +60,7 @@ async def test_a_report_that_could_not_be_kept_whole_makes_no_agent_that_is_done
         # In the place where whole reports are kept there is something else.
         session.agent.surroundings.results.directory.write_text("")
         told = await all_turns(session)
-    done = ends(session)["child"]
+    done: Completion = ends(session)["child"]
     assert (done.status, done.text, done.result) == ("failed", "", "")
     assert "results" in done.detail
     assert "results" in told

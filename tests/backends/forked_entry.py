@@ -1,4 +1,4 @@
-"""What the children of the tests' fork server do: what the first message on their line says."""
+"""Entry point of the children of the tests' fork server; the first message on their channel is the order."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def wait(line: SocketLine, order: dict[str, Any]) -> None:
 
 
 def start_family(script: str) -> None:
-    """Returns once each of the family that says so is up."""
+    """Start a family of processes, and return once each of them has reported that it is up."""
     with subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE) as family:
         assert family.stdout is not None
         assert family.stdout.readline() == b"up\n"

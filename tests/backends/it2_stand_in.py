@@ -1,4 +1,4 @@
-"""`it2` for tests: keeps each call in a file, and has a pane be a shell under a terminal of its own."""
+"""A fake `it2`: records each call in a file, and runs each pane as a shell under its own terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def main(words: list[str]) -> int:
 
 
 def be_pane(session: str) -> None:
-    """A shell that takes its time to start, under a terminal; what is typed comes by a pipe."""
+    """Run a shell that starts slowly under a terminal; typed keys arrive through a pipe."""
     keys = ROOT / f"{session}.keys"
     os.mkfifo(keys)
     pid, terminal = pty.fork()

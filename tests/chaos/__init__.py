@@ -1,1 +1,1 @@
-"""Many processes on one record, killed at random: `python -m tests.chaos`."""
+"""Many processes on one team store, killed at random: `python -m tests.chaos`."""

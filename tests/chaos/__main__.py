@@ -24,13 +24,13 @@ from tests.chaos.troubles import TROUBLES
 from tests.chaos.works import WORKS
 
 AT_ONCE = 10
-"""Members of a team in each state; more have a team of their own."""
+"""Members of a team in each state; more members need more teams."""
 KINDS = ("records", "mail", "ends", "endings", "teams", "rounds")
 SMALL = Size(processes=16, operations=150)
 
 
 class Row(Struct, frozen=True):
-    """What one kind of chaos came to."""
+    """Result of one kind of chaos."""
 
     name: str
     did: str
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def everything(place: Path, given: argparse.Namespace) -> list[Row]:
-    """The parts that have no end of their own share what time is left."""
+    """Run all kinds; those without a fixed size share the remaining time."""
     until = time.monotonic() + given.seconds
     rows = [
         *recorded(place / "records", SMALL),

@@ -1,4 +1,4 @@
-"""What is wrong with a lead and its sub-agents that were disturbed until they were done."""
+"""Finds faults of a lead and its sub-agents that were disturbed until they were done."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PASSING = (
     r"worktrees/[^/]+/\.owners/.+",
     r"shell-snapshots/snapshot-\w+-\d+-\w+\.sh(\.part)?",
 )
-"""Of a writer that was killed: the next one takes it over, or removes it when it is old enough."""
+"""Files of a killed writer: the next one takes them over, or removes them when they are old enough."""
 
 
 def faults(place: Path, session: str) -> list[str]:
@@ -64,7 +64,7 @@ def faults(place: Path, session: str) -> list[str]:
 
 
 def _end_faults(started: Counter[str], ends: list[Completion], tales: dict[str, Tale]) -> Iterator[str]:
-    """Each start has an end, and who started an agent heard of it once."""
+    """Check that each start has an end, and that the parent of an agent received it once."""
     ended = Counter(end.agent for end in ends)
     for agent in started:
         if started[agent] != ended[agent]:
@@ -77,7 +77,7 @@ def _end_faults(started: Counter[str], ends: list[Completion], tales: dict[str, 
 
 
 def _report_faults(ends: list[Completion], tales: dict[str, Tale]) -> Iterator[str]:
-    """Each job has one report, which is kept whole and was heard once."""
+    """Check that each job has one complete report, which was received once."""
     done: dict[str, list[Completion]] = {}
     for end in ends:
         if end.status == "completed":
@@ -104,7 +104,7 @@ def _times_heard(tale: Tale, job: str) -> int:
 
 
 def _tree_faults(place: Path, ends: list[Completion], known: set[str], lead: Tale) -> Iterator[str]:
-    """A worktree stays as long as there is work in it, or nobody could look whether there is."""
+    """Check that a worktree remains while there is work in it, or while nobody could check."""
     listed = subprocess.run(
         ["git", "worktree", "list", "--porcelain"],
         cwd=place / "project",

@@ -1,7 +1,7 @@
-"""What a lead says that hands jobs to sub-agents, and what they say; all of it follows from what was heard.
+"""Scripts a lead that gives jobs to sub-agents, and these agents; replies depend on the conversation alone.
 
-There are two waves of jobs: some are waited for, some run in the background, some in a worktree, and one is
-handed on to an agent of the agent's own.
+There are two waves of jobs: some run in the foreground, some in the background, some in a worktree, and one
+is passed on to a nested agent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shoal.models.scripted import Sayable
 WAVES = (("a-plain", "a-tree", "a-waited", "a-handing"), ("b-plain", "b-clean-tree", "b-waited", "b-handing"))
 JOBS = tuple(job for wave in WAVES for job in wave)
 HANDED = "-handed-on"
-"""What the job of an agent's own agent is called after it."""
+"""Suffix of the job of a nested agent."""
 NESTED = tuple(f"{job}{HANDED}" for job in JOBS if job.endswith("handing"))
 BEGIN, GO_ON = "Begin.", "Go on."
 _CHILD = re.compile(r"Do the job ([\w-]+)\.")
@@ -32,7 +32,7 @@ _OPENING = "Here begins the report of {}:"
 
 
 def report(job: str) -> str:
-    """Too long to be shown whole."""
+    """Make a report that is too long to be shown in full."""
     return "\n".join(
         [_OPENING.format(job), *(f"{job} line {n:04d}" for n in range(400)), f"The end of {job}."]
     )
@@ -63,7 +63,7 @@ def _heard(said: Said) -> str:
 
 
 def reported(heard: str) -> str:
-    """Without the last words of those that did not come to their end."""
+    """Remove the last texts of agents that did not finish."""
     return _BROKEN_OFF.sub("", heard)
 
 
@@ -77,11 +77,11 @@ def _lead(said: Said) -> Sayable:
 
 
 def _handed_out(said: Said, left: list[str]) -> list[ToolUse]:
-    """Those nobody works on are begun, those that broke off go on; looked up before, as nobody is sure."""
+    """Start jobs without an agent and resume interrupted ones, after listing the agents."""
     listed = said.last("ListAgents")
     if listed is None or not isinstance(said.messages[-1].content[-1], ToolResult) or _later(said, listed):
         return [said.use("ListAgents")]
-    # Its process ended before it had begun: nothing is there to go on with.
+    # Its process ended before it had begun: there is nothing to resume.
     unborn = {each.call.input["to"] for each in said.of("SendMessage") if "no transcript of" in each.text}
     there = {job: (agent, state) for agent, state, job in _LISTED.findall(listed.text) if agent not in unborn}
     calls = []
@@ -117,7 +117,7 @@ def _child(said: Said, job: str) -> Sayable:
 
 
 def _command(said: Said, job: str) -> str:
-    """Its effect can be counted: each try has a line of its own."""
+    """Build a command whose effect can be counted: each attempt has its own line."""
     token = f"{job} {len(said.messages)}"
     if "clean" in job:
         return f"sleep 0.05; echo {token}"

@@ -1,4 +1,4 @@
-"""Kills a lead at random while its agents end, starts it again, and counts ends untold or told twice."""
+"""Kills a lead at random while its agents end, restarts it, and counts results that were lost or repeated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Tally(Struct, frozen=True, kw_only=True):
     ended: int
     told: int
     killed: int
-    """How often the lead was killed."""
+    """Number of times the lead was killed."""
     seconds: float
     faults: tuple[str, ...]
 
@@ -65,7 +65,7 @@ def _started(home: Path, project: Path, session: str, wanted: int) -> subprocess
 
 
 def _past(lead: subprocess.Popen[str], turns: int) -> bool:
-    """Whether it began so many turns; False where it ended before."""
+    """Return True if the lead began so many turns, False if it ended before."""
     assert lead.stdout is not None
     return all(lead.stdout.readline() for _ in range(turns))
 

@@ -1,4 +1,4 @@
-"""A team whose members are in every state one can be in is shut down; who is not gone in time is a fault."""
+"""Shuts down a team with members in every possible state; a member that does not end in time is a fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMANDS = {
 }
 ASKED = {"silent": Stall(), "dripping": Drip(seconds=0.5)}
 FIRST, THEN = (*COMMANDS, *ASKED), ("idle", "full")
-"""Those that hold a task, and those that would take one if it were free."""
+"""States of members that hold a task, and of those that would take one if it were free."""
 STATES = (*FIRST, *THEN)
 _NAME = re.compile(r"You are (\w+)-(\d+), a member of the team")
 
@@ -42,7 +42,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Minds:
-    """What the lead and its members say, and what their provider does to it."""
+    """Replies of the lead and its members, and the faults of their provider."""
 
     def __init__(self, each: int) -> None:
         self._each = each
@@ -94,7 +94,7 @@ class Minds:
 
 
 class Watch:
-    """What is heard of the members."""
+    """Records events of the members."""
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
@@ -117,7 +117,7 @@ class Watch:
         self._news.set()
 
     async def until(self, true: Callable[[], bool]) -> bool:
-        """Whether it became true in time. What a provider was asked is looked at when there is other news."""
+        """Return True if the condition became true in time. It is checked at each event and every 0.2 s."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not true():
@@ -133,7 +133,7 @@ class Watch:
 
 
 async def run(place: Path, each: int, backend: str = "in-process") -> Tally:
-    """`each` members in each state, all in one team."""
+    """Shut down a team with `members_per_state` members in each state."""
     project, minds, watch = place / "project", Minds(each), Watch()
     project.mkdir(parents=True)
     async with messages_server(minds.think, keep_requests=False) as server:

@@ -1,4 +1,4 @@
-"""A lead that starts agents in the background until there were so many; made to be killed and resumed."""
+"""A lead that starts a given number of background agents, for tests that kill and resume it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leads in processes that can be killed, and whatever runs because of them."""
+"""Starts leads in processes that can be killed, and finds their descendants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class Leads:
-    """Starts leads one after the other, through one process that has loaded all they need."""
+    """Starts leads one after the other, through one process that has loaded everything they need."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -31,7 +31,7 @@ class Leads:
         return msgspec.json.decode(self._line(10), type=Started).pid
 
     def ended(self, seconds: float) -> int | None:
-        """How it ended; None where it still runs after so many seconds."""
+        """Return the exit status, or None if the lead still runs after so many seconds."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return msgspec.json.decode(self._line(10), type=Ended).status if ready else None
@@ -41,7 +41,7 @@ class Leads:
         if not select.select([self._process.stdout], [], [], seconds)[0]:
             raise TimeoutError("the process that starts leads does not answer")
         line = bytearray()
-        # Byte by byte: what a buffer has taken, select does not see.
+        # Byte by byte: select does not see what a buffer has taken.
         while not line.endswith(b"\n"):
             byte = os.read(self._process.stdout.fileno(), 1)
             if not byte:
@@ -50,11 +50,11 @@ class Leads:
         return bytes(line)
 
     def processes(self) -> list[int]:
-        """All that run because of a lead, itself included: orphans come back to who starts the leads."""
+        """List all descendants of a lead and the lead itself: orphans are reparented to the launcher."""
         return below(self._process.pid)
 
     def left_running(self, seconds: float, home: str) -> list[str]:
-        """What still runs of a lead that has ended, when it has had its time; a pane's parent is tmux."""
+        """Return what still runs of an ended lead after the timeout; the parent of a pane is tmux."""
         until = time.monotonic() + seconds
         while (left := {*self.processes(), *started_with(f"SHOAL_HOME={home}")}) and (
             rest := until - time.monotonic()

@@ -1,4 +1,4 @@
-"""The tmux server of one round: what a person does in it, and what is left there when nothing should be."""
+"""The tmux server of one round: what a person does in it, and what is left there at the end."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from shoal.backends.tmux import SOCKET
 
 _PERSON = ("new-session", "-d", "-s", "person", "-x", "200", "-y", "60", "cat", "-")
 _LONGEST = 100
-"""Bytes of a socket's path, at most."""
+"""Maximum length of a socket path in bytes."""
 _DRESS = ("pane-border-status", "pane-border-format", "main-pane-width")
-"""What a window has while panes of ours are in it."""
+"""Options that a window has while it contains our panes."""
 
 
 class Panes:
-    """`beside`: the lead is in a person's pane, its teammates around it. Else tmux is not there before."""
+    """With `in_user_pane` the lead runs in a person's pane; else tmux is not running before the lead."""
 
     def __init__(self, place: Path, *, beside: bool) -> None:
         self._directory = place / "t"
         self._beside = beside
         self._stopped = 0
         self.stays_dressed = False
-        """Nobody was left who could take options back: the panes go by themselves, their borders stay."""
+        """Nobody was left to restore the options: the panes close by themselves, their borders remain."""
         self._socket = self._directory / f"tmux-{os.getuid()}" / SOCKET
         if len(os.fsencode(self._socket)) > _LONGEST:
             raise ValueError(f"{self._socket} is too long for a socket. Play the rounds in a shorter --keep.")
@@ -45,7 +45,7 @@ class Panes:
             self.end()
 
     def env(self) -> Mapping[str, str]:
-        """Of a lead that is started now; who had a pane in a server that is gone comes from a new one."""
+        """Build the environment of a lead that starts now; a new server replaces one that has ended."""
         inside = {"TMUX": "", "TMUX_PANE": ""}
         if self._beside:
             if not self.server:
@@ -58,7 +58,7 @@ class Panes:
 
     @property
     def server(self) -> int:
-        """Its process; 0 where there is none."""
+        """Id of the server process, or 0 if there is none."""
         return int(self._run("display-message", "-p", "#{pid}") or 0)
 
     def end(self) -> None:
@@ -70,7 +70,7 @@ class Panes:
         shutil.rmtree(self._directory)
 
     def disturb(self, rng: random.Random, lead: int) -> None:
-        """What a person may do to panes, and what may befall those who show them."""
+        """Do something that a person may do to panes, or that may happen to the processes that show them."""
         ours = self._ours()
         acts: list[Callable[[], object]] = [
             lambda: self._end_of_tmux(lead, signal.SIGTERM),
@@ -96,7 +96,7 @@ class Panes:
         rng.choice(acts)()
 
     def await_first(self, seconds: float) -> None:
-        """Until there is a pane of ours, or the server that is to show it."""
+        """Wait until there is one of our panes, or the server that will show it."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self._ours() if self._beside else self._socket.exists():
@@ -109,7 +109,7 @@ class Panes:
             self._stopped = 0
 
     def _end_of_tmux(self, lead: int, number: int) -> None:
-        """Who runs in one of its panes loses the terminal."""
+        """End the server; a lead in one of its panes loses the terminal."""
         if pid := self.server:
             send([pid], number)
             await_end(pid, 5)
@@ -120,7 +120,7 @@ class Panes:
         send([pid for pid in (self._stopped,) if pid], signal.SIGSTOP)
 
     def left(self, seconds: float) -> list[str]:
-        """What is still there of a lead that has ended, when it has had its time."""
+        """Return what is left of an ended lead after the timeout."""
         until = time.monotonic() + seconds
         while (found := list(self._left())) and time.monotonic() < until:
             time.sleep(0.1)
@@ -146,13 +146,13 @@ class Panes:
                 yield f"the option {row} of the person's window is left"
 
     def _ours(self) -> list[tuple[str, str, str, str]]:
-        """Session, window, pane and process of all panes but the person's."""
+        """List session, window, pane and process of all panes but the person's."""
         form = "#{session_name} #{window_id} #{pane_id} #{pane_pid} #{@person}"
         rows = (row.split(" ", 4) for row in self._run("list-panes", "-a", "-F", form).splitlines())
         return [(row[0], row[1], row[2], row[3]) for row in rows if not row[4]]
 
     def _run(self, *words: str) -> str:
-        """What tmux says; nothing where there is no server, or it does not answer."""
+        """Return the output of tmux; empty if there is no server, or it does not answer."""
         env = {name: value for name, value in os.environ.items() if name not in ("TMUX", "TMUX_PANE")}
         with suppress(subprocess.TimeoutExpired):
             return subprocess.run(

@@ -1,4 +1,4 @@
-"""What a person does at another terminal: commands of Shoal, in the home of a round."""
+"""Runs Shoal commands as a person does at another terminal, in the home of a round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def shoal(place: Path, *words: str, seconds: float) -> str:
-    """What was wrong with it: how it failed, or that it took longer."""
+    """Run a command; return how it failed or that it timed out, else an empty string."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "shoal", *words],

@@ -1,4 +1,4 @@
-"""The process table: who runs because of whom, and until when."""
+"""The process table: descendants of processes and their ends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def command(pid: int) -> str:
 
 
 def title(pid: int) -> str:
-    """As it calls itself."""
+    """Return the title that the process has given itself."""
     with suppress(OSError):
         return (_PROC / str(pid) / "comm").read_text().strip()
     return ""
 
 
 def below(root: int) -> list[int]:
-    """All that run because of a process."""
+    """List all descendants of a process."""
     parents = dict(_parents())
     found: list[int] = []
     for pid, parent in parents.items():
@@ -44,7 +44,7 @@ def below(root: int) -> list[int]:
 
 
 def started_with(setting: str) -> list[int]:
-    """Those in whose environment it stands, whoever their parent is."""
+    """Find processes with this environment setting, whatever their parent."""
     found = []
     for pid, _ in _parents():
         with suppress(OSError):
@@ -54,7 +54,7 @@ def started_with(setting: str) -> list[int]:
 
 
 def await_end(pid: int, seconds: float) -> bool:
-    """Whether it has ended by then."""
+    """Return True if the process has ended within the timeout."""
     with suppress(OSError):
         handle = os.pidfd_open(pid)
         try:
@@ -65,7 +65,7 @@ def await_end(pid: int, seconds: float) -> bool:
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Each process that runs, and who started it or took it over."""
+    """Yield each running process with its parent."""
     for entry in _PROC.iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):

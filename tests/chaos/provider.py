@@ -1,4 +1,4 @@
-"""A provider for all processes of a run, which can fail in each way that providers do."""
+"""A provider for all processes of a run, which can fail in every way that providers do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Mind = Callable[[Request], Sayable]
 
 
 class Provider:
-    """It fails `failures` times, at requests that follow from the seed as far as their order does."""
+    """Fails `failures_left` times, at requests chosen by the seed as far as their order allows."""
 
     def __init__(self, mind: Mind, rng: random.Random) -> None:
         self._mind = mind
@@ -66,7 +66,7 @@ class Provider:
             raise self._server.mind_errors[0]
 
     def go_away(self) -> None:
-        """Who asks now is refused the connection."""
+        """Refuse connections from now on."""
         self._do(self._server.stop())
         self.there = False
 

@@ -1,4 +1,4 @@
-"""Disturbs a lead and its agents at random, resumes it until all is done, and looks what is wrong."""
+"""Disturbs a lead and its agents at random, resumes it until all work is done, and finds faults."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tests.chaos.troubles import TROUBLES, Scene, Trouble
 from tests.chaos.works import AGENTS, WORKS, Part, Removal, Work
 
 GONE = 5.0
-"""Seconds after a lead's end until nothing of it runs."""
+"""Seconds after a lead's end until none of its processes runs."""
 TRIES = 3
-"""How often a lead that failed of its trouble is told to go on, though nothing more befalls it."""
+"""Number of times a lead that failed is resumed after its trouble is over."""
 MOST_PASSED_OVER = 100
-"""More plans in a row that cannot be played: none of what is wanted can be."""
+"""Number of unplayable plans in a row after which none of the requested ones is playable."""
 BACKENDS = ("in-process", "process", "tmux")
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What one seed stands for."""
+    """Trouble, workload and backend that belong to one seed."""
 
     seed: int
     trouble: str
@@ -52,7 +52,7 @@ def plans(
     works: Sequence[str] = tuple(WORKS),
     backends: Sequence[str] = BACKENDS,
 ) -> Iterator[Plan]:
-    """From this seed on, each combination in turn; sub-agents run where their lead does."""
+    """Yield each combination in turn, starting at this seed; sub-agents run in the process of their lead."""
     while True:
         yield plan(seed, troubles=troubles, works=works, backends=backends)
         seed += 1
@@ -72,7 +72,7 @@ def plan(seed: int, *, troubles: Sequence[str], works: Sequence[str], backends: 
 
 
 def impossible(plan: Plan) -> str:
-    """Why this machine cannot play it."""
+    """Return why this machine cannot play the plan, or an empty string."""
     if plan.backend == "tmux" and not shutil.which("tmux"):
         return "tmux is not installed"
     return TROUBLES[plan.trouble].impossible()
@@ -87,7 +87,7 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 class Round:
-    """One run in a home and a project of its own; what happens to it follows from the seed."""
+    """One run in its own home and project; the seed determines what happens to it."""
 
     def __init__(self, place: Path, plan: Plan, through: Leads, *, most: int) -> None:
         self._place = place.resolve() / str(plan.seed)
@@ -125,7 +125,7 @@ class Round:
             self._play(trouble, through)
             self._faults += [f"left behind: {path}" for path in (self._place / "tmp").glob("*-*")]
             self._faults += trouble.faults
-            # What a provider did wrong is known when all is over.
+            # Faults of the provider are complete when all is over.
             trouble.calm()
             struck = trouble.struck
         return Tally(
@@ -149,7 +149,7 @@ class Round:
         self._faults += trees.faults(self._place)
 
     def _clean_up(self, part: Part, removal: Removal, trouble: Trouble, through: Leads) -> None:
-        """The lead is killed and not resumed: a person removes what is left of it."""
+        """Kill the lead without resuming it, and let a person clean up after it."""
         lead = through.start(self._start(part.prompt, trouble, None))
         if through.ended(self._random.uniform(0, 2 * part.span)) is None:
             trouble.struck += 1
@@ -177,7 +177,7 @@ class Round:
                 if not wrong or not trouble.may_fail or not tries:
                     self._faults += wrong
                     return not wrong
-                # As a person would: what was given up for the trouble is asked for again.
+                # As a person would: ask again for what was given up because of the trouble.
                 tries -= 1
             elif not struck or (status not in trouble.ends and not trouble.may_fail):
                 self._faults.append(f"the lead ended with {status}: {self._log()}")
@@ -191,7 +191,7 @@ class Round:
             self._faults += trouble.scene.panes.left(GONE)
 
     def _one(self, part: Part, trouble: Trouble, through: Leads, prompt: str, *, struck: bool) -> int:
-        """How a lead ended that is disturbed at some moments, or at none."""
+        """Return the exit status of a lead that is disturbed at some moments, or at none."""
         death = trouble.death(part) if struck else None
         lead = through.start(self._start(prompt, trouble, death))
         status = None
@@ -209,7 +209,7 @@ class Round:
         status = through.ended(trouble.patience) if status is None else status
         if status is None:
             self._faults.append(f"the lead did not come to its end in {trouble.patience:g} s")
-            # Into its log.
+            # Prints the stacks into its log.
             send([lead], signal.SIGUSR1)
             through.ended(1)
             send([lead], signal.SIGKILL)
@@ -262,7 +262,7 @@ def run(
     seconds: float = float("inf"),
     keep: bool = False,
 ) -> list[Tally]:
-    """So many rounds, until the time is up; a round can be repeated with its seed."""
+    """Run a number of rounds until the time is up; a round can be repeated with its seed."""
     since, tallies = time.monotonic(), list[Tally]()
     told: set[str] = set()
     passed_over = 0

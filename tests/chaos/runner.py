@@ -1,4 +1,4 @@
-"""Starts the processes, kills them at random, starts them again, and counts what is missing at the end."""
+"""Starts processes on one store, kills and restarts them at random, and counts what is missing at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     operations: int
     kills: int
     looks: int
-    """How many files the polling reader read meanwhile."""
+    """Number of files the polling reader read meanwhile."""
     seconds: float
     faults: tuple[str, ...]
 
@@ -88,7 +88,7 @@ async def _prepare(home: Path, size: Size) -> None:
 
 
 def _forked(body: Callable[[], None]) -> int:
-    """A copy of this process, which has neither threads nor an event loop: far cheaper than a new one."""
+    """Fork this process, which has neither threads nor an event loop: far cheaper than a new process."""
     pid = os.fork()
     if pid:
         return pid
@@ -103,7 +103,7 @@ def _forked(body: Callable[[], None]) -> int:
 
 
 class _Processes:
-    """Those that run, by their ids. One that was killed is started again, one that ended is not."""
+    """The running processes, by id. A killed one is restarted, an ended one is not."""
 
     def __init__(self, home: Path, notes: Path, size: Size) -> None:
         self._home, self._notes, self._size = home, notes, size
@@ -131,7 +131,7 @@ class _Processes:
                 self.faults.append(f"process {index} failed with {os.waitstatus_to_exitcode(ended[1])}")
 
     def kill_one(self) -> None:
-        # One of all of them: when most have ended, the last ones are not killed all the more often.
+        # Chosen from all of them: when most have ended, the last ones are not killed more often.
         chosen = random.randrange(self._size.processes)
         for pid in [pid for pid, index in self.running.items() if index == chosen]:
             os.kill(pid, signal.SIGKILL)
@@ -166,7 +166,7 @@ def _kill_and_restart(
 
 
 def _poll(home: Path, told: int) -> None:
-    """Reads every file other programs know, all the time, without any lock."""
+    """Read every public file all the time, without any lock."""
     stopped = False
 
     def stop(*_: object) -> None:
@@ -195,7 +195,7 @@ def _heard(fd: int) -> tuple[int, list[str]]:
 
 
 async def _missing(home: Path, notes: Path, size: Size) -> list[str]:
-    """What was acknowledged and is not there, or is there twice. Nobody cleaned up before this looks."""
+    """Find acknowledged changes that are lost or doubled. Nothing is cleaned up before this check."""
     told = [note for index in range(size.processes) for note in read_notes(notes / f"{index}.jsonl")]
     faults = await _mail_faults(home, told, size)
     faults += await _board_faults(home, told)

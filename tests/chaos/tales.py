@@ -1,4 +1,4 @@
-"""What the files of a run tell: a transcript as a tale, the traces of commands, what is left over."""
+"""Facts from the files of a run: a transcript, the effects of commands, leftover files."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Call(Struct, frozen=True):
     tool: str
     input: dict[str, Any]
     result: str | None
-    """None where there is none."""
+    """None if the call has no result."""
     ok: bool
 
 
 class Tale(Struct, frozen=True):
-    """An agent's transcript."""
+    """The calls and texts of an agent's transcript."""
 
     delivered: list[str]
     calls: list[Call]
     last_words: list[str]
-    """What it said without calling anything, each time."""
+    """Replies without a tool call."""
     heard: list[str]
 
 
@@ -44,7 +44,7 @@ def tale_in(path: Path) -> Tale:
         for block in blocks:
             if block["type"] == "tool_use":
                 if block["id"] in uses:
-                    # One that was started anew under the same name counts from the start.
+                    # An agent that was started again under the same name counts from the start.
                     tale.calls.append(_call(*uses.pop(block["id"]), results.pop(block["id"], None)))
                 uses[block["id"]] = (block["name"], block["input"])
             elif block["type"] == "tool_result":
@@ -72,7 +72,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def effect_faults(place: Path, calls: Sequence[Call]) -> Iterator[str]:
-    """A command leaves its trace once; one whose end nobody knows, once or not at all."""
+    """Check that a command ran once, or at most once if its end is unknown."""
     found = [place / "project/effects.txt", *(place / "home").glob("worktrees/*/*/effects.txt")]
     traces = Counter(line for file in found if file.exists() for line in file.read_text().splitlines())
     asked: dict[str, list[Call]] = {}
@@ -88,14 +88,14 @@ def effect_faults(place: Path, calls: Sequence[Call]) -> Iterator[str]:
 
 
 def file_faults(home: Path, expected: Sequence[str], *, apart: str) -> Iterator[str]:
-    """What is there and should not be, or should be whole and is not; `apart` marks files of a project."""
+    """Find leftover and half-written files; `project_marker` marks files of a project."""
     for path in sorted(home.rglob("*")):
         inside = str(path.relative_to(home))
         if path.is_dir() and path.suffix != ".lock":
             continue
         if not any(re.fullmatch(pattern, inside) for pattern in expected):
             yield f"left behind: {inside}"
-        # Written before the transcript: half of it belongs to an agent that never was.
+        # Written before the transcript: half of it belongs to an agent that never started.
         unborn = path.name.endswith(".meta.json") and not _speaks(path)
         if path.suffix == ".json" and apart not in inside and not unborn:
             try:

@@ -1,4 +1,4 @@
-"""What is wrong with a team whose lead was killed and resumed until it was done. Nobody cleaned up before."""
+"""Finds faults of a team whose lead was killed and resumed until it was done, before any clean-up."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STAYS = (
     r"teams/crew/(config\.json|inboxes/[\w-]+\.json)",
     r"worktrees/[^/]+/(\.lock|agent-\w+\.json|agent-\w+/.+)",
     r"plans/\.[\w-]+\.md\.tmp\.\w+",
-    # Half a line is set aside, so that what comes next is whole.
+    # Half a line is set aside, so that the next one is complete.
     r"projects/.+\.jsonl\.torn-[\w.-]+",
 )
 _PASSING = (
@@ -48,11 +48,11 @@ _PASSING = (
     r"worktrees/[^/]+/\.owners/.+",
     r"shell-snapshots/snapshot-\w+-\d+-\w+\.sh(\.part)?",
 )
-"""Of a writer that was killed: the next one takes it over, or removes it when it is old enough."""
+"""Files of a killed writer: the next one takes them over, or removes them when they are old enough."""
 
 
 async def faults_of_work(place: Path, session: str) -> list[str]:
-    """When all is done, and the members are still there."""
+    """Find faults when all work is done and the members are still there."""
     home = place / "home"
     tales = {name: _tale(home, session, name) for name in (LEAD, *WORKERS)}
     boxes = await _boxes(home, (LEAD, *WORKERS))
@@ -68,14 +68,14 @@ async def faults_of_work(place: Path, session: str) -> list[str]:
 
 
 def faults_of_places(place: Path, backend: str) -> list[str]:
-    """Whether teammates run where they are to: else nothing was tried there."""
+    """Check that teammates run in the backend: else it was not tested."""
     members = _config(place / "home")["members"]
     places = [each.get("backendType") for each in members if each["name"] != LEAD]
     return [] if set(places) == {backend} else [f"teammates run in {places}, not in {backend}"]
 
 
 def faults_of_end(place: Path, session: str) -> list[str]:
-    """When all members have ended, and there is another team of the same name."""
+    """Find faults when all members have ended and a new team of the same name exists."""
     home = place / "home"
     tale = _tale(home, session, LEAD)
     ended = Counter(re.findall(r"teammate_terminated: task (\w+)@crew", "\n".join(tale.heard)))
@@ -108,7 +108,7 @@ def is_there(place: Path) -> bool:
 
 
 def faults_of_removal(place: Path) -> list[str]:
-    """When a person has removed the team."""
+    """Find what is left after a person has removed the team."""
     home = place / "home"
     left = [path for above in (home, home / "shoal") for path in above.glob(f"*/{TEAM}*")]
     return [f"left of the team: {path.relative_to(home)}" for path in left]
@@ -171,14 +171,14 @@ def _mail_faults(tales: dict[str, Tale], boxes: dict[str, Sequence[Mail]]) -> It
             to = [each for each in boxes if each != name] if call.input["to"] == "*" else [call.input["to"]]
             for each in to:
                 count = arrived.get(each, Counter())[text]
-                # To all of those who were there: some of them may have come later.
+                # Sent to all members at that time: some may have joined later.
                 least = call.ok and call.input["to"] != "*"
                 if count > 1 or (least and not count):
                     yield f"{text} of {name} came {count} times to {each}"
 
 
 def _rest_faults(tales: dict[str, Tale], box: Sequence[Mail]) -> Iterator[str]:
-    """Who ends its work tells the lead, once."""
+    """Check that a member reports the end of its work to the lead once."""
     told = Counter(
         body.result for mail in box if isinstance(body := body_of(mail), IdleNotification) and body.result
     )

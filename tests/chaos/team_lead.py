@@ -1,7 +1,8 @@
-"""A lead with its agents, made to be killed and resumed; `python -m tests.chaos.team_lead` starts any number.
+"""A lead with its agents, to be killed and resumed; `python -m tests.chaos.team_lead` starts any number.
 
-Each line on its input is a `Start`; it answers with the process id, and when that process has ended with how.
-The leads are copies of this process, which has loaded everything and has neither threads nor an event loop.
+Each line on its input is a `LeadStart`; it answers with the process id, and with the exit status when that
+process has ended. The leads are forks of this process, which has loaded everything and has neither threads
+nor an event loop.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     session: str
     prompt: str
     backend: str = "in-process"
-    """Where teammates run."""
+    """Backend of teammates."""
     provider: str = ""
-    """Where the mind of all is asked; without it a lead has its own, which no other process can have."""
+    """Address of the provider of all processes; without it the lead has an in-process model."""
     death: Death | None = None
     log: str = os.devnull
     work: str = "team"
     settings: dict[str, Any] = {}
     environ: dict[str, str] = {}
-    """Set for it; what is empty is not there."""
+    """Environment variables to set; an empty value removes the variable."""
     python: str = ""
-    """The interpreter of its other processes, where it is not its own."""
+    """Interpreter of its other processes, if it is not its own."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +104,7 @@ async def lead(start: Start) -> None:
         model=model,
         skip_permissions=True,
         settings=settings,
-        # Panes are only for somebody who looks.
+        # Panes are shown only in attended runs.
         attended=start.backend == "tmux",
         **options,
     ) as session:
@@ -116,7 +117,7 @@ async def lead(start: Start) -> None:
 
 
 def die_at(death: Death) -> None:
-    """The counting begins now."""
+    """Kill this process at a point counted from now."""
     counter = count(1)
 
     def deadly(call: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
@@ -135,7 +136,7 @@ def die_at(death: Death) -> None:
 
 
 def serve() -> None:
-    # What a lead leaves behind comes to this process, where it can be seen.
+    # Orphans of a lead are reparented to this process, where they can be seen.
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     for line in sys.stdin.buffer:
         start = msgspec.json.decode(line, type=Start)
@@ -160,7 +161,7 @@ def _become(start: Start) -> None:
         os.environ["SHOAL_HOME"] = start.home
         os.environ |= {"ANTHROPIC_BASE_URL": start.provider, "ANTHROPIC_API_KEY": "key"}
         os.environ["TMPDIR"] = str(Path(start.home).parent / "tmp")
-        # The start-up files of whoever runs this may take longer than all the rest.
+        # The start-up files of the person who runs this may take longer than all the rest.
         os.environ["HOME"] = str(Path(start.home).parent)
         os.environ |= start.environ
         for name in [name for name, value in start.environ.items() if not value]:

@@ -1,6 +1,6 @@
-"""What a lead and five teammates say who work off a board; all of it follows from what they have heard.
+"""Scripts a lead and five teammates that work off a board; each reply depends on the conversation alone.
 
-So whoever is killed and resumed goes on as a model would: it looks what took effect, and does the rest.
+So a killed and resumed agent continues as a model would: it checks what took effect, and does the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shoal.models.scripted import Sayable
 TEAM = "crew"
 WORKERS = ("ann", "bob", "cyd", "dan", "eve")
 APART, PLANNER = "dan", "eve"
-"""Who works in a worktree, and whose plan is approved before it begins."""
+"""The member that works in a worktree, and the one whose plan is approved before it begins."""
 TASKS = 20
 BEGIN, GO_ON, FINISH = "Begin.", "Go on.", "Finish."
 _NAME = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
@@ -32,12 +32,12 @@ _ASKED = re.compile(r"asks you to shut down.*?\"request_id\": \"([^\"]+)\"", re.
 
 
 def blockers(job: int) -> tuple[int, ...]:
-    """The jobs that one waits for: two of the five before it."""
+    """Return the jobs that block this one: two of the five before it."""
     return tuple(other for other in (job - 4, job - 5) if other > 0)
 
 
 class Done(Struct, frozen=True):
-    """A call and what came of it, at its place in the conversation."""
+    """A call and its result, with its position in the conversation."""
 
     at: int
     call: ToolUse
@@ -46,7 +46,7 @@ class Done(Struct, frozen=True):
 
 
 class Said:
-    """A conversation as its speaker remembers it."""
+    """A conversation from the view of its speaker."""
 
     def __init__(self, request: Request) -> None:
         self.messages: Sequence[Message] = request.messages
@@ -106,7 +106,7 @@ def mind(request: Request) -> Sayable:
 
 
 def _rest(me: str, said: Said) -> str:
-    """Other words each time; one that was started anew has another number."""
+    """Return a different text each time; a member that was started again has another number."""
     life = [number for _, number in said.heard(_LIFE)]
     return f"{me} rests {said.spoken} in life {life[-1] if life else 0}"
 
@@ -154,7 +154,7 @@ def _founded(said: Said, since: int = 0) -> list[ToolUse]:
 
 
 def _uncertain(said: Said, tool: str, look: str, since: int = 0) -> bool:
-    """Whether a call did nobody knows what since the last look."""
+    """Return True if a call since the last listing may or may not have taken effect."""
     last = said.last(look, since)
     return last is None or any(not each.ok for each in said.of(tool, last.at))
 
@@ -200,7 +200,7 @@ def _spawn(said: Said, name: str) -> ToolUse:
 
 
 def _finished(said: Said, since: int) -> Sayable:
-    """Everybody is asked to end, the team is deleted, and there is another of its name."""
+    """Ask all members to shut down, delete the team, and create another of the same name."""
     gone = [each for each in said.of("TeamDelete", since) if each.ok or "There is no team" in each.text]
     calls = _made_anew(said, gone[0].at) if gone else _taken_down(said, since)
     return calls or f"waiting {said.spoken}"
@@ -248,7 +248,7 @@ def _planned(me: str, said: Said) -> list[ToolUse]:
         return [said.use("ExitPlanMode", plan=f"# Work off the board {len(said.messages)}")]
     if said.did("Write"):
         return []
-    # Under a new name each time: nobody knows whether a call that was cut off has written.
+    # Under a new name each time: it is unknown whether an interrupted call has written.
     return [said.use("Write", file_path=f"{me}-{len(said.messages)}.txt", content="as planned\n")]
 
 
@@ -260,14 +260,14 @@ def _worked(me: str, said: Said) -> list[ToolUse]:
 
 
 def _steps(me: str, said: Said, since: int, number: str) -> list[ToolUse] | None:
-    """What is left to do for a task; None where it is done."""
+    """Return the calls that are left to do for a task, or None if it is done."""
     ended = [each for each in said.of("TaskUpdate", since) if each.call.input.get("taskId") == number]
     if any(each.ok for each in ended):
         return None
     written = [each for each in said.of("SendMessage", since) if f"task {number} by" in str(each.call.input)]
     if not any(each.ok for each in written):
         peer = WORKERS[(WORKERS.index(me) + 1) % len(WORKERS)]
-        # Who has not joined yet cannot be reached; the lead can.
+        # A member that has not joined yet cannot be reached; the lead can.
         to = "team-lead" if written else "*" if int(number) % 7 == 0 else peer
         return [said.write(to, f"task {number} by {me}")]
     if int(number) % 3 == 0 and not any(_about(each, number) for each in said.of("Bash", since)):

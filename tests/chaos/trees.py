@@ -1,4 +1,4 @@
-"""What is wrong with the worktrees of a round, when nobody works in them any more."""
+"""Finds faults of the worktrees of a round, when nobody works in them any more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 OURS = "shoal-worktrees.lock"
-"""Stays, and holds nobody up: the lock on it ends with who has it."""
+"""This file remains and blocks nobody: the lock on it ends with its owner."""
 
 
 class _Tree(Struct, frozen=True):
@@ -18,7 +18,7 @@ class _Tree(Struct, frozen=True):
 
 
 def faults(place: Path) -> Iterator[str]:
-    """After `shoal worktree reap`: those that are left hold work, and git, disk and record agree on them."""
+    """Check after `shoal worktree reap` that worktrees hold work, and that git, disk and records agree."""
     project = place / "project"
     trees = {each.path.name: each for each in _listed(project) if each.path != project}
     there = {path.name for path in (place / "home").glob("worktrees/*/agent-*") if path.is_dir()}

@@ -1,4 +1,4 @@
-"""What is done to a run while it works: killed, stopped, hung, without disk, clock, provider or panes."""
+"""Disturbances of a running lead: killed, stopped, hung, without disk, clock, provider or panes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Act = Callable[[], None]
 MATE = "fork_server"
 FORKS, TMUX = "shoal:forks", "tmux: server"
 ENDED = 30.0
-"""Seconds in which a command that ends a run has done so, whatever that does."""
+"""Seconds in which a command that ends a run has done so, whatever the run does."""
 _FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib*/faketime/libfaketimeMT.so.1")
 _PRELOAD = Path(__file__).parent / "preload"
 _HOUR = 3600
 
 
 class Scene(Struct, frozen=True, kw_only=True):
-    """Where one round takes place, and who is there."""
+    """Directory, random numbers and services of one round."""
 
     place: Path
     rng: random.Random
@@ -46,19 +46,19 @@ class Scene(Struct, frozen=True, kw_only=True):
 
 
 class Trouble:
-    """In the place of one round. What comes when follows from its random numbers."""
+    """A disturbance of one round. Its random numbers determine what happens when."""
 
     name: ClassVar[str]
     may_fail: ClassVar[bool] = False
-    """Whether a lead may fail of it; it is then resumed."""
+    """True if a lead may fail because of it; it is then resumed."""
     settings: ClassVar[Mapping[str, Any]] = {}
 
     most: ClassVar[int] = 4
-    """How often a part of the work is disturbed, at most."""
+    """Highest number of times that a part of the work is disturbed."""
     patience: ClassVar[float] = 60.0
-    """Seconds for a lead that is not disturbed any more to come to its end."""
+    """Seconds in which a lead ends once it is not disturbed any more."""
     ends: ClassVar[frozenset[int]] = frozenset({-signal.SIGKILL})
-    """How a lead may end of it."""
+    """Exit statuses that a lead may have because of it."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -70,23 +70,23 @@ class Trouble:
 
     @classmethod
     def impossible(cls) -> str:
-        """Why this machine cannot do it."""
+        """Return why this machine cannot do it, or an empty string."""
         return ""
 
     @classmethod
     def concerns(cls, backend: str) -> bool:
-        """Whether it can befall teammates that run there."""
+        """Return True if it can affect teammates with this backend."""
         return True
 
     @contextmanager
     def around(self) -> Iterator[None]:
-        """The place is made, and removed at the end."""
+        """Create the directory of the round; remove it at the end."""
         self.place.mkdir(parents=True)
         yield
 
     @property
     def env(self) -> Mapping[str, str]:
-        """For the process that starts leads; where there is any, it has one of its own."""
+        """Environment of the launcher of leads; if not empty, the round has its own launcher."""
         return {}
 
     @property
@@ -94,15 +94,15 @@ class Trouble:
         return ""
 
     def death(self, part: Part) -> Death | None:
-        """A moment inside the lead, or what `acts` does from outside."""
+        """Return a point inside the lead at which it dies, or None to use the actions from outside."""
         return None
 
     def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
-        """Each comes so many seconds after the one before."""
+        """Yield actions, each with the seconds to wait before it."""
         yield from ()
 
     def calm(self) -> None:
-        """It is over, for this lead."""
+        """End the disturbance, for this lead."""
 
 
 class Kill(Trouble):
@@ -122,7 +122,7 @@ class Kill(Trouble):
         yield self.rng.uniform(0, part.span), lambda: self._strike(lead, leads)
 
     def _strike(self, lead: int, leads: Leads) -> None:
-        """The lead, one process of a teammate, another one of theirs, or all there are."""
+        """Kill the lead, one process of a teammate, another descendant, or all of them."""
         there = sorted({*leads.processes()} - {lead})
         mates = [pid for pid in there if MATE in command(pid)]
         others = [pid for pid in there if pid not in mates and title(pid) != TMUX]
@@ -137,7 +137,7 @@ class Kill(Trouble):
 
 
 class Stop(Trouble):
-    """A process stands still for a while; sometimes the lead is killed meanwhile."""
+    """A process stops for a while; sometimes the lead is killed meanwhile."""
 
     name = "stop"
 
@@ -164,14 +164,14 @@ class Stop(Trouble):
 
 
 class Hang(Trouble):
-    """A process stands still for good: a member's, the lead's, or another one of theirs.
+    """A process stops for good: a member's, the lead's, or another descendant.
 
-    The others go on without a member. Who sees that a lead hangs ends it from another terminal.
+    The others continue without a member. A person who sees that a lead hangs ends it from another terminal.
     """
 
     name = "hang"
     most = 2
-    # A process that stood still while it was started is given up after a minute.
+    # A process that was stopped while it started is given up after a minute.
     patience = 150.0
     settings: ClassVar[Mapping[str, Any]] = {"stall_after": 2.0}
     ends = frozenset({-signal.SIGKILL, -signal.SIGTERM})
@@ -213,7 +213,7 @@ class PanesClosed(Trouble):
         panes = self.scene.panes
         assert panes is not None
         if self.rng.random() < 0.3:
-            # The first pane of a session is made in several steps, and nobody marks it before the last.
+            # The first pane of a session is created in several steps, and is marked only in the last.
             yield 0, lambda: panes.await_first(2 * part.span)
             self.struck += 1
             yield self.rng.uniform(0, 0.15), lambda: send([lead], signal.SIGKILL)
@@ -226,7 +226,7 @@ class PanesClosed(Trouble):
 
 
 class Disk(Trouble):
-    """Home, project and temporary files lie on a small file system, which is full for a while."""
+    """Home, project and temporary files are on a small file system, which is full for a while."""
 
     name = "disk"
     may_fail = True
@@ -249,7 +249,7 @@ class Disk(Trouble):
             shutil.copytree(self.place, copy, symlinks=True, ignore=_sockets)
         finally:
             subprocess.run(["umount", "-l", self.place], check=True)
-        # What was there can be looked at afterwards.
+        # Keeps the files for inspection.
         self.place.rmdir()
         copy.rename(self.place)
 
@@ -265,7 +265,7 @@ class Disk(Trouble):
         try:
             state = os.fstatvfs(filler)
             size = max(0, state.f_bavail * state.f_frsize - left * 1024)
-            # Others write meanwhile, so there may be less than there was.
+            # Others write meanwhile, so there may be less space than before.
             while size > 0:
                 try:
                     os.posix_fallocate(filler, 0, size)
@@ -285,12 +285,12 @@ class Disk(Trouble):
 
 
 def _sockets(directory: str, names: list[str]) -> list[str]:
-    """Of leads that were killed: they cannot be copied."""
+    """List sockets of killed leads: they cannot be copied."""
     return [name for name in names if Path(directory, name).is_socket()]
 
 
 class ClockJumps(Trouble):
-    """The clock of all processes jumps by hours, forwards and backwards; what counts seconds goes on."""
+    """The clock of all processes jumps by hours, forwards and backwards; the monotonic clock goes on."""
 
     name = "clock"
 
@@ -336,7 +336,7 @@ class ClockJumps(Trouble):
 
     @property
     def python(self) -> str:
-        # The server that teammates are forked from has an environment of its own.
+        # The server that teammates are forked from has its own environment.
         return str(self._wrapper)
 
     def acts(self, part: Part, lead: int, leads: Leads) -> Iterator[tuple[float, Act]]:
@@ -351,7 +351,7 @@ class ClockJumps(Trouble):
         self._set(by)
 
     def _set(self, offset: int) -> None:
-        # One that is read while it is written would be no time at all.
+        # A file that is read while it is written would be no time at all.
         new = self._file.with_suffix(".new")
         new.write_text(f"{offset:+d}\n")
         new.replace(self._file)
@@ -383,7 +383,7 @@ class ProviderFaults(Trouble):
 
 
 class Mixed(ProviderFaults):
-    """A provider that fails, and processes that stand still or are killed."""
+    """A provider that fails, and processes that stop or are killed."""
 
     name = "mixed"
 

@@ -37,7 +37,7 @@ class Note(msgspec.Struct, omit_defaults=True):
 
 
 class Notes:
-    """A process killed while it writes a note leaves half a line, which counts as none."""
+    """A process killed while it writes a note leaves half a line, which is ignored."""
 
     def __init__(self, path: Path) -> None:
         self.known = read_notes(path)
@@ -113,7 +113,7 @@ class Worker:
         return True
 
     async def work(self) -> bool:
-        """Claim, then complete: of all completions of a task one is accepted."""
+        """Claim and complete a task: only one completion of a task is accepted."""
         claim = await self.board.claim_next(by=agent(self.index))
         if claim is None or claim.task is None or not claim.success:
             return False

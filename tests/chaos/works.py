@@ -1,4 +1,4 @@
-"""What is done while it is disturbed: a team works off its board, or a lead hands jobs to sub-agents."""
+"""Workloads that are disturbed: a team works off its board, or a lead gives jobs to sub-agents."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.chaos.provider import Mind
 class Part(Struct, frozen=True, kw_only=True):
     prompt: str
     again: str
-    """What is said to a lead that was resumed."""
+    """Prompt for a lead that was resumed."""
     span: float
     changes: int
-    """About how long it takes, in seconds and in changes to the disk."""
+    """Approximate duration, in seconds and in changes to the disk."""
     faults: Callable[[Path, str], list[str]]
-    """What is wrong when it is done, in this place and with this session; nobody cleaned up before."""
+    """Returns the faults when it is done, in this directory and session; nothing is cleaned up before."""
 
 
 class Removal(Struct, frozen=True, kw_only=True):
-    """How a person clears up after a lead that is not resumed."""
+    """Command with which a person cleans up after a lead that is not resumed."""
 
     words: tuple[str, ...]
     is_there: Callable[[Path], bool]
-    """Whether there is anything to remove."""
+    """True if there is anything to remove."""
     faults: Callable[[Path], list[str]]
 
 
@@ -37,7 +37,7 @@ class Work(Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...]
     removal: Removal | None = None
     places: Callable[[Path, str], list[str]] | None = None
-    """What is wrong with where agents run, before the last part."""
+    """Returns faults of the backends that agents run in, before the last part."""
 
 
 TEAM = Work(

@@ -1,4 +1,4 @@
-"""The real program as a process of its own, in a project and a home of its own."""
+"""The real program as a separate process, in its own project and home."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Ran(Struct, frozen=True, kw_only=True):
 
 
 class Program:
-    """`shoal`, started as a person would."""
+    """Starts `shoal` as a person would."""
 
     def __init__(self, project: Path) -> None:
         self.project = project

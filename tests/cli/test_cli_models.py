@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import Program
+from shoal_process import Program, Ran
 
 from shoal.core.messages import Text
 from shoal.core.usage import Usage
-from shoal.testing import Answer, call, chat_server, messages_server, responses_server
+from shoal.testing import Answer, MockServer, call, chat_server, messages_server, responses_server
 from shoal.testing.replies import Delay, HttpError, rate_limited, unauthorized, unknown_model
 
 GOOD = Answer(
@@ -90,7 +90,10 @@ async def test_with_nothing_configured_the_way_on_is_told(shoal: Program) -> Non
     assert "anthropic:claude-opus-5-5" in everything.text
 
 
-async def trial_of(shoal: Program, said: Any, *words: str, serve: Any = messages_server) -> Any:
+async def trial_of(
+    shoal: Program, said: Any, *words: str, serve: Any = messages_server
+) -> tuple[Ran, MockServer]:
+    server: MockServer
     async with serve([said] if not isinstance(said, list) else said) as server:
         shoal.talks_to(server)
         shoal.env |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-for-tests"}

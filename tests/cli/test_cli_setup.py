@@ -10,7 +10,7 @@ import pytest
 from shoal_process import Program
 
 from shoal.app.models.setting_up import Wish
-from shoal.app.settings.settings import load_settings
+from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.testing import call, chat_server, messages_server
 from shoal.testing.replies import unauthorized
@@ -25,7 +25,7 @@ def stored(home: Path) -> Path:
     return home / "shoal" / "credentials.json"
 
 
-def settings_in(home: Path, **env: str):
+def settings_in(home: Path, **env: str) -> Settings:
     return load_settings(cwd=home, environ={"SHOAL_HOME": str(home), **env}, managed=())
 
 

@@ -20,7 +20,7 @@ SHOAL = (sys.executable, "-c", "from shoal.surfaces.cli.main import main; main()
 
 
 class Place:
-    """A project directory and a home of its own."""
+    """A project directory and a home."""
 
     def __init__(self, root: Path, exits: ExitStack) -> None:
         self.project = root / "project"
@@ -38,7 +38,7 @@ class Place:
         resume: str = "",
         **env: str,
     ) -> Terminal:
-        """`shoal` at a terminal, with a mind that says these steps."""
+        """Start `shoal` at a terminal, with a model that plays these steps."""
         script = self.home / f"script-{len(list(self.home.iterdir()))}.json"
         script.write_text(json.dumps(steps))
         argv = [sys.executable, str(TALKER), str(script), mode, str(pace), resume]
@@ -48,7 +48,7 @@ class Place:
         return self._exits.enter_context(terminal)
 
     def shoal(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-        """`shoal` with these arguments and no terminal, to its end."""
+        """Run `shoal` with these arguments and no terminal."""
         return subprocess.run(
             [*SHOAL, *arguments],
             cwd=self.project,

@@ -1,4 +1,4 @@
-"""`shoal` at a terminal with a scripted mind: python talker.py SCRIPT MODE PACE RESUME [PROMPT]."""
+"""`shoal` with a scripted model at a terminal: scripted_terminal.py SCRIPT MODE PACE RESUME [PROMPT]."""
 
 from __future__ import annotations
 

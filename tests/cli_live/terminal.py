@@ -22,7 +22,7 @@ _CSI = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
 class Screen:
-    """Understands the few codes the program uses, and fails on any other. Rows that scroll off are kept."""
+    """Interprets the few codes the program uses, and fails on any other. Rows that scroll off are kept."""
 
     def __init__(self, columns: int = 80) -> None:
         self.columns = columns
@@ -100,7 +100,7 @@ _open: set[Terminal] = set()
 
 
 class Terminal:
-    """Closed by `close`, or by leaving the `with` block: nothing it started is left."""
+    """Runs a program until `close`, or the end of the `with` block: nothing it started is left."""
 
     def __init__(
         self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = 80, rows: int = 24
@@ -140,7 +140,7 @@ class Terminal:
         os.write(self._fd, text.encode())
 
     def wait_for(self, wanted: str | Callable[[str], bool], *, bound: float = BOUND) -> str:
-        """The screen's text once it shows what is wanted."""
+        """Return the screen's text once it fulfils the condition."""
         shows = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
         end = time.monotonic() + bound
         while not shows(self.screen.text):
@@ -150,7 +150,7 @@ class Terminal:
         return self.screen.text
 
     def wait_for_end(self, *, bound: float = BOUND) -> int:
-        """The exit status; everything it still wrote is on the screen."""
+        """Return the exit status; all output is on the screen then."""
         end = time.monotonic() + bound
         while self._read(end - time.monotonic()):
             pass
@@ -167,9 +167,9 @@ class Terminal:
         os.close(self._fd)
 
     def _read(self, seconds: float) -> bool:
-        """False when nothing came in time, or nothing will come any more.
+        """Return False if there was no output in time, or if there will be no more.
 
-        Every open terminal is read meanwhile: a program whose terminal is full stands still.
+        Every open terminal is read meanwhile: a program whose terminal is full blocks.
         """
         end = time.monotonic() + seconds
         while self in _open and (left := end - time.monotonic()) > 0:
@@ -193,7 +193,7 @@ class Terminal:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What a program needs, and nothing of the person who runs the tests."""
+    """Return the environment a program needs, without that of the person who runs the tests."""
     return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": os.pathsep.join(sys.path),

@@ -32,10 +32,10 @@ IDS = [str(n) for n in range(1, 7)]
 
 
 @st.composite
-def boards(draw, *, acyclic=True):
+def boards(draw: st.DrawFn, *, acyclic: bool = True) -> dict[str, Task]:
     """Tasks that wait for each other (and for some that are gone), in any states."""
     order = draw(st.permutations(IDS))
-    board = {}
+    board: dict[str, Task] = {}
     for at, ident in enumerate(order):
         before = order[:at] if acyclic else IDS
         blocked_by = draw(st.lists(st.sampled_from([*before, "99"]), unique=True, max_size=3))
@@ -53,7 +53,7 @@ def boards(draw, *, acyclic=True):
 @pytest.mark.spec("TSK-04")
 @SOME
 @given(boards(acyclic=False))
-def test_claimable_is_what_is_pending_free_and_waits_for_nothing_unfinished(board):
+def test_claimable_is_what_is_pending_free_and_waits_for_nothing_unfinished(board: dict[str, Task]):
     wanted = []
     for number in range(1, 100):
         task = board.get(str(number))
@@ -67,14 +67,14 @@ def test_claimable_is_what_is_pending_free_and_waits_for_nothing_unfinished(boar
 
 @SOME
 @given(boards())
-def test_who_may_claim_a_claimable_task_is_anybody(board):
+def test_who_may_claim_a_claimable_task_is_anybody(board: dict[str, Task]):
     free = {task.id for task in claimable(board)}
     for task in board.values():
         if task.owner is None and task.status == "pending":
             assert (claim_refusal(task, board, by="cid") is None) == (task.id in free)
 
 
-def waits(board):
+def waits(board: dict[str, Task]) -> set[tuple[str, str]]:
     """Who waits for whom, directly or through others, pair by pair until nothing is new."""
     pairs = {(ident, up) for ident, task in board.items() for up in task.blocked_by}
     while more := {(a, d) for a, b in pairs for c, d in pairs if b == c} - pairs:
@@ -85,7 +85,9 @@ def waits(board):
 @pytest.mark.spec("TSK-03")
 @SOME
 @given(boards())
-def test_a_dependency_closes_a_cycle_when_the_blocker_already_waits_for_the_blocked(board):
+def test_a_dependency_closes_a_cycle_when_the_blocker_already_waits_for_the_blocked(
+    board: dict[str, Task],
+):
     pairs = waits(board)
     for blocker, blocked in product(IDS, repeat=2):
         assert closes_cycle(board, blocker, blocked) == (blocker == blocked or (blocker, blocked) in pairs)
@@ -93,14 +95,16 @@ def test_a_dependency_closes_a_cycle_when_the_blocker_already_waits_for_the_bloc
 
 @SOME
 @given(boards(acyclic=False), st.sampled_from(IDS), st.sampled_from(IDS))
-def test_looking_for_cycles_ends_also_where_there_is_one_already(board, blocker, blocked):
+def test_looking_for_cycles_ends_also_where_there_is_one_already(
+    board: dict[str, Task], blocker: str, blocked: str
+):
     closes_cycle(board, blocker, blocked)
 
 
 @pytest.mark.spec("TSK-06")
 @SOME
 @given(boards(), st.sampled_from(IDS))
-def test_completing_a_task_frees_what_waited_for_it_last(board, done):
+def test_completing_a_task_frees_what_waited_for_it_last(board: dict[str, Task], done: str):
     if done not in board or board[done].status == "completed":
         return
     after = {**board, done: replace(board[done], status="completed")}
@@ -173,12 +177,14 @@ def test_metadata_is_merged_and_none_deletes():
 @pytest.mark.spec("TSK-03")
 @SOME
 @given(boards(), st.sampled_from(IDS), st.lists(st.sampled_from(IDS), max_size=3), st.sampled_from(IDS))
-def test_dependencies_are_added_on_both_sides_or_not_at_all(board, task, blockers, blocked):
+def test_dependencies_are_added_on_both_sides_or_not_at_all(
+    board: dict[str, Task], task: str, blockers: list[str], blocked: str
+):
     if task not in board:
         return
     change = Change(add_blocked_by=tuple(blockers), add_blocks=(blocked,))
     try:
-        after = {**board, **with_dependencies(board, task, change)}
+        after: dict[str, Task] = {**board, **with_dependencies(board, task, change)}
     except TaskRefused:
         return
     for blocker in blockers:

@@ -1,1 +1,1 @@
-"""What comes from outside, made at random: readers and judges give a value, or the error they name."""
+"""Random input from outside: readers and judges return a value, or raise the errors they name."""

@@ -21,7 +21,7 @@ from .seeds import TOKENS
 
 _LONGEST_INPUT = 2_000
 _SLOW = 60
-"""Seconds after which one input counts as endless, whatever it does."""
+"""Seconds after which one input counts as endless."""
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def say(line: str) -> None:
 
 
 def searched(target: str, seconds: int, seed: int) -> bool:
-    """Whether a fault was found; says what was done and found."""
+    """Search a target and print the result; return True if a fault was found."""
     with tempfile.TemporaryDirectory(prefix="shoal-fuzz-") as place:
         corpus, faults, artifacts = Path(place, "corpus"), Path(place, "faults"), Path(place, "artifacts")
         artifacts.mkdir()
@@ -86,7 +86,7 @@ def searched(target: str, seconds: int, seed: int) -> bool:
 
 
 def planted(corpus: Path, doors: tuple[Door, ...]) -> None:
-    """The seeds of all doors; the first byte says for which one an input is."""
+    """Write the seeds of all targets; the first byte of an input selects its target."""
     corpus.mkdir()
     chance = random.Random(1)
     for number, door in enumerate(doors):

@@ -1,4 +1,4 @@
-"""A door: what takes bytes from outside, with the errors it may answer with. Any other one is a fault."""
+"""A fuzz target: code that takes bytes from outside, with its expected errors. Any other error is a fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 LONGEST = 2.0
-"""Seconds of processor time; what is usual here takes a thousandth of it."""
+"""Seconds of CPU time; a usual input takes a thousandth of it."""
 
 
 def _nothing(_: object) -> None: ...
@@ -22,10 +22,10 @@ class Door(NamedTuple):
     errors: tuple[type[Exception], ...] = ()
     seeds: tuple[bytes, ...] = ()
     check: Callable[[Any], object] = _nothing
-    """What holds for every value that was read; here no error is allowed."""
+    """Checks that hold for every value that was read; here no error is allowed."""
 
     def tried(self, data: bytes, *, seconds: float = LONGEST) -> None:
-        """Raises what is a fault: an error that is not named, a broken promise, or no end."""
+        """Raise on a fault: an unexpected error, a failed check, or an input that hangs."""
         with ending(seconds):
             try:
                 value = self.read(data)
@@ -35,12 +35,12 @@ class Door(NamedTuple):
 
 
 class Hang(Exception):
-    """It did not end."""
+    """The target did not finish."""
 
 
 @contextmanager
 def ending(seconds: float) -> Iterator[None]:
-    """Raises `Hang` in the block when it has used so much of the processor; a slow machine is no matter."""
+    """Raise `InputHangs` in the block when it has used so much CPU time; other load does not count."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -58,5 +58,5 @@ def ending(seconds: float) -> Iterator[None]:
 
 
 def text_of(data: bytes) -> str:
-    """Any bytes as text; what is not UTF-8 becomes halves of surrogate pairs, as names of files do."""
+    """Decode any bytes; invalid UTF-8 becomes surrogate halves, as in file names."""
     return data.decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""All doors, by what they are about."""
+"""All fuzz targets, by group."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ __all__ = ["BY_NAME", "DOORS", "Door"]
 
 
 def chosen(name: str) -> tuple[Door, ...]:
-    """The doors of a group, or the one of that name."""
+    """Return the targets of a group, or the one of that name."""
     return DOORS[name] if name in DOORS else (BY_NAME[name],)

@@ -1,6 +1,6 @@
-"""One target under atheris, in a process of its own: `python -m tests.fuzz.guided TARGET FAULTS [FLAG …]`.
+"""Fuzzes one target with atheris: `python -m tests.fuzz.guided_search TARGET FAULTS [FLAG …]`.
 
-What differs by its kind and place is told once, as a line of JSON in the file FAULTS, and the search goes on.
+Each fault, by kind and location, is reported once, as a line of JSON in the file FAULTS; the search goes on.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from .door import Door
 
 ALTERED = 128
-"""From this first byte on the others choose what is done to a good document, else they are the input."""
+"""From this first byte on, the others choose how a valid document is altered; below, they are the input."""
 LONGEST = 10.0
-"""Seconds of processor time; code that counts its branches is slower than usual."""
+"""Seconds of CPU time; instrumented code is slower than usual."""
 
 
 def main(atheris: Any, target: str, faults: Path, flags: list[str]) -> None:
@@ -50,7 +50,7 @@ def main(atheris: Any, target: str, faults: Path, flags: list[str]) -> None:
 
 
 def _altering(door: Door, tried: Callable[[Door, bytes], None]) -> Callable[[bytes], object]:
-    """Takes the bytes as choices: which document is altered, where and how."""
+    """Use the bytes as choices: which document is altered, where and how."""
     from hypothesis import given
 
     from .inputs import for_documents
@@ -76,7 +76,7 @@ def _tell(faults: Path, door: str, place: tuple[str, ...], data: bytes, error: E
 
 
 def installed() -> Any:
-    """The module; exits with what to do where it is missing."""
+    """Return the module, or exit with installation instructions."""
     try:
         import atheris  # type: ignore[import-not-found]
     except ImportError:

@@ -1,4 +1,4 @@
-"""What is brought to a door: any bytes, any JSON, deep nesting, and good documents with faults in them."""
+"""Fuzz inputs: any bytes, any JSON, deep nesting, and valid documents with faults in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_bas
 
 
 def some(count: int) -> settings:
-    """So many examples, and two hundred times as many in a long run."""
+    """Limit the examples to this number, or two hundred times as many in a long run."""
     return settings(max_examples=count * (200 if LONG else 1), suppress_health_check=_SLOW)
 
 
@@ -66,7 +66,7 @@ def _deep(draw: st.DrawFn) -> bytes:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container of a value with a key in it."""
+    """List every container in a value with each of its keys."""
     found: list[tuple[Any, Any]] = []
     waiting = [value]
     while waiting:
@@ -80,7 +80,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 @st.composite
 def _altered_json(draw: st.DrawFn, documents: tuple[bytes, ...]) -> bytes:
-    """One with values exchanged, dropped, or under another name."""
+    """Alter a document: values exchanged, dropped, or under another name."""
     document = [json.loads(draw(st.sampled_from(documents)))]
     for _ in range(draw(st.integers(1, 3))):
         container, key = draw(st.sampled_from(_places(document)))
@@ -98,7 +98,7 @@ def _altered_json(draw: st.DrawFn, documents: tuple[bytes, ...]) -> bytes:
 
 @st.composite
 def altered(draw: st.DrawFn, documents: Sequence[bytes]) -> bytes:
-    """One with pieces lost, doubled, exchanged, or put in."""
+    """Alter a document: pieces lost, doubled, exchanged, or inserted."""
     data = draw(st.sampled_from(documents))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))
@@ -119,7 +119,7 @@ def _is_json(data: bytes) -> bool:
 
 @st.composite
 def _altered_events(draw: st.DrawFn, streams: tuple[tuple[bytes, ...], ...]) -> bytes:
-    """A stream with some of its events altered, dropped, or out of their order."""
+    """Alter a stream: some of its events altered, dropped, or out of order."""
     events = list(draw(st.sampled_from(streams)))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(events) - 1))
@@ -138,7 +138,7 @@ def _events_in(document: bytes) -> tuple[bytes, ...]:
 
 
 def for_documents(documents: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Everything that may be brought where such documents are expected."""
+    """Generate all inputs for readers of such documents."""
     kinds = [st.binary(max_size=60), st.text(max_size=60).map(str.encode), _deep(), values.map(_json)]
     if documents:
         kinds += [altered(documents)] * 3

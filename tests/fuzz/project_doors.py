@@ -1,6 +1,6 @@
-"""A project's files, which may come from anyone: whatever they hold, a session starts or says which is wrong.
+"""Project files, which may come from anyone: whatever they hold, a session starts or names the invalid file.
 
-None of them widens what the person allows, and none hides its neighbour.
+None of them widens what the person allows, and none hides another file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _in_a_project(work: Callable[[Path, Path, bytes], None]) -> Callable[[bytes]
 
 
 def _loaded(home: Path, project: Path) -> Settings | None:
-    """None where a file is named as wrong."""
+    """Load the settings, or return None if the error names a file of the project."""
     try:
         settings = load_settings(cwd=project, environ={"SHOAL_HOME": str(home)}, managed=())
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""Documents as they should be, a few for each door: what is made at random begins with them."""
+"""Valid documents, a few for each target: random inputs start from them."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ TOKENS: tuple[bytes, ...] = (
     ),
     *(b"<", b"(", b")", b"*", b"**/", b"$(", b"`", b"~", b"@", b"\xc2\xb2", b"-----END ", b"\t", b" ", b"="),
 )
-"""What is put into them."""
+"""Tokens that are inserted into them."""
 
 
 def of(name: str) -> tuple[bytes, ...]:

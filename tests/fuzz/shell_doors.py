@@ -1,4 +1,4 @@
-"""Shell commands before the permission engine: any text is judged, and none gets by a rule about another."""
+"""Shell commands for the permission engine: any text is judged, and none bypasses the rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shoal.workspaces.local import LocalWorkspace
 from .door import Door, text_of
 
 ALLOWED = "Bash(aa:*)"
-"""The one rule in force. No program is called so, and none `zz`, which no rule speaks of."""
+"""The only rule in force. No program has this name, nor `zz`, which no rule covers."""
 _ME = Identity(session=SessionId("s"))
 _GOES_ON = re.compile(r"\\\s*\Z")
 _DEFINES = re.compile(r"\s*\(")
@@ -54,7 +54,7 @@ _AROUND = (
 
 @cache
 def engine() -> RulePermissions:
-    # A directory of its own, with nothing in it, removed at the end of the process.
+    # An empty directory, removed at the end of the process.
     _KEPT.append(tempfile.TemporaryDirectory(prefix="shoal-fuzz-"))
     rules = Standing(allow=(parse_rule(ALLOWED, "a test"),))
     return RulePermissions(LocalWorkspace(Path(_KEPT[0].name)), standing=rules)
@@ -79,7 +79,7 @@ def _judged(data: bytes) -> None:
 
 
 def _parsed(command: str) -> Analysis:
-    """By the parser alone, which reads plain lines alike."""
+    """Analyze with the parser alone, which must agree on plain lines."""
     walk, trouble = Walk(), None
     try:
         walk._parsed(command)

@@ -1,6 +1,6 @@
 """Files of a home as other programs or a crash may leave them: nothing raises, nothing is lost.
 
-The file beside each is read as before."""
+The other file in each directory is still read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _mail(name: str) -> Mail:
 
 
 async def _inbox(home: Path, data: bytes) -> None:
-    """Whatever it held is taken or set aside, whole; new mail arrives behind it."""
+    """Check that entries are taken or set aside completely, and that new mail arrives after them."""
     reports: list[str] = []
     boxes = FileMailboxes(home, TEAM, clock=SystemClock(), ids=Ids(1), report=reports.append)
     try:
@@ -82,7 +82,7 @@ async def _inbox(home: Path, data: bytes) -> None:
 
 
 async def _task(home: Path, data: bytes) -> None:
-    """A file that is no task is named, and left as it is."""
+    """Check that a file that is no task is reported, and left unchanged."""
     reports: list[str] = []
     board = FileTaskBoard(home, TEAM, clock=SystemClock(), ids=Ids(1), report=reports.append)
     try:
@@ -168,7 +168,7 @@ async def _questions(home: Path, data: bytes) -> None:
 
 
 async def _overflow(home: Path, data: bytes) -> None:
-    """Of the lines that wait behind an inbox those that are mail arrive, and the others are kept."""
+    """Check that valid mail in the overflow arrives, and that other lines are kept."""
     line = data.replace(b"\n", b" ").strip()
     boxes = FileMailboxes(home, TEAM, clock=SystemClock(), ids=Ids(1))
     try:
@@ -186,7 +186,7 @@ async def _overflow(home: Path, data: bytes) -> None:
 
 
 def _refusal(work: Callable[[], object]) -> str:
-    """What the error says, where there is one."""
+    """Return the message of the error, or an empty string."""
     try:
         work()
     except (StoreError, SettingsError) as error:
@@ -195,7 +195,7 @@ def _refusal(work: Callable[[], object]) -> str:
 
 
 async def _facts(home: Path, data: bytes) -> None:
-    """What an agent was held to is understood, or it cannot go on."""
+    """Check that the restrictions of an agent are understood, or that it cannot be resumed."""
     transcript = home / "agent-a.jsonl"
     transcript.write_bytes(seeds.of("transcript")[1] + b"\n")
     transcript.with_suffix(".meta.json").write_bytes(data)
@@ -206,7 +206,7 @@ async def _facts(home: Path, data: bytes) -> None:
 
 
 async def _changes(home: Path, data: bytes) -> None:
-    """The changes that can be undone are those whose lines are whole."""
+    """Check that exactly the changes with complete lines can be undone."""
     index = Index(home / "index.jsonl")
     index.path.write_bytes(data)
     before = index.changes()

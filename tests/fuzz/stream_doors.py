@@ -1,6 +1,6 @@
-"""What providers send: HTTP responses, event streams of the three protocols, and errors of any shape.
+"""Provider responses: HTTP, event streams of the three protocols, and errors of any shape.
 
-However the bytes are cut into chunks, the outcome is the same.
+The result is the same for any division of the bytes into chunks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HISTORY = [user("hi")]
 
 
 def cuts(data: bytes) -> Iterator[list[bytes]]:
-    """The same bytes whole, in small pieces, and in others that depend on nothing but them."""
+    """Yield the bytes as a whole, in small pieces, and in pieces chosen by a hash of the bytes."""
     yield [data]
     step = 1 + len(data) // 300
     yield [data[at : at + step] for at in range(0, len(data), step)]
@@ -45,7 +45,7 @@ def cuts(data: bytes) -> Iterator[list[bytes]]:
 
 
 def _done(work: Coroutine[Any, Any, Any]) -> Any:
-    """Of what waits for nothing."""
+    """Run a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -54,7 +54,7 @@ def _done(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _heard(assembly: Any, chunks: list[bytes]) -> tuple[object, str]:
-    """The reply or the kind of error, and the text that was heard on the way."""
+    """Return the reply or the type of error, and the streamed text."""
     said: list[str] = []
 
     async def hear(delta: Delta) -> None:
@@ -73,7 +73,7 @@ def _heard(assembly: Any, chunks: list[bytes]) -> tuple[object, str]:
 
 
 def _can_be_kept(reply: Reply) -> None:
-    """As a transcript and the next request write it, and in the shapes that types promise."""
+    """Check that a reply can be stored and sent again, with the types it promises."""
     again = decoded(encoded(reply))
     assert isinstance(again, dict)
     for block in reply.message.content:

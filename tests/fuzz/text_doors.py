@@ -1,4 +1,4 @@
-"""What people write: front matter, definitions, skills, templates, scripts, rules, patterns and times."""
+"""Text written by people: front matter, definitions, skills, templates, scripts, rules, patterns, times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _page(data: bytes) -> front_matter.Page:
 
 
 def _is_plain(page: front_matter.Page) -> None:
-    """Nothing of the parser is left in a value."""
+    """Check that values contain no objects of the parser."""
     for entry in page.entries:
         json.dumps(entry.value)
 
@@ -117,7 +117,7 @@ def _file_name(data: bytes) -> None:
 
 
 def _names_stay_inside(data: bytes) -> None:
-    """What becomes a path is one step below its directory, or refused."""
+    """Check that a name becomes a path directly below its directory, or is refused."""
     text = text_of(data)
     home = Path("/home/x/.shoal")
     made = [home / "r" / places.safe_name(text), places.project_directory(home, text)]

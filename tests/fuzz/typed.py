@@ -1,4 +1,4 @@
-"""Values of any struct, by what its fields may hold: for what we write ourselves and read again."""
+"""Random values of any struct, by the types of its fields: for formats that we both write and read."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _values = st.recursive(
 
 @st.composite
 def of(draw: st.DrawFn, kind: Any) -> Any:
-    """Values of a type that msgspec knows, or of several."""
+    """Generate values of a type, or of several, that msgspec supports."""
     raw = draw(_raw(inspect.type_info(kind)))
     try:
         return msgspec.convert(raw, kind)
-    except msgspec.ValidationError:  # a struct that looks at its values itself
+    except msgspec.ValidationError:  # a struct that validates its values itself
         reject()
 
 
 @cache
 def _struct(cls: type) -> st.SearchStrategy[Any]:
-    # Later: a struct may hold others of its kind.
+    # Deferred: a struct may contain others of its type.
     return st.deferred(lambda: _fields(inspect.type_info(cls)))
 
 

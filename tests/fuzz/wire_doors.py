@@ -1,4 +1,4 @@
-"""The readers of `shoal.wire` that take JSON: files, lines of protocols, and what programs answer."""
+"""The readers of `shoal.wire` that take JSON: files, protocol lines, and answers of programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TEAM = TeamName("roof")
 
 
 def _kept(write: Callable[[Any], bytes], read: Callable[[bytes], Any]) -> Callable[[Any], None]:
-    """Written and read again, a value is the same."""
+    """Check that a value is the same after encoding and decoding."""
 
     def check(value: Any) -> None:
         assert read(write(value)) == value
@@ -82,7 +82,7 @@ def _task_is_kept(file: Any) -> None:
         for written in (file.rewritten(file.task), tasks.task_bytes(file.task)):
             again = tasks.read_task(written, TaskId(file.task.id))
             assert isinstance(again, tasks.TaskFile)
-            # JSON has no word for NaN and the like: in a new file nothing stands in their place.
+            # JSON has no NaN or infinity: a new file leaves them out.
             assert content.dump(again.task) == content.dump(file.task)
 
 
@@ -130,7 +130,7 @@ def _servers_are_kept(found: mcp.ReadServers) -> None:
 
 
 def _value(data: bytes) -> Any:
-    """What another reader has taken out of its JSON; for what is none, nothing."""
+    """Decode JSON as another reader would; None if it is invalid."""
     value = foreign.value_of(data)
     return None if isinstance(value, foreign.Invalid) else value
 

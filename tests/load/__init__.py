@@ -1,1 +1,1 @@
-"""A large team under work that goes on and on: `python -m tests.load`."""
+"""A large team under continuous load: `python -m tests.load`."""

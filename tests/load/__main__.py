@@ -31,7 +31,7 @@ from shoal.wire.content import message_from
 
 MODEL = "anthropic:claude-sonnet-4-5"
 PATIENCE = 60.0
-"""Seconds until each ball is held by somebody, once they are not thrown any more."""
+"""Seconds until each ball is held by a member, once no more are thrown."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,10 +39,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     megabytes: float
     in_files: float
-    """Of these, pages of files, which other programs have too: when one of those ends, this grows."""
+    """Part of these in pages of files, shared with other programs: when one of those ends, this grows."""
     p50: float
     p99: float
-    """Milliseconds from a throw to the request that has it."""
+    """Milliseconds from a throw to the request that contains it."""
     thrown: int
     caught: int
     tasks: int
@@ -130,7 +130,7 @@ async def _measured(juggling: Juggling, given: argparse.Namespace) -> list[Row]:
 
 
 def _judged(rows: list[Row], juggling: Juggling, most: float) -> bool:
-    """Whether something is wrong."""
+    """Return True if memory grew too much or mail was lost or doubled."""
     first, last = rows[0], rows[-1]
     growth, total = last.own / first.own - 1, last.megabytes / first.megabytes - 1
     say(
@@ -147,7 +147,7 @@ def _spell(seconds: float) -> str:
 
 
 class _Growing:
-    """Which lines hold more at the end than after the first row."""
+    """Finds the lines that hold more memory at the end than after the first row."""
 
     def __init__(self, lines: int) -> None:
         self._lines = lines
@@ -179,7 +179,7 @@ class _Growing:
 
 
 def _megabytes(pids: Sequence[int], kind: str) -> float:
-    """What they share is counted once."""
+    """Sum the memory; shared pages are counted once."""
     return sum(_share(pid, kind) for pid in pids)
 
 
@@ -225,7 +225,7 @@ async def _said(session: shoal.Session, prompt: str) -> None:
 
 
 async def _led(session: shoal.Session) -> None:
-    """As a surface does: whatever comes for the lead is heard."""
+    """Take turns as a surface does, for everything that arrives for the lead."""
     await _said(session, "Throw the balls.")
     while (turn := await session.next_turn(wait_for_people=True)) is not None:
         async for _ in turn:

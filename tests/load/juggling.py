@@ -1,7 +1,7 @@
-"""What the members of a large team do all the time: they throw balls to each other, by mail, and do tasks.
+"""Continuous work of a large team: members throw balls to each other, by mail, and do tasks.
 
-A ball is thrown again a while after it came, so that the number of balls bounds how much happens. Each throw
-has a number, by which it is known whether it arrived, how often, and how long it took.
+A ball is thrown again a while after it arrived, so the number of balls limits the load. Each throw has a
+number, which shows whether it arrived, how often, and how long it took.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MEMBER = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
 _BALL = re.compile(r"<ball (\d+) throw (\d+)>")
 _TASK = re.compile(r"Task #(\d+) is yours now")
 _TASK_EVERY, _LEAD_EVERY = 10, 50
-"""Throws after which a member makes a task, or has a word for the lead."""
+"""Throws after which a member creates a task, or sends a message to the lead."""
 _ASKED = PROMPT[:60]
 _WARM_UP = 2
-"""Balls for each before anything is measured."""
+"""Throws per member before anything is measured."""
 Block = Text | ToolUse
 
 
@@ -42,11 +42,11 @@ class Juggling:
         self.stopping = False
         self.all_held = asyncio.Event()
         self.warm = asyncio.Event()
-        """Everybody has had something to do."""
+        """Set when every member has had something to do."""
         self.held: set[int] = set()
         self.thrown = self.caught = self.again = 0
         self.latencies: list[float] = []
-        """Seconds from the answer that throws to the request that has it, since they were last read."""
+        """Seconds from the answer that throws to the request that contains it, since they were last read."""
         self._in_the_air: dict[int, tuple[int, float]] = {}
         self._last: Counter[int] = Counter()
         self._busy: set[str] = set()
@@ -56,12 +56,12 @@ class Juggling:
 
     @property
     def lost(self) -> int:
-        """Balls that nobody has, once all are to be held."""
+        """Number of balls that nobody holds, once all should be held."""
         return self.balls - len(self.held)
 
     @property
     def tasks(self) -> int:
-        """How many were done."""
+        """Number of completed tasks."""
         return len(self._done)
 
     async def think(self, request: Request) -> Sequence[Block]:
@@ -72,7 +72,7 @@ class Juggling:
         return self._lead(heard) if found is None else await self._member(found.group(1), heard)
 
     def _lead(self, heard: str) -> list[Block]:
-        """Each of its acts once, however often it reads of it."""
+        """Take each step once, however often the text is repeated."""
         if "Make the team." in heard and not self._acts:
             self._acts += 1
             return [self._use("TeamCreate", team_name=TEAM)]
@@ -87,7 +87,7 @@ class Juggling:
         return [Text(text="Good.")]
 
     async def _member(self, me: str, heard: str) -> list[Block]:
-        # What came when the conversation was full stands in its summary, beside what is long done.
+        # Balls that arrived when the conversation was full are in its summary, along with older ones.
         summed_up = OPENING in heard
         came = [
             ball
@@ -115,7 +115,7 @@ class Juggling:
         return calls or [Text(text="Ready.")]
 
     def _somebody(self, me: str) -> str:
-        """If there is one, who holds no ball: mail for one at work waits for the end of that."""
+        """Choose a member without a ball, if any: mail for a busy member waits for its turn to end."""
         if self.thrown > _WARM_UP * len(self.names):
             self.warm.set()
         elif (next_one := self.names[self.thrown % len(self.names)]) != me:
@@ -153,7 +153,7 @@ class Juggling:
 
 
 def _new(messages: Sequence[Message]) -> str:
-    """What was said since the speaker spoke last."""
+    """Return the text since the speaker's last reply."""
     texts: list[str] = []
     for message in reversed(messages):
         if message.role == "assistant":
@@ -167,13 +167,13 @@ def _new(messages: Sequence[Message]) -> str:
 
 
 def usage_of(request: Request) -> Usage:
-    """About what a provider would count: most of it are the tools."""
+    """Estimate what a provider would count: most of it are the tools."""
     size = sum(len(block.text) for m in request.messages for block in m.content if isinstance(block, Text))
     return Usage(input_tokens=_TOOLS + len(request.messages) * 50 + size // 4, output_tokens=10)
 
 
 class JugglingModel:
-    """In the process of all."""
+    """The workload as a model in this process."""
 
     card = ModelCard(
         id="instant", provider="load", price=Price(input=3.0, output=15.0), window=WINDOW, max_output=500

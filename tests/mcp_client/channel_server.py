@@ -1,7 +1,7 @@
-"""An MCP server with a channel: `channel_server.py MANNER [PIPE]`. It pushes what its tool is given.
+"""An MCP server with a channel: `channel_server.py BEHAVIOUR [PIPE]`. It pushes what its tool is given.
 
-Each line of the named pipe, JSON, is pushed too. `undeclared` does not say that it has a channel, `early`
-pushes before it has said anything, and `endless` never stops.
+Each line of the named pipe, JSON, is pushed too. `undeclared` does not declare its channel, `early` pushes
+before its first reply, and `endless` never stops.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An MCP server made with the official SDK: `harbour_server.py [legacy] [http PORT]`, else on stdio.
 
-`legacy` knows the protocol only as it was before 2026, with a handshake.
+`legacy` supports only the protocol before 2026, with a handshake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A lead with an MCP server, in a process that a test kills: `leading.py PROJECT CONFIG`."""
+"""A lead with an MCP server, in a process that a test kills: `mcp_lead.py PROJECT CONFIG`."""
 
 from __future__ import annotations
 

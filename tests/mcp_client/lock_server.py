@@ -1,4 +1,4 @@
-"""An MCP server that lets nobody in without a login: `lock_server.py http PORT`."""
+"""An MCP server that requires a login: `lock_server.py http PORT`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ URL = f"http://127.0.0.1:{PORT}"
 
 
 class Gatekeeper:
-    """Lets in whoever asks, and remembers them for as long as it lives."""
+    """Accepts every client, and remembers them in memory."""
 
     def __init__(self) -> None:
         self._clients: dict[str, OAuthClientInformationFull] = {}

@@ -1,4 +1,4 @@
-"""Servers as people configure them, and a session that has them."""
+"""MCP servers as people configure them, and a session that uses them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shoal.core.messages import ToolResult, result_text
 
 HERE = Path(__file__).parent
 WAITS = {"mcp_wait": 60}
-"""The machine may be slow; the wait ends when the servers are there."""
+"""The machine may be slow; the wait ends when the servers are connected."""
 
 
 def harbour(*words: str, **env: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def opened(tmp_path: Path, model: Any, servers: dict[str, Any], /, **options: An
 
 
 def answers(session: shoal.Session) -> list[str]:
-    """The results of the lead's calls, in order."""
+    """List the result texts of the lead's calls, in order."""
     return [result_text(result) for result in tool_results(session)]
 
 
@@ -67,7 +67,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def gone(pid: int, within: float = 5.0) -> None:
-    """Looks at a process of somebody else, whose end is no event here."""
+    """Poll a process that is not our child until it has ended."""
     async with asyncio.timeout(within):
         while is_alive(pid):
             await asyncio.sleep(0.02)
@@ -81,7 +81,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def served(*words: str, script: str = "harbour_server.py") -> AsyncIterator[str]:
-    """A server on HTTP in a process of its own; its address."""
+    """Run an HTTP server in a separate process and yield its address."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         sys.executable,

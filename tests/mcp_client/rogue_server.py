@@ -1,4 +1,4 @@
-"""An MCP server written by hand, so that it can do what no library would: `rogue_server.py MANNER [WORD]`."""
+"""A hand-written MCP server that can do what no library would: `rogue_server.py BEHAVIOUR [ARGUMENT]`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def main() -> None:
         match message.get("method"):
             case "initialize":
                 if MANNER == "slow":
-                    Path(WORD).read_text()  # a pipe: until somebody opens the other end
+                    Path(WORD).read_text()  # a pipe: blocks until somebody opens the other end
                 say(
                     {
                         "id": number,

@@ -1,4 +1,4 @@
-"""What the tests of models share: a model at a mock server, and an ear that remembers."""
+"""Helpers for tests of models: a model on a mock server, and a recorder of deltas."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def asking(*messages: Message | str, **fields: Any) -> Request:
 
 
 class Ear:
-    """Hears, and remembers."""
+    """Records the deltas it receives."""
 
     def __init__(self) -> None:
         self.heard: list[Delta] = []
@@ -78,7 +78,7 @@ class Ear:
         self._more.set()
 
     async def until(self, kind: type, count: int = 1) -> None:
-        """Returns when that many of a kind were heard."""
+        """Wait until that many deltas of a type were received."""
         async with asyncio.timeout(30):
             while len(self.of(kind)) < count:
                 self._more.clear()
@@ -96,7 +96,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @contextlib.asynccontextmanager
 async def listening(serve: Serve, **options: Any) -> AsyncGenerator[int]:
-    """The port of a server; at the end it has hung up on everyone."""
+    """Run a server and yield its port; at the end all connections are closed."""
     handlers: set[asyncio.Task[None] | None] = set()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +120,7 @@ async def listening(serve: Serve, **options: Any) -> AsyncGenerator[int]:
 
 @contextlib.asynccontextmanager
 async def saying(*answers: bytes, hang_up: bool = True) -> AsyncGenerator[str]:
-    """The address of a server that gives each request the next of these bytes, whatever they are."""
+    """Serve each request the next of these raw responses, and yield the server's address."""
     remaining = iter(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -143,12 +143,12 @@ async def whole_request(reader: asyncio.StreamReader) -> bytes:
 
 
 def http(body: bytes, *headers: str, status: int = 200) -> bytes:
-    """A whole response."""
+    """Make a complete HTTP response."""
     lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
 
 
 def events(*data: Any) -> bytes:
-    """Server-sent events; what is not text is JSON."""
+    """Make server-sent events; data that is not text is encoded as JSON."""
     texts = [part if isinstance(part, str) else json.dumps(part) for part in data]
     return "".join(f"data: {text}\n\n" for text in texts).encode()

@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -16,10 +18,11 @@ import pytest
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ContextTooLong
 from shoal.core.messages import Message, ToolResult, ToolUse, user
-from shoal.core.requests import Request, Sent, TextDelta, ToolSchema, unheard
+from shoal.core.requests import Delta, Hear, Reply, Request, Sent, TextDelta, ToolSchema, unheard
 from shoal.core.usage import ModelCard
 from shoal.models.providers import Access, make_model
 
+Ask = Callable[..., Awaitable[Reply]]
 WINDOW = 2048
 PROGRAM = """
 import sys
@@ -49,7 +52,7 @@ def _weights() -> Path:
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory):
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the server, which lives in a process of its own and ends with its standard input."""
     weights = _weights()
     log = tmp_path_factory.mktemp("llama") / "log"
@@ -90,7 +93,7 @@ def _until_loaded(address: str) -> None:
             time.sleep(0.05)
 
 
-def test_the_server_speaks_the_protocol(url):
+def test_the_server_speaks_the_protocol(url: str):
     """What the tests below rely on, without our adapters."""
     question = {
         "model": "smollm2",
@@ -109,7 +112,7 @@ def test_the_server_speaks_the_protocol(url):
     unkept = httpx.Limits(max_keepalive_connections=0)
     with httpx.Client(base_url=url, timeout=30, limits=unkept) as http:
 
-        def ask(**more):
+        def ask(**more: Any) -> httpx.Response:
             return http.post("/v1/chat/completions", json={**question, **more})
 
         listed = http.get("/v1/models").json()["data"]
@@ -133,10 +136,10 @@ CARD = ModelCard(id="smollm2", provider="local", window=WINDOW, tools=False, ima
 
 
 @pytest.fixture(params=["openai", "anthropic"])
-def ask(request, url):
+def ask(request: pytest.FixtureRequest, url: str) -> Ask:
     """Ask through our adapters, for llama.cpp speaks both protocols; each question on a new connection."""
 
-    async def asked(question, hear=unheard):
+    async def asked(question: Request, hear: Hear = unheard) -> Reply:
         model = make_model(request.param, CARD, Access(base_url=url, api_key="none"), clock=SystemClock())
         try:
             return await model.reply(question, hear)
@@ -146,10 +149,10 @@ def ask(request, url):
     return asked
 
 
-async def test_a_plain_reply_comes_through_the_adapter(ask):
-    heard = []
+async def test_a_plain_reply_comes_through_the_adapter(ask: Ask):
+    heard: list[Delta] = []
 
-    async def hear(delta):
+    async def hear(delta: Delta) -> None:
         heard.append(delta)
 
     request = Request(system="", messages=[user("Say hello.")], max_tokens=8, temperature=0)
@@ -166,7 +169,7 @@ async def test_a_plain_reply_comes_through_the_adapter(ask):
     assert again.usage.cache_read_input_tokens > 0, "the server read the same prompt from its cache"
 
 
-async def test_a_history_that_does_not_fit_is_named(ask):
+async def test_a_history_that_does_not_fit_is_named(ask: Ask):
     with pytest.raises(ContextTooLong):
         await ask(Request(system="", messages=[user("word " * 2 * WINDOW)], max_tokens=8))
 

@@ -12,6 +12,7 @@ import pytest
 from shoal.core.errors import ModelError, RateLimited, SettingsError
 from shoal.core.messages import Message, Text, Thinking, ToolResult, ToolUse, user
 from shoal.core.requests import (
+    Delta,
     Reply,
     Request,
     Sent,
@@ -27,14 +28,14 @@ from shoal.testing import FakeClock
 READ = ToolUse(id="", name="Read", input={"file_path": "a.py"})
 
 
-def asking(*texts, system="Be brief."):
+def asking(*texts: str, system: str = "Be brief.") -> Request:
     return Request(system=system, messages=[user(text) for text in texts])
 
 
-async def heard_reply(model, request):
-    heard = []
+async def heard_reply(model: ScriptedModel, request: Request) -> tuple[Reply, list[Delta]]:
+    heard: list[Delta] = []
 
-    async def hear(delta):
+    async def hear(delta: Delta) -> None:
         heard.append(delta)
 
     return await model.reply(request, hear), heard
@@ -79,7 +80,7 @@ async def test_an_error_in_the_script_is_raised_after_the_request_left():
     model = ScriptedModel([RateLimited("slow down", retry_after=1), "then"])
     heard = []
 
-    async def hear(delta):
+    async def hear(delta: Delta) -> None:
         heard.append(delta)
 
     with pytest.raises(RateLimited):
@@ -105,7 +106,7 @@ async def test_a_pace_speaks_word_by_word_through_the_clock():
     model = ScriptedModel([Line(content=(Text(text="one two three"),), delay=5)], clock=clock, pace=1)
     words = []
 
-    async def hear(delta):
+    async def hear(delta: Delta) -> None:
         if isinstance(delta, TextDelta):
             words.append((clock.monotonic(), delta.text))
 
@@ -129,7 +130,7 @@ async def test_usage_is_the_same_every_time_and_grows_with_the_conversation():
     tools = [ToolSchema(name="Read", description="Reads a file.", input_schema={"type": "object"})]
     messages = [user("hello " * 10)]
 
-    async def sizes(model):
+    async def sizes(model: ScriptedModel) -> list[Usage]:
         conversation = list(messages)
         told = []
         for _ in range(5):

@@ -67,7 +67,7 @@ SETTINGS = {
 
 
 class Flaky(ScriptedModel):
-    """Loses its first answer, as a cut stream does, and asks again itself."""
+    """Loses its first answer, as with a cut stream, and retries."""
 
     lost = False
 
@@ -80,7 +80,7 @@ class Flaky(ScriptedModel):
 
 
 def in_order(script: list[Any]) -> Any:
-    """Return a mind that says one line after another; a line may be a function of the request."""
+    """Return a script that gives one line after another; a line may be a function of the request."""
     lines = iter(script)
 
     def mind(request: Request) -> Any:

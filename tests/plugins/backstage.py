@@ -1,4 +1,4 @@
-"""A session and a web view of it behind a browser: in a loop of their own, in another thread."""
+"""Sessions and a web server for browser tests, in an event loop of another thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 
 
 class Backstage:
-    """What a test does here is done in the other thread, and waited for."""
+    """Runs coroutines in the loop of another thread and waits for their results."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -36,7 +36,7 @@ class Backstage:
         self._loop.call_soon_threadsafe(act)
 
     def serve(self, port: int = 0) -> str:
-        """The address, with the token."""
+        """Start the web server and return its address with the token."""
         return self.do(self._serve(port))
 
     async def _serve(self, port: int) -> str:
@@ -58,7 +58,7 @@ class Backstage:
         self._serving = None
 
     def open(self, session: shoal.Session) -> shoal.Session:
-        """Its lead takes turns until the session is closed."""
+        """Open a session whose lead takes turns until the session is closed."""
         return self.do(self._open(session))
 
     async def _open(self, session: shoal.Session) -> shoal.Session:
@@ -67,7 +67,7 @@ class Backstage:
         return opened
 
     def close(self) -> None:
-        """End the sessions in order; the web view goes on."""
+        """Close the sessions in order; the web server keeps running."""
         self.do(self._close())
 
     async def _close(self) -> None:
@@ -103,7 +103,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def project(tmp_path: Path) -> Path:
-    """Named as people see it."""
+    """Create a project directory with the name that people see."""
     place = tmp_path / "house"
     place.mkdir()
     return place

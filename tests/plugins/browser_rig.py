@@ -1,4 +1,4 @@
-"""A real browser that looks at the web view, and tells what it complained about."""
+"""A real browser that opens the web view and records its console errors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def chromium() -> Iterator[Browser]:
 
 
 class Onlooker:
-    """One page of the browser, and everything about it that should not be."""
+    """One browser page, with its console errors and its requests to other servers."""
 
     def __init__(self, page: Page, address: str) -> None:
         self.page = page
         self.address = address
         self.complaints: list[str] = []
         self.strangers: list[str] = []
-        """Addresses of other servers that the page asked."""
+        """Addresses of other servers that the page requested."""
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._asked(request.url))
@@ -58,7 +58,7 @@ class Onlooker:
             self.strangers.append(url)
 
     def go(self, place: str) -> Page:
-        """Only the part behind `#` is different, so the page stays the same after the first time."""
+        """Open a location. Only the part after `#` changes, so the page is loaded once."""
         self.page.goto(f"{self.address}/{place}")
         return self.page
 
@@ -69,7 +69,7 @@ class Onlooker:
         return int(self.page.evaluate("document.querySelectorAll('*').length"))
 
     def overflow(self) -> int:
-        """Pixels that the page is too wide by."""
+        """Return the number of pixels by which the page is too wide."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 

@@ -1,4 +1,4 @@
-"""A scripted mind for a lead and the agents it starts, and a gate at which an agent waits."""
+"""Scripted models for a lead and the agents it starts, and a gate at which an agent waits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def agent(prompt: str, call_id: str = "", /, **more: Any) -> ToolUse:
 
 
 def cast(**parts: Part) -> ScriptedModel:
-    """Who speaks is the first word of the conversation's first message; a part goes on where it stands."""
+    """Create a model with one script per agent, named by the first word of the agent's first message."""
 
     def mind(request: Request) -> Sayable:
         who = request.messages[0].text.split(maxsplit=1)[0].rstrip(".,:")
@@ -45,7 +45,7 @@ def cast(**parts: Part) -> ScriptedModel:
 
 
 class Gate:
-    """A tool that tells that it was reached, and goes on when it is opened."""
+    """A tool that signals when an agent reaches it, and returns when the gate is opened."""
 
     def __init__(self, name: str = "Gate") -> None:
         self.reached = asyncio.Event()
@@ -82,7 +82,7 @@ class Gate:
 
 
 async def all_turns(session: Session, prompt: str | None = "lead") -> str:
-    """What is said last, in the turn for this prompt and those that come of it by themselves."""
+    """Run the turn for this prompt and all turns that follow from it; return the last text."""
     text = ""
     async with asyncio.timeout(30):
         turn: Turn | None = session.run(prompt)
@@ -94,7 +94,7 @@ async def all_turns(session: Session, prompt: str | None = "lead") -> str:
 
 
 def recorded(session: Session) -> list[Event]:
-    """Everything on the session's journal, in and between its turns."""
+    """Return all events in the session's journal, in and between its turns."""
     journal = session.parts.journal
     if isinstance(journal, MemoryJournal):
         return list(journal.events)

@@ -1,4 +1,4 @@
-"""A loopback collector: what arrives over OTLP/HTTP, parsed."""
+"""A loopback OTLP/HTTP collector that parses the exports it receives."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from shoal.testing.http import read_request, whole
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """A span as it arrived."""
+    """A span as it was received."""
 
     name: str
     trace: str
     id: str
     parent: str
     instance: str
-    """Of the process that sent it."""
+    """Id of the process that sent it."""
     attributes: dict[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""Command lines made at random: well-formed ones by a small grammar, and soups of everything bash minds."""
+"""Random command lines: well-formed ones from a small grammar, and random bash's special characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 
 def _one_of(text: str) -> st.SearchStrategy[str]:
-    """The pieces between the bars, in which ⏎ stands for a newline, ⇥ for a tab and ¦ for a bar."""
+    """Sample the pieces between the bars; ⏎ stands for a newline, ⇥ for a tab and ¦ for a bar."""
     signs = str.maketrans({"⏎": "\n", "⇥": "\t", "¦": "|"})
     return st.sampled_from(
         [piece.translate(signs) for line in text.strip("\n").split("\n") for piece in line.split("|")]

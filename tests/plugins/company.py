@@ -1,4 +1,4 @@
-"""A mind for a mock server that speaks for a lead and its teammates, each line by line."""
+"""A script for a mock server that answers for a lead and its teammates, line by line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Line: TypeAlias = Sayable | Callable[[dict[str, Any]], Sayable]
 
 
 def company(**parts: Sequence[Line]) -> Callable[[dict[str, Any]], Sayable]:
-    """Each says its part, and its last line again and again; a part is named with `_` for `-`."""
+    """Play one script per speaker and repeat its last line; a script is named with `_` for `-`."""
 
     def think(body: dict[str, Any]) -> Sayable:
         part = parts[speaker(body).replace("-", "_")]
@@ -25,7 +25,7 @@ def company(**parts: Sequence[Line]) -> Callable[[dict[str, Any]], Sayable]:
 
 
 def after(words: str, *lines: Line, otherwise: Sayable = "I wait.") -> Callable[[dict[str, Any]], Sayable]:
-    """The lines in their order once these words have been said to who speaks; until then it waits."""
+    """Return the lines in order once the speaker has received this text, and `before` until then."""
     left = list(lines)
 
     def say(body: dict[str, Any]) -> Sayable:
@@ -39,12 +39,12 @@ def after(words: str, *lines: Line, otherwise: Sayable = "I wait.") -> Callable[
 
 
 def last_words(body: dict[str, Any]) -> str:
-    """What was last said to who speaks, tool results included."""
+    """Return the last text sent to the speaker, tool results included."""
     return text_of(body["messages"][-1]["content"])
 
 
 def said_to(body: dict[str, Any]) -> list[str]:
-    """Every text that was said to who speaks, each by itself."""
+    """List every text sent to the speaker."""
     said = [each["content"] for each in body["messages"] if each["role"] == "user"]
     blocks = [[content] if isinstance(content, str) else content for content in said]
     return [text_of(block) for content in blocks for block in content]

@@ -1,4 +1,4 @@
-"""What tests of a session's agents share: opening one, and reading what its calls brought."""
+"""Helpers for tests of a session's agents: open a session and read the results of its calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal.core.requests import Request
 
 
 def opened(project: Path, model: Any, *, own: dict[str, Any] | None = None, **options: Any) -> shoal.Session:
-    """`own` are the settings under `shoal`."""
+    """Open a session; `shoal_settings` are the settings under `shoal`."""
     settings = json.dumps({"shoal": own or {}})
     return shoal.open(cwd=project, model=model, **{"skip_permissions": True, "settings": settings, **options})
 
@@ -25,7 +25,7 @@ def results(messages: Sequence[Message]) -> list[ToolResult]:
 
 
 def texts(session: shoal.Session) -> list[str]:
-    """Of the results in the lead's conversation."""
+    """List the texts of the tool results in the lead's conversation."""
     return [result_text(result) for result in results(session.agent.conversation.messages)]
 
 
@@ -38,7 +38,7 @@ def starts(session: shoal.Session) -> list[AgentStarted]:
 
 
 def ends(session: shoal.Session) -> dict[str, Any]:
-    """Completions by description."""
+    """Map agent results by description."""
     found = [event.completion for event in recorded(session) if isinstance(event, AgentEnded)]
     return {each.description: each for each in found}
 

@@ -1,4 +1,4 @@
-"""A scripted mind behind a provider's protocol, for a lead and teammates in several processes."""
+"""A scripted model behind a provider's protocol, for a lead and teammates in several processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def speaker(body: Body) -> str:
 
 
 def text_of(content: Any) -> str:
-    """All text of a content, tool results included."""
+    """Join all text of a content, tool results included."""
     if isinstance(content, str):
         return content
     if content is None:
@@ -38,7 +38,7 @@ def text_of(content: Any) -> str:
 
 
 def said_to(body: Body) -> str:
-    """What came last."""
+    """Return the text of the last message."""
     return text_of(body["messages"][-1]["content"])
 
 
@@ -51,7 +51,7 @@ def asked_of(server: MockServer, name: str) -> list[Body]:
 
 
 def once(call: ToolUse, *, when: str) -> Callable[[Body], Sayable]:
-    """Makes the call as soon as that was heard, however many turns it takes; anything else is waited for."""
+    """Make the call once, in the first turn after this text was received; wait in all other turns."""
 
     def line(body: Body) -> Sayable:
         made = any(
@@ -76,7 +76,7 @@ def approve(body: Body) -> ToolUse:
 
 
 def mind(**parts: Sequence[Line]) -> Callable[[Body], Sayable]:
-    """Each says its part line by line, and its last line again and again."""
+    """Play one script per speaker, line by line, and repeat its last line."""
 
     def think(body: Body) -> Sayable:
         part = parts[speaker(body)]
@@ -89,7 +89,7 @@ def mind(**parts: Sequence[Line]) -> Callable[[Body], Sayable]:
 
 @asynccontextmanager
 async def provider(monkeypatch: pytest.MonkeyPatch, **parts: Sequence[Line]) -> AsyncIterator[MockServer]:
-    """Asked by every process that is started from here on."""
+    """Run a mock provider that every process started inside the block uses."""
     async with messages_server(mind(**parts)) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "key")

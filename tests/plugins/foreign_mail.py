@@ -1,4 +1,4 @@
-"""Mail that another program writes into the inboxes of a team at work."""
+"""Mail that another program writes into the inboxes of a working team."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def body(kind: str, fields: dict[str, Any]) -> str:
 
 
 async def written(to: str, *entries: dict[str, Any], team: str = "crew") -> None:
-    """By another program, into the inbox of a member."""
+    """Write entries into a member's inbox from another program."""
     path = home() / "teams" / team / "inboxes" / f"{to}.json"
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(WRITER), str(path), stdin=asyncio.subprocess.PIPE
@@ -36,7 +36,7 @@ async def written(to: str, *entries: dict[str, Any], team: str = "crew") -> None
 
 
 async def rest(session: shoal.Session) -> None:
-    """Until the team is quiet and the lead has heard all."""
+    """Take turns until the team is quiet and the lead has received everything."""
     async with asyncio.timeout(30):
         while (turn := await session.next_turn()) is not None:
             async for _ in turn:

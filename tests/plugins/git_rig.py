@@ -1,4 +1,4 @@
-"""A real repository with a lead's checkout, and worktrees of it below a home."""
+"""A real git repository with the lead's checkout, and its worktrees below a home."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Repository:
         return self.commit(f"write {name}", directory)
 
     def worktrees(self, root: Path | None = None) -> Worktrees:
-        """As a process of its own has them."""
+        """Open a worktree service as a separate process would."""
         return Worktrees(root or self.top, self.home, env=dict(os.environ), clock=SystemClock())
 
     async def made(self, agent: str = "a0123456789", *, by: Worktrees | None = None) -> Worktree:
@@ -70,13 +70,13 @@ class Repository:
         return dict(line.split(" ") for line in lines)
 
     def state(self) -> str:
-        """All of the checkout that a person sees: commit, branch, index and files."""
+        """Describe the checkout as a person sees it: commit, branch, index and files."""
         files = sorted(path for path in self.top.rglob("*") if path.is_file() and ".git" not in path.parts)
         said = [git(self.top, "status", "--porcelain=v2", "--branch", "--untracked-files=all")]
         return "\n".join([*said, *(f"{path}\n{path.read_text()}" for path in files)])
 
     def nothing_left(self) -> bool:
-        """Whether no worktree of an agent has left anything but refs."""
+        """Return True if the worktrees of agents left nothing but refs."""
         entries = self.top / ".git/worktrees"
         left = list(self.home.rglob("agent-*")) if self.home.exists() else []
         return not left and self.branches == ["main"] and not (entries.exists() and any(entries.iterdir()))

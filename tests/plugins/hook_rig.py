@@ -1,4 +1,4 @@
-"""Hooks that keep what they are told, and an agent called WORKER put in each place where agents work."""
+"""Hooks that log their input, and an agent called WORKER in each position where agents run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEADERS["teammate in a process"] = _LEADERS["teammate"]
 
 
 def opening_words(body: Body) -> str:
-    """What a conversation starts with."""
+    """Return the text before the first reply of the model."""
     said = []
     for message in body["messages"]:
         if message["role"] == "assistant":
@@ -42,7 +42,7 @@ def opening_words(body: Body) -> str:
 
 
 def results(body: Body) -> list[str]:
-    """Of the calls so far."""
+    """List the results of the calls so far."""
     blocks = [block for message in body["messages"] for block in _blocks(message["content"])]
     return [text_of(block["content"]) for block in blocks if block.get("type") == "tool_result"]
 
@@ -52,13 +52,13 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 
 
 class Log:
-    """A file to which hooks append what they are told, one line for each."""
+    """A file to which hooks append their input, one line each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def keeping(self, then: str = "") -> str:
-        """A command that keeps what it is told, and goes on so."""
+        """Build a command that logs its input and then runs `next_command`."""
         return f"{{ cat; echo; }} >> '{self.path}'; {then}"
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def command(text: str, **more: Any) -> dict[str, Any]:
 
 
 def says(answer: dict[str, Any]) -> str:
-    """A command that answers so."""
+    """Build a command that prints this answer."""
     return f"echo {shlex.quote(json.dumps(answer))}"
 
 
@@ -82,7 +82,7 @@ def specific(**fields: Any) -> str:
 
 
 def settings(hooks: dict[str, Any], **more: Any) -> str:
-    """Each event with one entry: a command, a matcher with a command, or an entry as settings have it."""
+    """Make settings with one entry per event: a command, a (matcher, command) pair, or a complete entry."""
     return json.dumps({"hooks": {event: [_entry(each)] for event, each in hooks.items()}, **more})
 
 
@@ -102,7 +102,7 @@ class Stage:
 
     @property
     def asked(self) -> list[Body]:
-        """What the model of the worker was asked with."""
+        """Requests sent to the worker's model."""
         return [body for body in self._asked if "WORKER" in opening_words(body)]
 
     @property
@@ -126,7 +126,7 @@ async def staged(
     configured: str,
     **options: Any,
 ) -> AsyncIterator[Stage]:
-    """`part` is what the worker says, line by line, and its last line again and again."""
+    """Open a session in which the worker plays `script` line by line and repeats its last line."""
     asked: list[Body] = []
 
     def mind(body: Body) -> Sayable:

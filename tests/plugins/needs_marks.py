@@ -1,4 +1,4 @@
-"""The `needs` mark: a test without its program or module is skipped, and named with the reason at the end."""
+"""The `needs` mark: skips a test whose program or module is missing and reports the reason at the end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 from setup_env import PROGRAMS
 
-# Installed is not enough for these: a container may forbid what they do.
+# Installation is not enough for these: a container may forbid what they do.
 PROBES = {"bwrap": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "true")}
 
 
 @cache
 def lack(name: str) -> str | None:
-    """Why a test that needs `name` cannot run here, if so."""
+    """Return why a test that needs `name` cannot run here, or None if it can."""
     program = shutil.which(name)
     if program is None and name in PROGRAMS:
         return f"the program {name} is not installed (Debian package {PROGRAMS[name]})"
@@ -39,7 +39,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Every skipped test by name, whatever skipped it."""
+    """Report every skipped test by name, whatever skipped it."""
     by_reason: dict[str, list[str]] = {}
     for report in terminalreporter.getreports("skipped"):
         by_reason.setdefault(_reason(report), []).append(report.nodeid)

@@ -35,7 +35,7 @@ class OldHome(Struct, frozen=True, kw_only=True):
 
 
 def unpack_home(place: Path) -> OldHome:
-    """Unpack the archive below `place` with its paths changed to that place, and its files just written."""
+    """Unpack the archive below `directory`, with paths changed to it and fresh modification times."""
     home, project = place / "home", place / "project"
     mark = sha256(os.fsencode(project / ".git")).hexdigest()[:8]
     names = {

@@ -1,18 +1,18 @@
-"""Runs what a page of the documents shows: files are written, commands typed, outputs compared.
+"""Runs the examples of a documentation page: writes files, types commands and compares outputs.
 
-Of a page these blocks count, told by what stands behind the language of the fence:
+These blocks of a page are run, marked by the words after the language of the fence:
 
-    console run        lines behind `$ ` are typed, `> ` goes on with a line; what is below is its output
+    console run        lines after `$ ` are typed, `> ` continues a line; the lines below are the output
       terminal=2       in another terminal, which is opened when it is first named
-      stays            the command goes on while the page does; its output is compared when it has ended
-      eventually       the command is typed again until its output fits: what it shows is still to come
+      stays            the command keeps running while the page goes on; its output is compared when it ends
+      eventually       the command is typed again until its output matches
       unordered        the lines of its output may come in any order
-      exit=3           the exit code of the last command; else all are 0
+      exit=3           exit code of the last command; all others are 0
     LANGUAGE file=PATH its text is written to that file first
 
-In an output `…` is any text, and a line of it alone any lines. Ids, times, dollars and numbers of tokens
-are as they come: a page shows some, and where it names one of those ids again the real one is typed. With
-PAGES=write the outputs of the page become what came.
+In an output `…` matches any text, and a line with `…` alone matches any lines. Ids, times, dollars and token
+counts match any value of their kind. Where the page repeats an id, the real id is typed. With PAGES=write
+the outputs of the page are replaced by the real ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FENCE = re.compile(r"^```(\w+)[ \t]*([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DO
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID = rf"{_UUID}|(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{{4,40}}"
 _CAME = rf"{_UUID}|[0-9a-f]{{4,40}}"
-"""Some have no letter at all, and are an id where the page shows one."""
+"""Some ids have no letter at all, and count as ids only where the page shows one."""
 _ids = re.compile(rf"(?<![\w-])(?:{_ID})(?![\w])|(?<=agent-)(?:{_ID})(?!\w)")
 _VOLATILE = (
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?",
@@ -54,7 +54,7 @@ class Command(Struct, frozen=True, kw_only=True):
     text: str
     expected: tuple[str, ...]
     start: int
-    """The line of the page at which its output begins."""
+    """Line of the page where its output begins."""
     unordered: bool = False
 
     def fits(self, said: list[str], ids: Ids) -> bool:
@@ -89,7 +89,7 @@ def blocks_of(page: str) -> Iterator[Block]:
 
 
 class Terminal:
-    """A shell that is typed into, and hears when a command has ended."""
+    """A shell that commands are typed into, and that reports when a command has ended."""
 
     def __init__(self, cwd: Path, env: Mapping[str, str]) -> None:
         self._mark = f"-- ended {os.getpid()} {id(self)} --"
@@ -122,7 +122,7 @@ class Terminal:
         self._shell.stdin.flush()
 
     def ended(self) -> tuple[list[str], int]:
-        """What it wrote, and its exit code."""
+        """Wait for the end of the command and return its output and exit code."""
         said: list[str] = []
         until = time.monotonic() + PATIENCE
         while True:
@@ -143,7 +143,7 @@ class Terminal:
             self._shell.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._shell.wait(5)
-        # What the page left at work is in the group of its shell.
+        # Processes the page left running are in the process group of its shell.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGKILL)
         self._shell.wait()
@@ -153,7 +153,7 @@ class Terminal:
 
 
 class Ids:
-    """What stands for what: an id of the page, and the real one."""
+    """Maps ids shown on the page to real ids."""
 
     def __init__(self) -> None:
         self._real: dict[str, str] = {}
@@ -168,14 +168,14 @@ class Ids:
         return None
 
     def paged(self, lines: list[str]) -> list[str]:
-        """With the ids of the page in the place of those that are known."""
+        """Replace real ids by the ids of the page."""
         text = "\n".join(lines)
         for shown, real in self._real.items():
             text = text.replace(real, shown)
         return text.split("\n")
 
     def agrees(self, shown: str, real: str) -> bool:
-        """One id of the page is one real id, and another one another, as far as each is shown."""
+        """Return True if ids of the page and real ids map one to one, as far as each is shown."""
         return all(_same(shown, known) == _same(real, theirs) for known, theirs in self._real.items())
 
     def learn(self, shown: str, real: str) -> None:
@@ -187,7 +187,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def fits(expected: tuple[str, ...], said: list[str], ids: Ids) -> bool:
-    """Whether this was said; what the ids of the page stand for is learnt on the way."""
+    """Return True if the output matches; record which real ids the ids of the page stand for."""
     named: dict[str, str] = {}
     pattern = "".join(_line(line, named, ids) for line in expected)
     found = re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in said))
@@ -241,12 +241,12 @@ def _plain(text: str) -> str:
 
 
 class Page:
-    """One page, run from its top to its end in a directory of its own."""
+    """Runs one page from top to bottom in a directory of its own."""
 
     def __init__(
         self, path: Path, person: Path, env: Mapping[str, str], stand_ins: Mapping[str, str] | None = None
     ) -> None:
-        """`stand_ins` are what is typed and written in place of what the page shows, as an address."""
+        """`replacements` maps text shown on the page, such as an address, to the text that is really used."""
         self._path = path
         self._person = person
         self._project = person / "project"
@@ -261,7 +261,7 @@ class Page:
         self._rewrites = os.environ.get("PAGES") == "write"
 
     def run(self) -> int:
-        """How many commands were typed."""
+        """Run the page and return the number of commands typed."""
         typed = 0
         try:
             for block in blocks_of(self._path.read_text()):
@@ -340,7 +340,7 @@ class Page:
             assert command.fits(shown, self._ids), f"{place}\ncame:\n{came}"
 
     def _shown(self, said: list[str]) -> list[str]:
-        """As a reader would see it: in a home of their own, without colours."""
+        """Normalize output to what a reader would see: in their own home, without colours."""
         text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(said))
         for shown, real in (*self._stand_ins.items(), *(("/home/you", str(each)) for each in self._homes)):
             text = text.replace(real, shown)

@@ -1,4 +1,4 @@
-"""What a page needs around it that a reader would have: models, providers, a team of theirs."""
+"""Environments that documentation pages assume: models, providers, a team."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from shoal.testing.script import ServerStep, mind_of
 from shoal.wire.script import read_script
 
 SCRIPTS = Path(__file__).parents[1] / "pages"
-"""What the models say, by page. A page that has no script brings a model of its own, or is here below."""
+"""Model scripts, by page. A page without a script brings its own model, or has a setup below."""
 
 
 class Stage(Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     stand_ins: dict[str, str] = {}
-    """By what the page shows, what is there in its place."""
+    """Real text, by the text that the page shows."""
 
 
 @contextmanager
 def staged(page: Path, person: Path) -> Iterator[Stage]:
-    """The surroundings of somebody who has just installed Shoal, and has what the page takes for granted."""
+    """Prepare the environment of a new user who has what the page takes for granted."""
     with ExitStack() as stack:
         env, more = _surroundings(person), _MORE.get(page.stem)
         script = SCRIPTS / f"{page.stem}.toml"
@@ -77,7 +77,7 @@ def _two_providers(stack: ExitStack, person: Path, env: dict[str, str]) -> Stage
 
 
 def _weak_guard(stack: ExitStack, person: Path, env: dict[str, str]) -> Stage:
-    """A container may forbid the sandbox that holds an agent in its worktree."""
+    """Use the weak guard: a container may forbid the sandbox that confines an agent to its worktree."""
     home = person / ".claude"
     home.mkdir()
     (home / "settings.json").write_text('{"shoal": {"worktree_guard": "weak"}}')
@@ -92,7 +92,7 @@ def _a_team(stack: ExitStack, person: Path, env: dict[str, str]) -> Stage:
 
 
 def _tmux(stack: ExitStack, person: Path, env: dict[str, str]) -> Stage:
-    # A socket's path is short, and the directory of a test is not.
+    # A socket path must be short, and the directory of a test is long.
     directory = mkdtemp(prefix="tmux-")
     script = SCRIPTS / "see-teammates-in-tmux.toml"
     own = {**env, "TMUX_TMPDIR": directory, "TERM": "xterm-256color", "SHOAL_MODEL": f"scripted:{script}"}

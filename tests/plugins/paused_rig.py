@@ -1,6 +1,6 @@
-"""A lead with agents beside each other, one of whose agents waits at depth three for a person.
+"""A lead with parallel agents, one of which waits for a person at depth three.
 
-Run as a program, with a project, it prints its session's id and works until it is killed.
+Run as a program, with a project, it prints its session id and works until it is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def counting(project: Path) -> FunctionTool:
 
 
 def model(seen: list[Request]) -> ScriptedModel:
-    """`seen` gets what the deepest agent is asked with."""
+    """Script the agents; the requests of the deepest agent are appended to `requests`."""
 
     def deep(request: Request) -> Any:
         seen.append(request)

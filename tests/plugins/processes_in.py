@@ -1,4 +1,4 @@
-"""Which processes work in a directory, seen from outside of any process space of their own."""
+"""Finds the processes that work in a directory, from outside any PID namespace."""
 
 from __future__ import annotations
 

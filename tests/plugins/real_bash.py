@@ -1,4 +1,4 @@
-"""What real bash runs for a command line: it finds no program, and tells the words of each it wanted."""
+"""Traces what real bash runs for a command line: it finds no program, and logs the words of each command."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from shoal.policy.shell.analysis import Analysis, Part
 from shoal.policy.shell.wrappers import SHELLS, WRAPPERS
 
-# Each record is one line, which is written whole though others write too, and says which command line it
-# belongs to, for what runs in the background tells late.
+# Each record is one line, written in one piece although others write too, and names its command line,
+# because background commands report late.
 _HARNESS = r"""
 set -f
 command_not_found_handle() {
@@ -29,9 +29,9 @@ done
 
 class Told(NamedTuple):
     ran: list[list[tuple[str, ...]]]
-    """For each command line the programs bash tried to start, with their words."""
+    """For each command line, the programs bash tried to start, with their words."""
     written: set[str]
-    """The files that were there afterwards."""
+    """Names of the files that existed afterwards."""
 
 
 def told(commands: list[str], place: Path) -> Told:
@@ -55,7 +55,7 @@ def told(commands: list[str], place: Path) -> Told:
 
 
 def unseen(analysis: Analysis, ran: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """What bash ran and the analysis did not find."""
+    """List commands that bash ran and the analysis did not find."""
     return [argv for argv in ran if not any(_is_of(part, argv) for part in analysis.parts)]
 
 

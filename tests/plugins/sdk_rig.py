@@ -1,4 +1,4 @@
-"""The public SDK drives the real program: options for both, and what it was told."""
+"""Drives the real program with the public SDK, and records the messages it receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODEL = "anthropic:claude-haiku-5-5"
 
 
 class Rig:
-    """A project of its own, and the program as the SDK starts it."""
+    """A project, and the program as the SDK starts it."""
 
     def __init__(self, sdk: Any, directory: Path) -> None:
         self.sdk = sdk
@@ -34,7 +34,7 @@ class Rig:
         return self.sdk.ClaudeAgentOptions(**told | more)
 
     async def query(self, server: MockServer | None, prompt: Any, **more: Any) -> Told:
-        """Every message of one run; what the SDK raised at its end is kept beside them."""
+        """Return every message of one run, with the error that the SDK raised at its end."""
         told = Told(self.sdk)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -56,7 +56,7 @@ class Told(list[Any]):
 
     @property
     def result(self) -> Any:
-        """The last one."""
+        """The last result message."""
         return self.of(self._sdk.ResultMessage)[-1]
 
     @property
@@ -74,7 +74,7 @@ class Told(list[Any]):
 
 
 async def answered(client: Any) -> Told:
-    """What comes up to the next result, and it."""
+    """Return the messages up to and including the next result."""
     told = Told(sys.modules["claude_agent_sdk"])
     async with asyncio.timeout(PATIENCE):
         async for message in client.receive_response():
@@ -88,5 +88,5 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def said_to(server: MockServer, request: int) -> str:
-    """Everything the model was sent with a request."""
+    """Dump everything a request sent to the model."""
     return str(server.requests[request].body)

@@ -1,4 +1,4 @@
-"""What tests of skills and commands share: writing them, and who speaks in a session that uses them."""
+"""Helpers for tests of skills and commands: write their files, and script the agents that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shoal.models.scripted import Sayable, ScriptedModel
 
 
 def skill(root: Path, name: str, body: str = "Do it well.", /, directory: str = "", **fields: str) -> Path:
-    """`root` holds the directories of skills; `_` in a field's name is `-`."""
+    """Write a skill below `root`; `_` in a field's name becomes `-`."""
     front = {"name": name, "description": f"Knows {name}", **fields}
     return _written(root / (directory or name) / "SKILL.md", front, body)
 
@@ -30,7 +30,7 @@ def _written(path: Path, front: dict[str, str], body: str) -> Path:
 
 
 def everything(request: Request) -> str:
-    """All that was said to the agent, results of tools included."""
+    """Join all text sent to the agent, tool results included."""
     return "\n".join(_said(message) for message in request.messages)
 
 
@@ -44,7 +44,7 @@ def _said(message: Message) -> str:
 
 
 class Mind:
-    """Plays for each agent the part whose word stands first in what it was told; keeps its requests."""
+    """Plays for each agent the script whose name occurs first in its first message; records the requests."""
 
     def __init__(self, **parts: Sequence[Sayable | Callable[[Request], Sayable]]) -> None:
         self._parts = parts
@@ -62,5 +62,5 @@ class Mind:
 
     @property
     def heard(self) -> str:
-        """All that the last request held."""
+        """All text of the last request."""
         return everything(self.requests[-1])

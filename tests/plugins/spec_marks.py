@@ -1,4 +1,4 @@
-"""The `spec` mark: which rules of docs/spec.md passing tests show, written at the end of a full run."""
+"""The `spec` mark: records which rules of docs/spec.md passing tests show, at the end of a full run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROPERTY = "spec"
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """A mark with an id that exists nowhere is a collection error; so it is under xdist too."""
+    """Report a mark with an unknown id as a collection error, under xdist too."""
     report = yield
     known = collector.config.stash[_rules]
     wrong = []
@@ -41,7 +41,7 @@ def _marked_ids(item: pytest.Item) -> Iterator[str]:
 
 
 class Recorder:
-    """Listens to reports where they all arrive: in the only process, or in xdist's controller."""
+    """Collects reports where they all arrive: in the only process, or in xdist's controller."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -85,8 +85,8 @@ class Recorder:
 
 
 def _wants_everything(config: pytest.Config) -> bool:
-    """Whether this run was asked for all tests: no paths but the usual ones, no selection."""
-    # Under xdist the controller sees no deselected items, so the options are looked at too.
+    """Return True if this run covers all tests: default paths, no selection."""
+    # Under xdist the controller sees no deselected items, so the options are checked too.
     selecting = ("keyword", "markexpr", "lf", "stepwise", "deselect", "maxfail", "collectonly")
     if any(config.getoption(name, default=None) for name in selecting):
         return False

@@ -1,4 +1,4 @@
-"""A tmux server of a test's own, always reaped, and what a person sees and does in it."""
+"""A private tmux server for a test, always reaped, and what a person sees and does in it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from shoal.core.clock import SystemClock
 
 BOUND = 20.0
 WAITING = (sys.executable, "-S", "-c", "import signal, sys; print(*sys.argv[1:], flush=True); signal.pause()")
-"""Words for a program that prints its arguments and stays."""
+"""Command of a program that prints its arguments and waits."""
 
 
 class TmuxServer:
-    """One server; `inside` is the environment of a program that runs in the person's pane."""
+    """One server; `inside_env` is the environment of a program that runs in the person's pane."""
 
     def __init__(self, root: Path, config: str = "") -> None:
-        # A socket's path is short, and the directory of a test is not.
+        # A socket path must be short, and the directory of a test is long.
         self._directory = Path(mkdtemp(prefix="tmux-"))
         self.name = "test"
         self._config = root / "tmux.conf"
@@ -48,7 +48,7 @@ class TmuxServer:
         return {**self._env, "TMUX": tmux, "TMUX_PANE": pane}
 
     def begin(self, *, columns: int = 200, rows: int = 60) -> TmuxServer:
-        """With a person's session of one pane."""
+        """Start a session with one pane for the person."""
         self("new-session", "-d", "-s", "person", "-x", str(columns), "-y", str(rows), "cat", "-")
         return self
 
@@ -65,14 +65,14 @@ class TmuxServer:
         return done.stdout.removesuffix("\n")
 
     def rows(self, what: str, *, of: str = "") -> list[str]:
-        """What a format says of each pane, or of those of one window."""
+        """Return the expanded format for each pane, or for the panes of one window."""
         return self("list-panes", *(("-t", of) if of else ("-a",)), "-F", what).splitlines()
 
     def screen(self, pane: str) -> str:
         return self("capture-pane", "-p", "-J", "-t", pane, check=False)
 
     async def until(self, wanted: Callable[[], bool], what: str = "what was waited for") -> None:
-        """tmux tells nobody of what a pane shows, so it is looked at again and again."""
+        """Poll until the condition is true: tmux does not announce what a pane shows."""
         try:
             async with asyncio.timeout(BOUND):
                 while not await asyncio.to_thread(wanted):
@@ -85,7 +85,7 @@ class TmuxServer:
         await self.until(lambda: text in self.screen(pane), repr(text))
 
     async def ended(self) -> None:
-        """Ended, until another one can begin in its place."""
+        """Kill the server and wait until another one can start in its place."""
         pid = int(self("display-message", "-p", "#{pid}"))
         self("kill-server")
         await self.until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the server")

@@ -1,4 +1,4 @@
-"""A scripted mind for a lead and its teammates: who speaks is told by the system prompt."""
+"""Scripted models for a lead and its teammates; the system prompt names the speaker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def speaker(request: Request) -> str:
 
 
 def troupe(pace: float = 0.0, /, **parts: Sequence[Line]) -> ScriptedModel:
-    """Each says its part line by line, and its last line again and again; `pace` is seconds a word."""
+    """Play one script per speaker, line by line, and repeat its last line; `pace` is seconds per word."""
 
     def mind(request: Request) -> Sayable:
         part = parts[speaker(request)]
@@ -62,7 +62,7 @@ def last_result(request: Request) -> str:
 
 
 def request_id(request: Request) -> str:
-    """Of the request that was last shown."""
+    """Return the id of the request that was shown last."""
     found: list[str] = re.findall(r'"request_id": "([^"]+)"', "\n".join(m.text for m in request.messages))
     return found[-1]
 

@@ -1,4 +1,4 @@
-"""The full-screen terminal at a session with a scripted mind, driven by keys as a person does."""
+"""The full-screen terminal on a session with a scripted model, driven by keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOUND = 20.0
 
 
 class Sitting:
-    """A person at the app."""
+    """Drives the app as a person does."""
 
     def __init__(self, pilot: Pilot[None], app: ShoalApp) -> None:
         self.pilot = pilot
@@ -54,14 +54,14 @@ class Sitting:
             await self.until(lambda each=each: each in self.text, repr(each))
 
     async def drawn(self) -> None:
-        """Until what has happened is on the screen."""
+        """Wait until the screen shows everything that has happened."""
         self.app.stir()
         await self.until(lambda: not self.app.is_behind, "a drawing")
         await self.pilot.pause()
 
 
 class OwnSitting(Sitting):
-    """At a session of this process, that is open."""
+    """Drives the app on an open session of this process."""
 
     def __init__(self, pilot: Pilot[None], app: ShoalApp, session: shoal.Session, seat: OwnSeat) -> None:
         super().__init__(pilot, app)
@@ -69,7 +69,7 @@ class OwnSitting(Sitting):
         self.seat = seat
 
     async def rests(self) -> None:
-        """Until nothing is under way and all of it is drawn."""
+        """Wait until no turn is running and everything is drawn."""
         await self.until(lambda: not self.seat.busy, "the end of the turn")
         await self.drawn()
 
@@ -78,7 +78,7 @@ class OwnSitting(Sitting):
 async def sitting(
     root: Path, model: Any, *, size: tuple[int, int] = (80, 24), **options: Any
 ) -> AsyncIterator[OwnSitting]:
-    """The project is `root/project`, the history of prompts `root/history`."""
+    """Open the app on a session; the project is `root/project`, the prompt history `root/history`."""
     project = root / "project"
     project.mkdir(exist_ok=True)
     given = {"attended": True, **options}

@@ -1,4 +1,4 @@
-"""A picture of a run made event by event, and an app that shows one panel of it."""
+"""A run view built event by event, and an app that shows one panel of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MODEL = "anthropic:claude-sonnet-4-5"
 
 
 class Scene:
-    """Every event takes place when the clock says."""
+    """A run view with a fake clock that dates each event."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -68,7 +68,7 @@ class Scene:
         self.happens(TurnStarted(agent=AgentId(agent), turn=1, prompt=prompt))
 
     def starts(self, name: str, about: str, **facts: Any) -> str:
-        """An agent whose id is its name."""
+        """Start an agent whose id is its name."""
         given = {
             "kind": "general-purpose",
             "name": name,
@@ -146,7 +146,7 @@ class Scene:
 
 
 class DeadHelm:
-    """Of a run that has ended: whatever is asked is refused, as a run from another process would."""
+    """Controller of a run that has ended: it refuses every command, as a remote run would."""
 
     def __init__(self, home: Path) -> None:
         self.run = Run(session=SessionId("s-1"), home=home)
@@ -159,14 +159,14 @@ class DeadHelm:
 
 
 class PanelsApp(App[None]):
-    """One widget, as large as the terminal. What it posts is kept."""
+    """Shows one widget as large as the terminal, and records the messages it posts."""
 
     def __init__(self, shown: Widget) -> None:
         super().__init__()
         self.shown = shown
         self.heard: list[Any] = []
         self.words: list[str] = []
-        """Of all notes at the edge of the screen, also of those that are gone again."""
+        """All notices shown at the edge of the screen, including those that have disappeared."""
         self.animation_level = "none"
 
     def compose(self) -> ComposeResult:
@@ -187,12 +187,12 @@ class PanelsApp(App[None]):
 
 
 def open_in(panel: QuestionsPanel) -> int:
-    """How many open questions it knows of."""
+    """Count the open questions that the panel knows."""
     return sum(not row.answered for row in panel._questions.values())
 
 
 async def until(pilot: Pilot[Any], happened: Callable[[], object], *, within: float = 10.0) -> None:
-    """The app goes on until it happened."""
+    """Let the app run until the condition is true."""
     async with asyncio.timeout(within):
         while not happened():
             await pilot.pause()
@@ -202,7 +202,7 @@ async def until(pilot: Pilot[Any], happened: Callable[[], object], *, within: fl
 async def shown_live(
     session: shoal.Session, kind: type[Panel], *, far: bool = False, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[Any, Pilot[None]]]:
-    """A panel on a run of this process, kept up with its journal and steered from here or from outside."""
+    """Show a panel on a run of this process, following its journal, controlled from here or remotely."""
     run = Run(session=session.id, home=session.parts.settings.home)
     helm: Helm = FarHelm(run) if far else OwnHelm(session)
     async with Followed(run, SystemClock()) as followed:

@@ -1,6 +1,6 @@
-"""Pictures of a Textual screen, kept as SVG files and compared.
+"""Snapshots of a Textual screen, stored as SVG files and compared.
 
-SHOAL_UPDATE_SNAPSHOTS=1 writes them anew; look at each before it is committed.
+SHOAL_UPDATE_SNAPSHOTS=1 writes them again; look at each before you commit it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from rich.cells import cell_len
 from rich.console import Console
 from textual.app import App
 
-# Read while tests are collected: each test runs without the variables of whoever runs it.
+# Read while tests are collected: each test runs without the caller's environment variables.
 UPDATES = bool(os.environ.get("SHOAL_UPDATE_SNAPSHOTS"))
 _UNIQUE = re.compile(r"terminal-\d+")
 _FONTS = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 _TEXT = re.compile(r'<text[^>]*? x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>')
 _CELL = 12.2
-"""How wide a character of the drawing is."""
+"""Width of a character in the drawing."""
 
 
 def svg_of(app: App[Any]) -> str:
-    """The screen as it stands, without what differs from run to run or names a place to load fonts from."""
+    """Render the screen, without parts that differ from run to run or name a source of fonts."""
     drawn = app.export_screenshot(title="shoal")
     drawn = _FONTS.sub("", _UNIQUE.sub("terminal", drawn))
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
 
 
 def text_of(app: App[Any]) -> str:
-    """The characters on the screen, line by line; much faster than a drawing."""
+    """Return the characters on the screen, line by line; much faster than a drawing."""
     width, height = app.size
     console = Console(
         width=width, height=height, file=io.StringIO(), force_terminal=True, record=True, legacy_windows=False
@@ -46,7 +46,7 @@ def text_of(app: App[Any]) -> str:
 
 
 def assert_looks(app: App[Any], kept: Path) -> None:
-    """The screen looks as in the file."""
+    """Assert that the screen looks as in the snapshot file."""
     drawn = svg_of(app)
     if UPDATES:
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A web view served on loopback for a test, and a page's side of its streams."""
+"""A web view served on loopback for a test, and a client that reads its streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 15
 
 
 class Web:
-    """A server, and a program that may speak with it."""
+    """A running server, and a client with access to it."""
 
     def __init__(self, address: str, client: httpx.AsyncClient, ended: asyncio.Event) -> None:
         self.address = address
@@ -54,13 +54,13 @@ class Web:
 
 
 class Stream:
-    """The events of one connection: their kind, id and data."""
+    """Events of one connection: kind, id and data."""
 
     def __init__(self, reply: httpx.Response) -> None:
         self._lines = reply.aiter_lines()
 
     async def next(self) -> tuple[str, str, Any]:
-        """Raises StopAsyncIteration when the server has ended the stream in order."""
+        """Return the next event; raise StopAsyncIteration when the server has closed the stream properly."""
         kind = ident = data = ""
         async with asyncio.timeout(PATIENCE):
             while line := await anext(self._lines):
@@ -75,13 +75,13 @@ class Stream:
         return (kind, ident, json.loads(data)) if data else await self.next()
 
     async def rest(self) -> None:
-        """Returns when the server has ended the stream in order; one that is cut off raises."""
+        """Read until the server closes the stream properly; raise if the stream is cut off."""
         async with asyncio.timeout(PATIENCE):
             async for _ in self._lines:
                 pass
 
     async def until(self, wanted: Callable[[Any], bool]) -> Any:
-        """The data of the first event that is so; that the list of runs may be another is none."""
+        """Return the data of the first event that fulfils the condition, ignoring changes of the run list."""
         while True:
             kind, _, data = await self.next()
             if kind != "runs" and wanted(data):
@@ -113,7 +113,7 @@ KEYS = {
 
 
 class Drawn:
-    """What a page has after the frames it was told: rows by their keys."""
+    """State of a page after the frames it received: rows by their keys."""
 
     def __init__(self) -> None:
         self.run: Any = None
@@ -133,5 +133,5 @@ class Drawn:
 
     @property
     def all(self) -> Any:
-        """To be compared. `last` of the run is not told by itself: it moves with every event."""
+        """State for comparison. `last` of the run is left out: it changes with every event."""
         return {"live": self.live, "run": {**self.run, "last": 0}, **self.rows}

@@ -1,4 +1,4 @@
-"""A permission engine on a real project directory, and calls to be judged."""
+"""A permission engine on a real project directory, and calls for it to decide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No test here waits for ever."""
+"""Limits every test here to 20 seconds."""
 
 from __future__ import annotations
 

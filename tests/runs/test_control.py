@@ -5,32 +5,35 @@ import json
 import os
 import socket
 import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shoal.core.errors import ShoalError, StoreError
-from shoal.core.events import Finished, Heard, MessageAdded, Noted, SessionEnded, ToolReturned
+from shoal.core.events import Event, Finished, Heard, MessageAdded, Noted, SessionEnded, ToolReturned
 from shoal.core.ids import LEAD
-from shoal.core.messages import ToolResult, user
+from shoal.core.messages import Message, ToolResult, user
 from shoal.core.usage import Usage
 from shoal.runs.client import ControlClient
 from shoal.runs.control import LONGEST_LINE, ControlServer
-from shoal.wire.control import Gap, Interrupt, SetModel, SetPermissionMode, Status, Stop, Subscribe
+from shoal.wire.control import Command, Gap, Interrupt, SetModel, SetPermissionMode, Status, Stop, Subscribe
 
 
 class Run:
     """The part of a run that its door reaches."""
 
-    def __init__(self, path):
-        self.commands = []
-        self.said = []
+    def __init__(self, path: Path):
+        self.commands: list[Command] = []
+        self.said: list[Message] = []
         self.offset = 0
         self.server = ControlServer(path, handle=self.handle, steer=self.said.append, position=self.position)
 
-    def position(self):
+    def position(self) -> int:
         return self.offset
 
-    async def handle(self, command):
+    async def handle(self, command: Command) -> Any:
         self.commands.append(command)
         match command:
             case Status():
@@ -41,27 +44,27 @@ class Run:
                 raise ShoalError(f"{command.model} is not offered")
         return None
 
-    def tell(self, event, size=10):
+    def tell(self, event: Event, size: int = 10):
         self.offset += size
         self.server.publish(event)
 
 
 @pytest.fixture
-async def run(tmp_path):
+async def run(tmp_path: Path) -> AsyncIterator[Run]:
     run = Run(tmp_path / "control.sock")
     async with run.server:
         yield run
 
 
-def noted(text):
+def noted(text: str) -> Noted:
     return Noted(agent=LEAD, text=text)
 
 
-async def raw_connection(path):
+async def raw_connection(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_unix_connection(str(path))
 
 
-async def test_commands_are_answered_and_refusals_carry_their_reason(run):
+async def test_commands_are_answered_and_refusals_carry_their_reason(run: Run):
     async with await ControlClient.open(run.server.path) as client:
         assert await client.request(Status()) == {"turn": 3}
         for command in (Interrupt(), SetPermissionMode(mode="plan"), Stop()):
@@ -74,7 +77,7 @@ async def test_commands_are_answered_and_refusals_carry_their_reason(run):
     assert run.commands[1:4] == [Interrupt(), SetPermissionMode(mode="plan"), Stop()]
 
 
-async def test_the_socket_is_for_this_user_alone_and_goes_with_the_run(tmp_path):
+async def test_the_socket_is_for_this_user_alone_and_goes_with_the_run(tmp_path: Path):
     run = Run(tmp_path / "control.sock")
     async with run.server:
         mode = run.server.path.stat().st_mode
@@ -85,13 +88,13 @@ async def test_the_socket_is_for_this_user_alone_and_goes_with_the_run(tmp_path)
         await ControlClient.open(run.server.path)
 
 
-async def test_what_a_person_says_is_handed_to_the_run(run):
+async def test_what_a_person_says_is_handed_to_the_run(run: Run):
     async with await ControlClient.open(run.server.path) as client:
         await client.say(user("look at the tests first"))
     assert run.said == [user("look at the tests first")]
 
 
-async def test_a_subscriber_hears_every_event_typed_until_the_run_ends(tmp_path):
+async def test_a_subscriber_hears_every_event_typed_until_the_run_ends(tmp_path: Path):
     run = Run(tmp_path / "control.sock")
     run.offset = 70
     told = [
@@ -117,7 +120,7 @@ async def test_a_subscriber_hears_every_event_typed_until_the_run_ends(tmp_path)
     assert heard[4:] == told[4:]
 
 
-async def test_the_end_of_a_run_with_an_error_object_can_be_told(run):
+async def test_the_end_of_a_run_with_an_error_object_can_be_told(run: Run):
     async with await ControlClient.open(run.server.path) as client:
         await client.request(Subscribe())
         run.tell(
@@ -137,14 +140,14 @@ async def test_the_end_of_a_run_with_an_error_object_can_be_told(run):
         assert (await anext(client.events())).error == "boom"
 
 
-async def test_an_event_longer_than_any_command_may_be_arrives_whole(run):
+async def test_an_event_longer_than_any_command_may_be_arrives_whole(run: Run):
     async with await ControlClient.open(run.server.path) as client:
         await client.request(Subscribe())
         run.tell(noted("x" * 6_000_000))
         assert await anext(client.events()) == noted("x" * 6_000_000)
 
 
-async def test_events_heard_while_waiting_for_an_answer_are_not_lost(run):
+async def test_events_heard_while_waiting_for_an_answer_are_not_lost(run: Run):
     async with await ControlClient.open(run.server.path) as client:
         await client.request(Subscribe())
         run.tell(noted("one"))
@@ -174,7 +177,7 @@ GARBAGE = [
 ]
 
 
-async def test_garbage_is_answered_with_an_error_and_the_door_stays_open(run):
+async def test_garbage_is_answered_with_an_error_and_the_door_stays_open(run: Run):
     reader, writer = await raw_connection(run.server.path)
     for line, why in GARBAGE:
         writer.write(line + b"\n")
@@ -192,7 +195,7 @@ async def test_garbage_is_answered_with_an_error_and_the_door_stays_open(run):
     assert run.said == []
 
 
-async def test_a_subscriber_that_does_not_read_is_cut_and_told_where_to_go_on(run):
+async def test_a_subscriber_that_does_not_read_is_cut_and_told_where_to_go_on(run: Run):
     idle = await ControlClient.open(run.server.path)
     eager = await ControlClient.open(run.server.path)
     await idle.request(Subscribe())
@@ -212,7 +215,7 @@ async def test_a_subscriber_that_does_not_read_is_cut_and_told_where_to_go_on(ru
     assert got[-1].offset == len(numbers) * 100
 
 
-async def test_where_to_go_on_is_not_the_beginning_because_an_answer_waited_too(run):
+async def test_where_to_go_on_is_not_the_beginning_because_an_answer_waited_too(run: Run):
     reader, writer = await raw_connection(run.server.path)
     writer.write(b'{"type":"control_request","request_id":"s","request":{"subtype":"subscribe"}}\n')
     await reader.readuntil(b"\n")
@@ -228,7 +231,7 @@ async def test_where_to_go_on_is_not_the_beginning_because_an_answer_waited_too(
     assert lines[-1] == {"type": "gap", "offset": 100}
 
 
-async def test_a_crowded_subscriber_loses_deltas_before_anything_else(run):
+async def test_a_crowded_subscriber_loses_deltas_before_anything_else(run: Run):
     async with await ControlClient.open(run.server.path) as client:
         await client.request(Subscribe())
         for _ in range(500):
@@ -243,7 +246,7 @@ async def test_a_crowded_subscriber_loses_deltas_before_anything_else(run):
     assert 0 < len(heard) < 400
 
 
-async def test_a_client_that_vanishes_does_not_disturb_the_run(run):
+async def test_a_client_that_vanishes_does_not_disturb_the_run(run: Run):
     for _ in range(50):
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(run.server.path))
@@ -255,7 +258,7 @@ async def test_a_client_that_vanishes_does_not_disturb_the_run(run):
         assert await client.request(Status()) == {"turn": 3}
 
 
-async def test_what_the_run_raises_reaches_its_caller_as_it_is(tmp_path):
+async def test_what_the_run_raises_reaches_its_caller_as_it_is(tmp_path: Path):
     run = Run(tmp_path / "control.sock")
 
     async def serve():
@@ -268,7 +271,7 @@ async def test_what_the_run_raises_reaches_its_caller_as_it_is(tmp_path):
     assert not run.server.path.exists()
 
 
-async def test_a_cancelled_run_closes_its_door_and_stays_cancelled(tmp_path):
+async def test_a_cancelled_run_closes_its_door_and_stays_cancelled(tmp_path: Path):
     run = Run(tmp_path / "control.sock")
 
     async def serve():
@@ -287,7 +290,7 @@ async def test_a_cancelled_run_closes_its_door_and_stays_cancelled(tmp_path):
     assert not run.server.path.exists()
 
 
-async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_not(tmp_path):
+async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_not(tmp_path: Path):
     path = tmp_path / "control.sock"
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(path))
@@ -300,7 +303,7 @@ async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_no
             assert await client.request(Status()) == {"turn": 3}
 
 
-async def test_a_path_too_long_for_a_socket_works_all_the_same(tmp_path):
+async def test_a_path_too_long_for_a_socket_works_all_the_same(tmp_path: Path):
     directory = tmp_path / ("d" * 100) / ("e" * 100)
     directory.mkdir(parents=True)
     path = directory / "control.sock"
@@ -315,7 +318,7 @@ async def test_a_path_too_long_for_a_socket_works_all_the_same(tmp_path):
     assert len(list(os.scandir("/proc/self/fd"))) == fds
 
 
-async def test_a_directory_that_is_not_there_is_an_error_with_its_place(tmp_path):
+async def test_a_directory_that_is_not_there_is_an_error_with_its_place(tmp_path: Path):
     with pytest.raises(StoreError, match="nowhere"):
         async with Run(tmp_path / "nowhere" / "control.sock").server:
             pass

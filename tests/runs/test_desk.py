@@ -4,45 +4,47 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from shoal.core.clock import SystemClock
+from shoal.core.clock import Deadline, SystemClock
 from shoal.core.errors import StoreError
-from shoal.core.events import Answered, Asked
+from shoal.core.events import Answered, Asked, Event
 from shoal.core.ids import LEAD, AgentId
-from shoal.core.questions import Allowed, Choice, Choose, Chosen, Denied, MayRun, Option
+from shoal.core.questions import Allowed, Answer, Choice, Choose, Chosen, Denied, MayRun, Option, Question
 from shoal.runs.desk import FileDesk
 from shoal.stores.files.questions import Questions
 
 
 @pytest.fixture
-def directory(tmp_path):
+def directory(tmp_path: Path) -> Path:
     return tmp_path / "run" / "questions"
 
 
 @pytest.fixture
-def told():
+def told() -> list[Event]:
     return []
 
 
 @pytest.fixture
-def desk(directory, told):
+def desk(directory: Path, told: list[Event]) -> FileDesk:
     return FileDesk(directory, clock=SystemClock(), emit=told.append, attended=True)
 
 
-def may(name="q-1", agent=LEAD):
+def may(name: str = "q-1", agent: AgentId = LEAD) -> MayRun:
     return MayRun(id=name, agent=agent, tool_use_id="t", tool="Bash", input={"command": "ls"}, reason="r")
 
 
-def choose(name="q-2"):
+def choose(name: str = "q-2") -> Choose:
     choice = Choice(question="Which?", header="h", options=(Option(label="a"), Option(label="b")))
     return Choose(id=name, agent=LEAD, choices=(choice,))
 
 
 @asynccontextmanager
-async def asking(desk, *questions):
+async def asking(desk: FileDesk, *questions: Question) -> AsyncIterator[list[asyncio.Task[Answer]]]:
     """The answers, once the block has seen to them."""
     async with asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(desk.ask(question)) for question in questions]
@@ -52,7 +54,7 @@ async def asking(desk, *questions):
         yield asked
 
 
-async def test_a_surface_answers_and_both_are_recorded(desk, told, directory):
+async def test_a_surface_answers_and_both_are_recorded(desk: FileDesk, told: list[Event], directory: Path):
     async with asking(desk, may(), choose()) as asked:
         assert {question.id for question in desk.open_questions()} == {"q-1", "q-2"}
         assert (directory / "q-1.json").stat().st_mode & 0o777 == 0o600
@@ -71,7 +73,7 @@ async def test_a_surface_answers_and_both_are_recorded(desk, told, directory):
     ]
 
 
-async def test_the_first_answer_stands(desk, directory):
+async def test_the_first_answer_stands(desk: FileDesk, directory: Path):
     async with asking(desk, may()) as asked:
         assert Questions(directory).answer("q-1", Denied(reason="no"))
         assert not desk.answer("q-1", Allowed())
@@ -80,7 +82,7 @@ async def test_the_first_answer_stands(desk, directory):
     assert sorted(path.name for path in directory.iterdir()) == ["q-1.answer.json", "q-1.json"]
 
 
-def test_a_question_that_is_settled_keeps_its_first_answer(directory):
+def test_a_question_that_is_settled_keeps_its_first_answer(directory: Path):
     questions = Questions(directory)
     questions.put(may())
     assert questions.settle(may(), Denied(reason="a")) == Denied(reason="a")
@@ -99,7 +101,7 @@ print(questions.answer(question.id, Allowed(input={"command": "pwd"})))
 """
 
 
-async def test_another_process_answers_and_the_asker_wakes_at_once(desk, directory):
+async def test_another_process_answers_and_the_asker_wakes_at_once(desk: FileDesk, directory: Path):
     async with asking(desk, may()) as asked:
         other = await asyncio.to_thread(
             subprocess.run, [sys.executable, "-c", OTHER, str(directory)], capture_output=True, check=True
@@ -108,7 +110,7 @@ async def test_another_process_answers_and_the_asker_wakes_at_once(desk, directo
     assert asked[0].result() == Allowed(input={"command": "pwd"})
 
 
-async def test_a_hundred_questions_need_one_watch_and_leave_none(desk, directory):
+async def test_a_hundred_questions_need_one_watch_and_leave_none(desk: FileDesk, directory: Path):
     def descriptors():
         return len(list(os.scandir("/proc/self/fd")))
 
@@ -122,7 +124,7 @@ async def test_a_hundred_questions_need_one_watch_and_leave_none(desk, directory
     assert descriptors() == before
 
 
-async def test_nobody_there_is_answered_by_policy_at_once(directory, told):
+async def test_nobody_there_is_answered_by_policy_at_once(directory: Path, told: list[Event]):
     desk = FileDesk(directory, clock=SystemClock(), emit=told.append, attended=False)
     answer = await desk.ask(may())
     assert (answer.by, "not attended" in answer.reason, "Bash" in answer.reason) == ("policy", True, True)
@@ -132,7 +134,7 @@ async def test_nobody_there_is_answered_by_policy_at_once(directory, told):
 
 
 @pytest.mark.spec("USR-05")
-async def test_patience_ends_with_an_answer_by_policy(directory, told):
+async def test_patience_ends_with_an_answer_by_policy(directory: Path, told: list[Event]):
     desk = FileDesk(directory, clock=SystemClock(), emit=told.append, attended=True, patience=0.02)
     answer = await desk.ask(may())
     assert answer.by == "policy"
@@ -140,11 +142,13 @@ async def test_patience_ends_with_an_answer_by_policy(directory, told):
     assert not Questions(directory).answer("q-1", Allowed())
 
 
-async def test_an_answer_that_came_before_patience_ended_stands(directory, told):
+async def test_an_answer_that_came_before_patience_ended_stands(
+    directory: Path, told: list[Asked | Answered]
+):
     class Impatient(SystemClock):
         """Its deadlines are over at once, after somebody else was quicker."""
 
-        def deadline(self, seconds):
+        def deadline(self, seconds: float) -> Deadline:
             Questions(directory).answer("q-1", Allowed())
             return super().deadline(0)
 
@@ -153,7 +157,7 @@ async def test_an_answer_that_came_before_patience_ended_stands(directory, told)
     assert told[-1].answer == Allowed()
 
 
-async def test_an_interrupted_call_withdraws_its_question(desk, told, directory):
+async def test_an_interrupted_call_withdraws_its_question(desk: FileDesk, told: list[Event], directory: Path):
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(desk.ask(may()))
         await anext(desk.incoming())
@@ -167,8 +171,8 @@ async def test_an_interrupted_call_withdraws_its_question(desk, told, directory)
     assert desk.open_questions() == ()
 
 
-async def test_a_full_disk_does_not_swallow_an_interruption(directory):
-    def full(event):
+async def test_a_full_disk_does_not_swallow_an_interruption(directory: Path):
+    def full(event: Event) -> None:
         if isinstance(event, Answered):
             raise StoreError("full", path=directory)
 
@@ -180,7 +184,7 @@ async def test_a_full_disk_does_not_swallow_an_interruption(directory):
     assert asked.cancelled()
 
 
-async def test_a_surface_learns_that_another_one_was_quicker(desk):
+async def test_a_surface_learns_that_another_one_was_quicker(desk: FileDesk):
     async with asking(desk, may()), asyncio.TaskGroup() as tasks:
         settled = tasks.create_task(desk.settled("q-1"))
         await asyncio.sleep(0)
@@ -189,7 +193,7 @@ async def test_a_surface_learns_that_another_one_was_quicker(desk):
     assert await desk.settled("q-1") is None
 
 
-async def test_questions_are_shown_once_each_as_they_come(desk):
+async def test_questions_are_shown_once_each_as_they_come(desk: FileDesk):
     incoming = desk.incoming()
     async with asyncio.TaskGroup() as tasks:
         for name in ("q-1", "q-2", "q-3"):
@@ -199,7 +203,7 @@ async def test_questions_are_shown_once_each_as_they_come(desk):
             desk.answer(name, Allowed())
 
 
-async def test_an_answer_of_the_wrong_kind_or_to_nothing_is_refused(desk, directory):
+async def test_an_answer_of_the_wrong_kind_or_to_nothing_is_refused(desk: FileDesk, directory: Path):
     async with asking(desk, may(), choose()):
         with pytest.raises(StoreError, match="for permission"):
             desk.answer("q-1", Chosen(answers={}))
@@ -213,7 +217,7 @@ async def test_an_answer_of_the_wrong_kind_or_to_nothing_is_refused(desk, direct
         desk.answer("q-2", Denied(reason="neither"))
 
 
-async def test_a_file_that_is_no_answer_is_put_aside_and_a_good_one_taken(desk, directory):
+async def test_a_file_that_is_no_answer_is_put_aside_and_a_good_one_taken(desk: FileDesk, directory: Path):
     async with asking(desk, may()) as asked:
         bad = directory / "q-1.answer.json"
         bad.write_text('{"type":"allo')
@@ -249,7 +253,9 @@ asyncio.run(main())
 
 
 @pytest.mark.spec("TRN-02")
-async def test_questions_of_a_killed_run_are_withdrawn_when_it_resumes(desk, told, directory):
+async def test_questions_of_a_killed_run_are_withdrawn_when_it_resumes(
+    desk: FileDesk, told: list[Answered], directory: Path
+):
     child = subprocess.Popen([sys.executable, "-c", LEFT_OVER, str(directory)], stdout=subprocess.PIPE)
     with child:
         assert child.stdout.readline() == b"asked\n"

@@ -5,24 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from shoal.core.clock import SystemClock
 from shoal.core.ids import Ids
-from shoal.core.tasks import Draft
+from shoal.core.tasks import Draft, Task
 from shoal.stores.files.board import FileTaskBoard
 
 PATIENCE = 60.0
 
 
 class Other:
-    """Another process; `heard` is the next thing it says."""
+    """Another process on the same board; `read_reply` returns its next reply."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
 
-    async def heard(self):
+    async def heard(self) -> Any:
         async with asyncio.timeout(PATIENCE):
             line = await self.process.stdout.readline()
         return json.loads(line) if line else None
@@ -36,7 +38,7 @@ class Other:
 
 
 @asynccontextmanager
-async def other(act, home, *more):
+async def other(act: str, home: Path, *more: object) -> AsyncIterator[Other]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(__file__).with_name("board_process.py")),
@@ -56,7 +58,7 @@ async def other(act, home, *more):
 
 
 @asynccontextmanager
-async def board_at(home, name="roof", **how):
+async def board_at(home: Path, name: str = "roof", **how: Any) -> AsyncIterator[FileTaskBoard]:
     board = FileTaskBoard(home, name, **{"clock": SystemClock(), "ids": Ids(), **how})
     try:
         yield board
@@ -64,9 +66,9 @@ async def board_at(home, name="roof", **how):
         await board.aclose()
 
 
-async def filled(board, count):
+async def filled(board: FileTaskBoard, count: int) -> list[Task]:
     return [await board.create(Draft(subject=f"task {n}", description="")) for n in range(1, count + 1)]
 
 
-def file_of(home, task, board="roof"):
+def file_of(home: Path, task: str | int, board: str = "roof") -> Any:
     return json.loads((home / "tasks" / board / f"{task}.json").read_bytes())

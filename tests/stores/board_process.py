@@ -1,4 +1,4 @@
-"""Another process at the same board or roster. It says `ready`, waits for a line and acts."""
+"""Another process on the same board or roster. It writes `ready`, waits for a line and acts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def heard() -> str:
 
 
 async def work(home: Path, name: str, agents: int) -> None:
-    """Agents that claim and complete until nothing is left."""
+    """Run agents that claim and complete until nothing is left."""
     board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
     done: list[str] = []
 
@@ -58,7 +58,7 @@ async def hold(home: Path, name: str) -> None:
 
 
 async def hold_with_child(home: Path, name: str) -> None:
-    """As `hold`, with a forked child that lives on until the test ends it."""
+    """Like `hold_task`, with a forked child that lives until the test ends it."""
     board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
     claim = await board.claim_next(by=name)
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Another program that uses the same inboxes. It knows the published shapes and locks, and nothing of Shoal.
+"""Another program that uses the same inboxes. It knows the published formats and locks, and nothing of Shoal.
 
 `python foreign_program.py INBOX early|late|reader COUNT`: `early` writes in place and
 gives no ids, `late` writes by rename and gives ids, `reader` consumes by removing, as a late owner does, and
@@ -42,7 +42,7 @@ def write(text):
         with inbox.open("w") as file:
             half = len(text) // 2
             file.write(text[:half])
-            file.flush()  # half a file is there to be seen, for a moment
+            file.flush()  # half a file is visible for a moment
             file.write(text[half:])
     else:
         new = inbox.with_name(f"{inbox.name}.tmp.{os.urandom(4).hex()}")

@@ -1,4 +1,4 @@
-"""A process that takes a record's lock: `python lock_process.py HOME WHAT`."""
+"""A process that takes a shared file lock: `python lock_process.py HOME WHAT`."""
 
 from __future__ import annotations
 

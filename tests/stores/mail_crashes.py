@@ -1,7 +1,7 @@
-"""One story of mail, ended by kill -9 before every single change it makes to the disk, and in every write.
+"""Runs one mail scenario, killed before every single change it makes to the disk, and in every write.
 
-`python mail_crashes.py DIRECTORY` prints how many deaths there were and what each did wrong, as JSON. Forks
-are cheap, and this process has neither threads nor an event loop: hundreds of deaths take seconds.
+`python mail_crashes.py DIRECTORY` prints the number of deaths and the faults of each, as JSON. Forks are
+cheap, and this process has neither threads nor an event loop: hundreds of deaths take seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from shoal.core.names import AgentName, TeamName
 from shoal.stores.files import inbox_file, overflow, renaming
 from shoal.stores.files.mailboxes import FileMailboxes
 
-# A small window, so that a short story fills it, overflows, moves up and archives; and what has moved up is
-# cut from the overflow at once.
+# A small window, so that a short scenario fills it, overflows, moves up and archives; and mail that has moved
+# up is cut from the overflow at once.
 inbox_file.MOST_UNREAD, inbox_file.MOST_READ = 4, 2
 overflow._WORTH_SHRINKING = 1
 ANN = AgentName("ann")
@@ -35,7 +35,7 @@ def boxes(home: Path) -> FileMailboxes:
 
 
 class Notes:
-    """What an agent would have in its transcript, and what its senders were told. It does not die."""
+    """Records what an agent would have in its transcript, and what its senders were told. It does not die."""
 
     write = staticmethod(os.write)
 
@@ -52,12 +52,12 @@ class Notes:
 
 
 def die_at(moment: int, *, half: bool) -> None:
-    """Let this process be killed just before its n-th change; or, in a write, when half of it is done."""
+    """Kill this process just before its n-th change; or, with `half`, in the middle of its n-th write."""
     counter = count(1)
 
     def deadly(call, is_write):
         def changed(*args, **how):
-            # Halves are of writes alone: everything else is the same as without them.
+            # Half-done calls exist for writes alone: all others are the same as without `half`.
             if (is_write or not half) and next(counter) == moment:
                 if half:
                     call(args[0], args[1][: len(args[1]) // 2], *args[2:], **how)
@@ -72,7 +72,7 @@ def die_at(moment: int, *, half: bool) -> None:
 
 
 async def story(home: Path, notes: Path) -> None:
-    """Posts that fill and overflow, a foreign entry, taking and marking; each acknowledgement is noted."""
+    """Post until the inbox overflows, add a foreign entry, take and mark; note each acknowledgement."""
     told = Notes(notes)
     mail = boxes(home)
     await mail.open(ANN)
@@ -122,7 +122,7 @@ def foreign_entry(home: Path) -> None:
 
 
 async def faults_after(home: Path, notes: Path) -> list[str]:
-    """A new process goes on with what is there."""
+    """Continue in a new process and return the faults."""
     since = time.monotonic()
     told, mail = Notes(notes), boxes(home)
     await mail.open(ANN)

@@ -1,4 +1,4 @@
-"""Another process that posts, once for each line it reads: `python mail_poster.py HOME OWNER`."""
+"""Posts mail from another process, once for each line it reads: `python mail_poster.py HOME OWNER`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stores of the record between agents, each behind any number of doors."""
+"""The team stores, each of which can be opened any number of times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.testing import MemoryRecord
 
 
 class InMemory:
-    """All doors are the same object."""
+    """Opens the same in-memory object each time."""
 
     def __init__(self, _home) -> None:
         self._record = MemoryRecord(SystemClock(), Ids(1))
@@ -33,7 +33,7 @@ class InMemory:
 
 
 class OnFiles:
-    """Each door is an object of its own, as another process has it."""
+    """Opens a new object on the same files each time, as another process does."""
 
     def __init__(self, home) -> None:
         self._home = home

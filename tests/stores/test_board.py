@@ -7,6 +7,7 @@ import json
 import os
 import stat
 import time
+from pathlib import Path
 
 import pytest
 from board_kit import board_at, file_of, filled
@@ -18,7 +19,7 @@ from shoal.testing.clock import FakeClock
 
 
 @pytest.mark.spec("TSK-01", "HOM-05")
-async def test_a_task_is_one_private_file_of_the_known_shape(home):
+async def test_a_task_is_one_private_file_of_the_known_shape(home: Path):
     async with board_at(home) as board:
         await board.create(Draft(subject="Fix it", description="all of it", active_form="Fixing it"))
     assert file_of(home, "1") == {
@@ -38,7 +39,7 @@ async def test_a_task_is_one_private_file_of_the_known_shape(home):
 
 
 @pytest.mark.spec("TSK-01")
-async def test_an_id_is_never_used_twice(home):
+async def test_an_id_is_never_used_twice(home: Path):
     async with board_at(home) as board:
         await filled(board, 3)
         await board.delete("3")
@@ -49,7 +50,7 @@ async def test_an_id_is_never_used_twice(home):
 
 
 @pytest.mark.spec("TSK-01", "TSK-12")
-async def test_what_another_program_made_is_respected(home):
+async def test_what_another_program_made_is_respected(home: Path):
     async with board_at(home) as board:
         await filled(board, 1)
         (home / "tasks" / "roof" / ".highwatermark").write_text("20")
@@ -69,7 +70,7 @@ async def test_what_another_program_made_is_respected(home):
     assert (written["subject"], written["metadata"]) == ("ours too", {"k": 1})
 
 
-async def test_a_file_that_another_program_writes_in_place_is_seen_at_once(home):
+async def test_a_file_that_another_program_writes_in_place_is_seen_at_once(home: Path):
     async with board_at(home) as board:
         await filled(board, 2)
         path = home / "tasks" / "roof" / "2.json"
@@ -81,7 +82,7 @@ async def test_a_file_that_another_program_writes_in_place_is_seen_at_once(home)
 
 
 @pytest.mark.spec("TSK-12")
-async def test_an_invalid_file_reads_as_absent_and_is_reported_and_kept(home):
+async def test_an_invalid_file_reads_as_absent_and_is_reported_and_kept(home: Path):
     told: list[str] = []
     async with board_at(home, report=told.append) as board:
         await filled(board, 2)
@@ -98,7 +99,7 @@ async def test_an_invalid_file_reads_as_absent_and_is_reported_and_kept(home):
     assert "2.json" in told[0]
 
 
-async def test_half_a_file_leaves_what_was_known_for_a_moment(home):
+async def test_half_a_file_leaves_what_was_known_for_a_moment(home: Path):
     told: list[str] = []
     async with board_at(home, report=told.append) as board:
         await filled(board, 2)
@@ -113,7 +114,7 @@ async def test_half_a_file_leaves_what_was_known_for_a_moment(home):
 
 
 @pytest.mark.spec("TSK-02")
-async def test_a_stored_deleted_reads_as_absent(home):
+async def test_a_stored_deleted_reads_as_absent(home: Path):
     async with board_at(home) as board:
         await filled(board, 2)
         await board.update("2", Change(add_blocked_by=("1",)), by="a")
@@ -125,7 +126,7 @@ async def test_a_stored_deleted_reads_as_absent(home):
 
 
 @pytest.mark.spec("TSK-02")
-async def test_deleting_drops_every_reference_and_frees_who_waited(home):
+async def test_deleting_drops_every_reference_and_frees_who_waited(home: Path):
     async with board_at(home) as board:
         await filled(board, 3)
         await board.update("2", Change(add_blocked_by=("1",), add_blocks=("3",)), by="a")
@@ -136,7 +137,7 @@ async def test_deleting_drops_every_reference_and_frees_who_waited(home):
 
 
 @pytest.mark.spec("USR-25")
-async def test_a_stale_attempt_cannot_complete(home):
+async def test_a_stale_attempt_cannot_complete(home: Path):
     async with board_at(home) as board:
         await filled(board, 1)
         first = await board.claim("1", by="a")
@@ -152,7 +153,7 @@ async def test_a_stale_attempt_cannot_complete(home):
 
 
 @pytest.mark.spec("TSK-09")
-async def test_what_a_closed_board_held_is_pending_again(home):
+async def test_what_a_closed_board_held_is_pending_again(home: Path):
     async with board_at(home) as board:
         await filled(board, 1)
         await board.claim("1", by="a")
@@ -161,7 +162,7 @@ async def test_what_a_closed_board_held_is_pending_again(home):
     assert (task.status, task.owner, task.attempt) == ("pending", None, None)
 
 
-async def test_what_a_foreign_program_holds_stays_its_own_until_it_was_silent_for_long(home):
+async def test_what_a_foreign_program_holds_stays_its_own_until_it_was_silent_for_long(home: Path):
     theirs = {"id": "1", "subject": "theirs", "status": "in_progress", "owner": "bob"}
     async with board_at(home, foreign_patience=600) as board:
         await filled(board, 1)
@@ -174,7 +175,7 @@ async def test_what_a_foreign_program_holds_stays_its_own_until_it_was_silent_fo
 
 
 @pytest.mark.spec("TSK-09", "USR-15")
-async def test_without_the_lock_nothing_is_written(home):
+async def test_without_the_lock_nothing_is_written(home: Path):
     async with board_at(home, patience=0.2) as board:
         await filled(board, 1)
         before = (home / "tasks" / "roof" / "1.json").read_bytes()
@@ -192,19 +193,19 @@ async def test_without_the_lock_nothing_is_written(home):
 
 @pytest.mark.spec("HOM-04", "USR-29")
 @pytest.mark.parametrize("name", ["../up", "a/b", "", ".", "..", "a\0b", "-x", "x" * 65, "/etc", "a b", "ü"])
-def test_a_hostile_name_opens_nothing(home, name):
+def test_a_hostile_name_opens_nothing(home: Path, name: str):
     with pytest.raises(BadName):
         asyncio.run(_open(home, name))
     assert not home.exists()
 
 
-async def _open(home, name):
+async def _open(home: Path, name: str) -> None:
     async with board_at(home, name) as board:
         await board.create(Draft(subject="x", description=""))
 
 
 @pytest.mark.spec("USR-29", "HOM-04")
-async def test_a_link_in_the_home_leads_nowhere(home, tmp_path):
+async def test_a_link_in_the_home_leads_nowhere(home: Path, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "1.json").write_text('{"id":"1","subject":"secret","status":"pending"}')
@@ -221,7 +222,7 @@ async def test_a_link_in_the_home_leads_nowhere(home, tmp_path):
     assert [path.name for path in outside.iterdir()] == ["1.json"]
 
 
-async def test_a_list_where_nothing_changed_reads_no_file(home, monkeypatch):
+async def test_a_list_where_nothing_changed_reads_no_file(home: Path, monkeypatch: pytest.MonkeyPatch):
     async with board_at(home) as board:
         await filled(board, 50)
         first = await board.list()
@@ -231,7 +232,9 @@ async def test_a_list_where_nothing_changed_reads_no_file(home, monkeypatch):
         assert read == []
 
 
-async def test_a_board_without_news_from_the_system_sees_the_same(home, monkeypatch):
+async def test_a_board_without_news_from_the_system_sees_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(task_files, "news_of", lambda _: None)
     async with board_at(home) as board, board_at(home) as second:
         await filled(board, 3)
@@ -245,7 +248,7 @@ async def test_a_board_without_news_from_the_system_sees_the_same(home, monkeypa
 
 
 @pytest.mark.spec("TSK-06")
-async def test_k_unblocked_tasks_wake_at_most_k_waiters(home):
+async def test_k_unblocked_tasks_wake_at_most_k_waiters(home: Path):
     async with board_at(home) as board:
         await filled(board, 3)
         await board.update("1", Change(add_blocks=("2", "3")), by="a")
@@ -269,7 +272,7 @@ async def test_k_unblocked_tasks_wake_at_most_k_waiters(home):
 
 
 @pytest.mark.spec("TSK-06")
-async def test_completing_on_another_board_object_wakes_over_the_file_system(home):
+async def test_completing_on_another_board_object_wakes_over_the_file_system(home: Path):
     async with board_at(home) as board, board_at(home) as second:
         await filled(board, 2)
         await board.update("2", Change(add_blocked_by=("1",)), by="a")
@@ -285,7 +288,7 @@ async def test_completing_on_another_board_object_wakes_over_the_file_system(hom
         assert (await second.claim_next(by="b")).task.id == "2"
 
 
-async def test_a_waiter_looks_after_the_dead_now_and_then(home):
+async def test_a_waiter_looks_after_the_dead_now_and_then(home: Path):
     clock = FakeClock(start=int(time.time() * 1000))
     async with board_at(home) as holder, board_at(home, clock=clock) as board:
         await filled(holder, 1)
@@ -298,7 +301,7 @@ async def test_a_waiter_looks_after_the_dead_now_and_then(home):
             await asyncio.wait_for(waiting, 30)
 
 
-async def test_a_board_that_is_removed_and_made_again_is_found(home):
+async def test_a_board_that_is_removed_and_made_again_is_found(home: Path):
     async with board_at(home) as board:
         await filled(board, 2)
         for path in (home / "tasks" / "roof").iterdir():

@@ -7,12 +7,13 @@ import gc
 import json
 import tracemalloc
 import zlib
+from pathlib import Path
 
 import pytest
 from board_kit import board_at, filled
 
 from shoal.core import packed
-from shoal.core.clock import SystemClock
+from shoal.core.clock import Deadline, SystemClock
 from shoal.core.tasks import Change, Draft
 from shoal.stores.files import task_files
 from shoal.stores.files.board import PER_TASK
@@ -22,7 +23,7 @@ DONE = 2_000
 
 
 @pytest.fixture
-def unpacked(monkeypatch):
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What was read of tasks that are done and packed, a piece for each time."""
     pieces: list[bytes] = []
 
@@ -30,7 +31,7 @@ def unpacked(monkeypatch):
         compress = zlib.compress
 
         @staticmethod
-        def decompress(piece):
+        def decompress(piece: bytes) -> bytes:
             pieces.append(piece)
             return zlib.decompress(piece)
 
@@ -38,7 +39,7 @@ def unpacked(monkeypatch):
     return pieces
 
 
-def write_done(home, count, board="roof"):
+def write_done(home: Path, count: int, board: str = "roof") -> None:
     """Each waited for the one before."""
     directory = home / "tasks" / board
     directory.mkdir(parents=True, mode=0o700, exist_ok=True)
@@ -57,7 +58,7 @@ def write_done(home, count, board="roof"):
         (directory / f"{number}.json").write_text(json.dumps(task))
 
 
-async def test_a_completed_task_takes_few_bytes_of_each_process(home):
+async def test_a_completed_task_takes_few_bytes_of_each_process(home: Path):
     write_done(home, DONE)
     async with board_at(home) as board:
         gc.collect()
@@ -71,7 +72,7 @@ async def test_a_completed_task_takes_few_bytes_of_each_process(home):
             tracemalloc.stop()
 
 
-async def test_tasks_that_others_complete_are_kept_in_few_bytes(home):
+async def test_tasks_that_others_complete_are_kept_in_few_bytes(home: Path):
     """By one who waits as a member does, and by one who only looks on."""
     async with board_at(home) as board, board_at(home) as waiting, board_at(home) as looking:
         await filled(board, 1)
@@ -96,7 +97,7 @@ async def test_tasks_that_others_complete_are_kept_in_few_bytes(home):
         assert each < 1_500, "of three processes together"
 
 
-async def test_nobody_who_works_reads_what_is_done(home, unpacked):
+async def test_nobody_who_works_reads_what_is_done(home: Path, unpacked: list[bytes]):
     write_done(home, DONE)
     async with board_at(home) as board, board_at(home) as other:
         for each in (board, other):
@@ -115,7 +116,7 @@ async def test_nobody_who_works_reads_what_is_done(home, unpacked):
         assert unpacked == []
 
 
-async def test_a_task_that_waits_for_what_is_done_costs_no_more_than_those(home, unpacked):
+async def test_a_task_that_waits_for_what_is_done_costs_no_more_than_those(home: Path, unpacked: list[bytes]):
     write_done(home, DONE)
     async with board_at(home) as board:
         await board.look()
@@ -127,7 +128,7 @@ async def test_a_task_that_waits_for_what_is_done_costs_no_more_than_those(home,
         assert len(unpacked) < 20
 
 
-async def test_what_was_claimed_and_done_is_no_candidate_of_one_who_never_claims(home):
+async def test_what_was_claimed_and_done_is_no_candidate_of_one_who_never_claims(home: Path):
     async with board_at(home) as board, board_at(home) as looking:
         for _ in range(50):
             (task,) = await filled(board, 1)
@@ -137,11 +138,13 @@ async def test_what_was_claimed_and_done_is_no_candidate_of_one_who_never_claims
         assert looking._files.index._ready == []
 
 
-async def test_who_is_told_of_nothing_looks_the_less_often_the_more_there_is(home, monkeypatch):
+async def test_who_is_told_of_nothing_looks_the_less_often_the_more_there_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
     pauses: list[float] = []
 
     class Noting(SystemClock):
-        def deadline(self, seconds):
+        def deadline(self, seconds: float) -> Deadline:
             pauses.append(seconds)
             return super().deadline(seconds)
 

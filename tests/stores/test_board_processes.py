@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 from board_kit import board_at, file_of, filled, other
@@ -18,7 +19,7 @@ from shoal.core.tasks import Change
 
 
 @pytest.mark.spec("TSK-05", "USR-25", "TSK-09")
-async def test_sixty_four_claimants_do_a_thousand_tasks_once_each(home):
+async def test_sixty_four_claimants_do_a_thousand_tasks_once_each(home: Path):
     directory = home / "tasks" / "roof"
     directory.mkdir(parents=True)
     for number in range(1, 1001):
@@ -36,7 +37,7 @@ async def test_sixty_four_claimants_do_a_thousand_tasks_once_each(home):
 
 
 @pytest.mark.spec("TSK-03", "TSK-09")
-async def test_six_processes_that_block_one_task_at_once_are_all_recorded(home):
+async def test_six_processes_that_block_one_task_at_once_are_all_recorded(home: Path):
     async with board_at(home) as board:
         await filled(board, 7)
     async with AsyncExitStack() as leave:
@@ -51,7 +52,7 @@ async def test_six_processes_that_block_one_task_at_once_are_all_recorded(home):
 
 
 @pytest.mark.spec("TSK-03", "TSK-09", "USR-15")
-async def test_a_dependency_cut_between_its_two_files_is_made_whole(home):
+async def test_a_dependency_cut_between_its_two_files_is_made_whole(home: Path):
     async with board_at(home) as board:
         await filled(board, 2)
         async with other("block_and_die", home, 2, 1, 1) as dying:
@@ -68,7 +69,7 @@ async def test_a_dependency_cut_between_its_two_files_is_made_whole(home):
 
 
 @pytest.mark.spec("TSK-09", "USR-25")
-async def test_the_task_of_a_killed_claimant_is_pending_again_at_once(home):
+async def test_the_task_of_a_killed_claimant_is_pending_again_at_once(home: Path):
     async with board_at(home) as board:
         await filled(board, 1)
         async with other("hold", home, "bob") as holder:
@@ -87,7 +88,7 @@ async def test_the_task_of_a_killed_claimant_is_pending_again_at_once(home):
 
 
 @pytest.mark.spec("TSK-09", "USR-25")
-async def test_who_waits_hears_of_a_killed_claimant(home):
+async def test_who_waits_hears_of_a_killed_claimant(home: Path):
     async with board_at(home) as board:
         await filled(board, 1)
         async with other("hold", home, "bob") as holder:
@@ -101,7 +102,7 @@ async def test_who_waits_hears_of_a_killed_claimant(home):
         assert (await board.get("1")).status == "pending"
 
 
-async def test_a_child_of_the_holder_does_not_keep_its_claim(home):
+async def test_a_child_of_the_holder_does_not_keep_its_claim(home: Path):
     async with board_at(home) as board:
         await filled(board, 1)
         async with other("hold_with_child", home, "bob") as holder:

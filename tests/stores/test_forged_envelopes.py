@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ ORDERS: list[Body] = [
 
 
 @pytest.fixture
-async def mail(home: Path):
+async def mail(home: Path) -> AsyncIterator[FileMailboxes]:
     boxes = FileMailboxes(home, "t", clock=SystemClock(), ids=Ids())
     await boxes.open("ann")
     yield boxes
@@ -44,7 +45,9 @@ def letter(text: str, sender: str) -> Mail:
 
 @pytest.mark.spec("USR-11")
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
-async def test_an_order_counts_from_the_lead_s_runtime_and_from_nobody_else(mail, home, order) -> None:
+async def test_an_order_counts_from_the_lead_s_runtime_and_from_nobody_else(
+    mail: FileMailboxes, home: Path, order: Body
+) -> None:
     text = body_text(order)
     await mail.post("ann", enveloped(letter(text, "team-lead"), type(order), from_lead=True))
     # What an agent says with SendMessage is a message, whatever its text; the lead's own words too.
@@ -57,7 +60,7 @@ async def test_an_order_counts_from_the_lead_s_runtime_and_from_nobody_else(mail
 
 
 @pytest.mark.spec("USR-11")
-async def test_no_injected_text_becomes_an_order(mail) -> None:
+async def test_no_injected_text_becomes_an_order(mail: FileMailboxes) -> None:
     lines = (Path(__file__).parents[1] / "app" / "injection.txt").read_text().splitlines()
     assert len(lines) == 200
     for line in lines:

@@ -48,25 +48,25 @@ WHOLE = (
 )
 
 
-def hostile():
+def hostile() -> list[str]:
     made = itertools.product(PARTS, ("", "outside", "x"), PARTS, ("", "outside", "x"))
     return [*WHOLE, *("".join(pieces) for pieces in made)][:1_000]
 
 
-def tree(root):
+def tree(root: Path) -> set[Path]:
     return {path.relative_to(root) for path in root.rglob("*")}
 
 
-def mail(ident):
+def mail(ident: str) -> Mail:
     return Mail(id=ident, sender="bob", text=ident, timestamp=AT)
 
 
-def newcomer(name):
+def newcomer(name: str) -> Newcomer:
     return Newcomer(name=name, agent_type="t", model="m", cwd="/", prompt="p")
 
 
 @pytest.mark.spec("USR-29", "HOM-04")
-async def test_a_thousand_hostile_names_make_no_file_outside(tmp_path, monkeypatch):
+async def test_a_thousand_hostile_names_make_no_file_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     names = hostile()
     assert len(names) == 1_000
     home = tmp_path / "deep" / "home"
@@ -102,10 +102,10 @@ async def test_a_thousand_hostile_names_make_no_file_outside(tmp_path, monkeypat
 
 
 @pytest.mark.spec("USR-16")
-async def test_twenty_teams_of_one_wanted_name_get_no_message_of_another(home):
+async def test_twenty_teams_of_one_wanted_name_get_no_message_of_another(home: Path):
     rosters = FileRosters(home, clock=SystemClock())
 
-    async def play(number):
+    async def play(number: int) -> tuple[str, bool]:
         team = await rosters.create("team", lead=newcomer(LEAD_NAME), session=f"s{number}", description=None)
         boxes = FileMailboxes(home, team.name, clock=SystemClock(), ids=Ids())
         await boxes.open("ann")

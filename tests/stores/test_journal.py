@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from store_kit import StandingClock
 
 from shoal.core import events
 from shoal.core.agents import Completion, Evidence, KeptWork, Ran
@@ -20,7 +21,7 @@ from shoal.core.schedules import Schedule
 from shoal.core.shells import ShellEnd, ShellFacts
 from shoal.core.usage import Usage
 from shoal.stores.files.journal import FileJournal, follow_journal, read_journal
-from shoal.wire.journal import Unknown, journal_line
+from shoal.wire.journal import Event, Unknown, journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
 CHILD = AgentId("a0123456789abcdef")
@@ -119,15 +120,15 @@ EVENTS = [
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path) -> Path:
     return tmp_path / "shoal" / "runs" / "s-1" / "journal.jsonl"
 
 
-def noted(text, agent=LEAD):
+def noted(text: str, agent: AgentId = LEAD) -> events.Noted:
     return events.Noted(agent=agent, text=text)
 
 
-def test_every_kind_of_event_is_read_as_it_was_written(path, clock):
+def test_every_kind_of_event_is_read_as_it_was_written(path: Path, clock: StandingClock):
     assert {type(event) for event in EVENTS} == set(events.Journaled.__subclasses__())
     journal = FileJournal(path, clock)
     for event in EVENTS:
@@ -140,7 +141,7 @@ def test_every_kind_of_event_is_read_as_it_was_written(path, clock):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_number_of_an_event_is_its_byte_offset(path, clock):
+def test_the_number_of_an_event_is_its_byte_offset(path: Path, clock: StandingClock):
     journal = FileJournal(path, clock)
     assert journal.position() == 0
     ends = []
@@ -154,7 +155,7 @@ def test_the_number_of_an_event_is_its_byte_offset(path, clock):
     assert list(read_journal(path, ends[-1])) == []
 
 
-def test_a_reader_never_sees_half_a_line(path, clock):
+def test_a_reader_never_sees_half_a_line(path: Path, clock: StandingClock):
     FileJournal(path, clock).append(noted("one"))
     line = journal_line(noted("two"), clock.now())
     with path.open("ab", buffering=0) as file:
@@ -164,7 +165,7 @@ def test_a_reader_never_sees_half_a_line(path, clock):
     assert [line.event.text for line in read_journal(path)] == ["one", "two"]
 
 
-def test_what_a_reader_does_not_understand_is_skipped_and_reported(path, clock):
+def test_what_a_reader_does_not_understand_is_skipped_and_reported(path: Path, clock: StandingClock):
     journal = FileJournal(path, clock)
     journal.append(noted("one"))
     with path.open("ab") as file:
@@ -180,7 +181,7 @@ def test_what_a_reader_does_not_understand_is_skipped_and_reported(path, clock):
     assert len(reports) == 3
 
 
-def test_an_event_after_the_torn_one_of_a_killed_process_is_not_lost(path, clock):
+def test_an_event_after_the_torn_one_of_a_killed_process_is_not_lost(path: Path, clock: StandingClock):
     other = FileJournal(path, clock)
     other.append(noted("one"))
     with path.open("ab") as file:
@@ -195,7 +196,7 @@ def test_an_event_after_the_torn_one_of_a_killed_process_is_not_lost(path, clock
     assert len(reports) == 2
 
 
-def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path, clock):
+def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path: Path, clock: StandingClock):
     journal = FileJournal(path, clock)
     journal.append(noted("one"))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -214,7 +215,9 @@ def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path, cloc
 
 @pytest.mark.spec("USR-03")
 @pytest.mark.parametrize("later", [True, False])
-def test_an_end_that_did_not_fit_on_the_disk_is_written_when_there_is_room(path, clock, *, later):
+def test_an_end_that_did_not_fit_on_the_disk_is_written_when_there_is_room(
+    path: Path, clock: StandingClock, *, later: bool
+):
     journal = FileJournal(path, clock)
     journal.append(noted("one"))
     work = KeptWork(path="/there", branch="b")
@@ -251,7 +254,7 @@ for number in range(500):
 """
 
 
-def test_processes_that_write_at_once_do_not_tear_each_others_lines(path):
+def test_processes_that_write_at_once_do_not_tear_each_others_lines(path: Path):
     path.parent.mkdir(parents=True)
     children = [
         subprocess.Popen([sys.executable, "-c", MANY, str(path), name], stdin=subprocess.PIPE)
@@ -272,8 +275,8 @@ def test_processes_that_write_at_once_do_not_tear_each_others_lines(path):
 
 
 @pytest.mark.spec("USR-30")
-def test_the_same_seed_and_clock_give_the_same_bytes(tmp_path, clock):
-    def run(path):
+def test_the_same_seed_and_clock_give_the_same_bytes(tmp_path: Path, clock: StandingClock):
+    def run(path: Path) -> bytes:
         ids = Ids(7)
         journal = FileJournal(path, clock)
         for _ in range(20):
@@ -287,12 +290,12 @@ def test_the_same_seed_and_clock_give_the_same_bytes(tmp_path, clock):
     assert run(tmp_path / "two.jsonl") == first
 
 
-async def test_a_follower_hears_of_an_event_at_once_and_ends_with_the_run(path, clock):
+async def test_a_follower_hears_of_an_event_at_once_and_ends_with_the_run(path: Path, clock: StandingClock):
     journal = FileJournal(path, clock)
     journal.append(noted("before"))
     heard = asyncio.Queue()
 
-    async def follow():
+    async def follow() -> None:
         async for recorded in follow_journal(path):
             heard.put_nowait(recorded.event)
 
@@ -310,10 +313,10 @@ async def test_a_follower_hears_of_an_event_at_once_and_ends_with_the_run(path, 
     assert time.monotonic() - started < 10
 
 
-async def test_a_follower_waits_for_a_journal_that_is_not_there_yet(path, clock):
+async def test_a_follower_waits_for_a_journal_that_is_not_there_yet(path: Path, clock: StandingClock):
     path.parent.mkdir(parents=True)
 
-    async def hear():
+    async def hear() -> list[Event]:
         return [recorded.event async for recorded in follow_journal(path)]
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
@@ -325,7 +328,9 @@ async def test_a_follower_waits_for_a_journal_that_is_not_there_yet(path, clock)
     assert heard.result() == [noted("one"), events.SessionEnded(agent=LEAD)]
 
 
-async def test_a_follower_goes_on_past_an_earlier_end_and_stops_when_nobody_writes(path, clock):
+async def test_a_follower_goes_on_past_an_earlier_end_and_stops_when_nobody_writes(
+    path: Path, clock: StandingClock
+):
     journal = FileJournal(path, clock)
     for event in (events.SessionEnded(agent=LEAD), noted("resumed")):
         journal.append(event)
@@ -334,7 +339,7 @@ async def test_a_follower_goes_on_past_an_earlier_end_and_stops_when_nobody_writ
     assert heard == [events.SessionEnded(agent=LEAD), noted("resumed")]
 
 
-async def test_a_follower_notices_that_the_writer_died_without_a_word(path, clock):
+async def test_a_follower_notices_that_the_writer_died_without_a_word(path: Path, clock: StandingClock):
     FileJournal(path, clock).append(noted("one"))
     living = [True]
     async with asyncio.timeout(10):
@@ -344,8 +349,8 @@ async def test_a_follower_notices_that_the_writer_died_without_a_word(path, cloc
             asyncio.get_running_loop().call_soon(living.append, False)
 
 
-async def test_a_follower_looks_by_itself_where_the_system_tells_nothing(path, clock):
-    async def hear():
+async def test_a_follower_looks_by_itself_where_the_system_tells_nothing(path: Path, clock: StandingClock):
+    async def hear() -> list[Event]:
         return [recorded.event async for recorded in follow_journal(path)]
 
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
@@ -356,7 +361,7 @@ async def test_a_follower_looks_by_itself_where_the_system_tells_nothing(path, c
     assert heard.result() == [events.SessionEnded(agent=LEAD)]
 
 
-async def test_a_follower_leaves_no_watch_behind(path, clock):
+async def test_a_follower_leaves_no_watch_behind(path: Path, clock: StandingClock):
     FileJournal(path, clock).append(events.SessionEnded(agent=LEAD))
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
@@ -364,7 +369,7 @@ async def test_a_follower_leaves_no_watch_behind(path, clock):
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_line_costs_little(clock):
+def test_a_line_costs_little(clock: StandingClock):
     event = EVENTS[7]
     best = float("inf")
     for _ in range(20):

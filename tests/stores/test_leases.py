@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +14,12 @@ from shoal.stores.files.leases import Lease, clear_dead, is_alive
 
 
 @pytest.fixture
-def leases(tmp_path):
+def leases(tmp_path: Path) -> Iterator[Directory]:
     with Directory.root(tmp_path / "leases") as directory:
         yield directory
 
 
-def test_a_lease_lives_until_it_ends(leases):
+def test_a_lease_lives_until_it_ends(leases: Directory):
     lease = Lease(leases)
     assert is_alive(leases, lease.id)
     lease.end()
@@ -25,7 +27,7 @@ def test_a_lease_lives_until_it_ends(leases):
     assert leases.names() == []
 
 
-def test_what_the_dead_left_is_removed_however_many_live(leases):
+def test_what_the_dead_left_is_removed_however_many_live(leases: Directory):
     dead = [os.urandom(8).hex() for _ in range(9)]
     with ExitStack() as living:
         for each in dead:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ AT = "2026-02-13T10:11:35.247Z"
 
 
 @pytest.fixture
-async def mail(home):
+async def mail(home: Path) -> AsyncIterator[FileMailboxes]:
     boxes = FileMailboxes(home, "t", clock=SystemClock(), ids=Ids(), report=reports.append)
     reports.clear()
     yield boxes
@@ -30,11 +31,11 @@ async def mail(home):
 reports: list[str] = []
 
 
-def inbox(home, owner="ann"):
+def inbox(home: Path, owner: str = "ann") -> Path:
     return home / "teams" / "t" / "inboxes" / f"{owner}.json"
 
 
-def foreign(home, manner, count, owner="ann"):
+def foreign(home: Path, manner: str, count: int, owner: str = "ann") -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, FOREIGN, inbox(home, owner), manner, str(count)],
         stdout=subprocess.PIPE,
@@ -43,22 +44,24 @@ def foreign(home, manner, count, owner="ann"):
     )
 
 
-def message(text):
+def message(text: str) -> Mail:
     return Mail(id=f"id of {text}", sender="bob", text=text, timestamp=AT)
 
 
-async def finished(process):
+async def finished(process: subprocess.Popen[str]) -> str:
     out, errors = await asyncio.to_thread(process.communicate, timeout=60)
     assert process.returncode == 0, errors
     return out
 
 
 @pytest.mark.spec("BOX-04", "HOM-05")
-async def test_entries_of_other_programs_and_ours_arrive_once_and_in_the_order_of_their_writers(mail, home):
+async def test_entries_of_other_programs_and_ours_arrive_once_and_in_the_order_of_their_writers(
+    mail: FileMailboxes, home: Path
+):
     each = 60
     await mail.open("ann")
     writers = [foreign(home, "early", each), foreign(home, "late", each)]
-    got = []
+    got: list[tuple[str, str]] = []
 
     async def ours():
         for number in range(each):
@@ -86,7 +89,9 @@ async def test_entries_of_other_programs_and_ours_arrive_once_and_in_the_order_o
     assert not list(home.rglob("*.corrupt-*"))
 
 
-async def test_an_owner_run_by_another_program_gets_everything_through_its_file(mail, home):
+async def test_an_owner_run_by_another_program_gets_everything_through_its_file(
+    mail: FileMailboxes, home: Path
+):
     await mail.open("ann", foreign=True)
     reader = foreign(home, "reader", 200)
     for number in range(200):
@@ -94,7 +99,9 @@ async def test_an_owner_run_by_another_program_gets_everything_through_its_file(
     assert json.loads(await finished(reader)) == [str(number) for number in range(200)]
 
 
-async def test_an_owner_that_becomes_foreign_gets_what_waited_behind_its_file(mail, home):
+async def test_an_owner_that_becomes_foreign_gets_what_waited_behind_its_file(
+    mail: FileMailboxes, home: Path
+):
     await mail.open("ann")
     for number in range(100):
         await mail.post("ann", message(str(number)))
@@ -105,7 +112,7 @@ async def test_an_owner_that_becomes_foreign_gets_what_waited_behind_its_file(ma
 
 
 @pytest.mark.spec("HOM-05")
-async def test_fields_we_do_not_know_survive_our_rewrite(mail, home):
+async def test_fields_we_do_not_know_survive_our_rewrite(mail: FileMailboxes, home: Path):
     await mail.open("ann")
     entry = {
         "from": "eve",
@@ -123,7 +130,9 @@ async def test_fields_we_do_not_know_survive_our_rewrite(mail, home):
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"caf\xe9"])
-async def test_a_message_with_a_field_whose_name_is_not_utf8_is_not_lost(mail, home, name):
+async def test_a_message_with_a_field_whose_name_is_not_utf8_is_not_lost(
+    mail: FileMailboxes, home: Path, name: bytes
+):
     await mail.open("ann")
     inbox(home).write_bytes(b'[{"from":"bob","text":"hi","timestamp":"%b","%b":7}]' % (AT.encode(), name))
     (taken,) = await mail.take("ann")
@@ -134,7 +143,9 @@ async def test_a_message_with_a_field_whose_name_is_not_utf8_is_not_lost(mail, h
     assert entry[name.decode(errors="surrogateescape")] == 7
 
 
-async def test_the_same_thing_said_again_by_a_program_without_ids_is_another_message(mail, home):
+async def test_the_same_thing_said_again_by_a_program_without_ids_is_another_message(
+    mail: FileMailboxes, home: Path
+):
     entry = {"from": "eve", "text": "ping", "timestamp": AT, "read": False}
     await mail.open("ann")
     got = set()
@@ -150,7 +161,7 @@ async def test_the_same_thing_said_again_by_a_program_without_ids_is_another_mes
     assert len(await mail.history("ann")) == 40
 
 
-async def test_an_inbox_emptied_by_somebody_else_lets_the_next_ones_move_up(mail, home):
+async def test_an_inbox_emptied_by_somebody_else_lets_the_next_ones_move_up(mail: FileMailboxes, home: Path):
     await mail.open("ann")
     for number in range(80):
         await mail.post("ann", message(str(number)))
@@ -159,7 +170,7 @@ async def test_an_inbox_emptied_by_somebody_else_lets_the_next_ones_move_up(mail
     assert [m.text for m in await mail.take("ann")] == [str(number) for number in range(64, 80)]
 
 
-async def test_half_a_file_is_looked_at_again_and_not_set_aside(mail, home):
+async def test_half_a_file_is_looked_at_again_and_not_set_aside(mail: FileMailboxes, home: Path):
     await mail.open("ann")
     await mail.post("ann", message("one"))
     whole = inbox(home).read_bytes()
@@ -187,7 +198,9 @@ async def test_half_a_file_is_looked_at_again_and_not_set_aside(mail, home):
     ],
     ids=["cut", "empty", "no array", "a wrong entry", "not UTF-8", "too much"],
 )
-async def test_a_broken_file_is_set_aside_and_its_whole_entries_are_delivered(mail, home, broken, rest):
+async def test_a_broken_file_is_set_aside_and_its_whole_entries_are_delivered(
+    mail: FileMailboxes, home: Path, broken: Callable[[bytes], bytes], rest: list[str]
+):
     await mail.open("ann")
     for number in range(3):
         await mail.post("ann", message(str(number)))
@@ -203,7 +216,7 @@ async def test_a_broken_file_is_set_aside_and_its_whole_entries_are_delivered(ma
     assert len(json.loads(inbox(home).read_bytes())) == len(rest) + 1
 
 
-async def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read(mail, home):
+async def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read(mail: FileMailboxes, home: Path):
     await mail.open("ann")
     entry = {"from": "eve", "text": "half \ud83d", "timestamp": AT, "read": False, "msg_id": "x"}
     inbox(home).write_bytes(b"\xef\xbb\xbf" + json.dumps([entry]).encode())
@@ -213,7 +226,7 @@ async def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read(mail, home):
     assert [m.text for m in await mail.history("ann")] == ["half \ud83d"]
 
 
-async def test_no_file_of_ours_is_beside_theirs(mail, home):
+async def test_no_file_of_ours_is_beside_theirs(mail: FileMailboxes, home: Path):
     await mail.open("ann")
     for number in range(100):
         await mail.post("ann", message(str(number)))

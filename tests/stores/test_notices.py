@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def sources() -> int:
     return sum("inotify" in str(each.readlink()) for each in places)
 
 
-def mailboxes(home):
+def mailboxes(home: Path) -> aclosing[FileMailboxes]:
     return aclosing(FileMailboxes(home, TeamName("crew"), clock=SystemClock(), ids=Ids()))
 
 
@@ -38,12 +39,12 @@ def mail(ident: str) -> Mail:
 
 
 @pytest.fixture
-def heard(monkeypatch):
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """How often the kernel woke somebody of this process."""
     times: list[None] = []
     readable = inotify._Source._readable
 
-    def noted(source) -> None:
+    def noted(source: inotify._Source) -> None:
         times.append(None)
         readable(source)
 
@@ -51,13 +52,13 @@ def heard(monkeypatch):
     return times
 
 
-async def until(condition) -> None:
+async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0)
 
 
-async def test_boards_mailboxes_and_watches_share_one_source_and_let_go_of_it(home):
+async def test_boards_mailboxes_and_watches_share_one_source_and_let_go_of_it(home: Path):
     before = sources()
     async with AsyncExitStack() as stack:
         boards = [await stack.enter_async_context(board_at(home, name)) for name in ("roof", "wall", "roof")]
@@ -76,7 +77,7 @@ async def test_boards_mailboxes_and_watches_share_one_source_and_let_go_of_it(ho
     assert sources() == before
 
 
-async def test_each_of_two_who_watch_the_same_directory_hears_of_what_it_wants(tmp_path):
+async def test_each_of_two_who_watch_the_same_directory_hears_of_what_it_wants(tmp_path: Path):
     written, any_change = (
         inotify.notices_of(tmp_path, lambda flags: flags.CLOSE_WRITE),
         inotify.notices_of(tmp_path, lambda flags: flags.CREATE | flags.DELETE),
@@ -93,7 +94,7 @@ async def test_each_of_two_who_watch_the_same_directory_hears_of_what_it_wants(t
     written.close()
 
 
-async def test_who_asks_takes_no_news_from_who_is_to_be_told(tmp_path):
+async def test_who_asks_takes_no_news_from_who_is_to_be_told(tmp_path: Path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     told: list[set[str]] = []
@@ -107,7 +108,7 @@ async def test_who_asks_takes_no_news_from_who_is_to_be_told(tmp_path):
     watch.close()
 
 
-async def test_one_who_fails_when_told_keeps_nobody_else_from_hearing(tmp_path):
+async def test_one_who_fails_when_told_keeps_nobody_else_from_hearing(tmp_path: Path):
     failures: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, told: failures.append(str(told["exception"])))
     told: list[set[str]] = []
@@ -124,7 +125,7 @@ async def test_one_who_fails_when_told_keeps_nobody_else_from_hearing(tmp_path):
     assert set(failures) == {"the board cannot be read"}
 
 
-async def test_a_directory_that_is_removed_is_told_as_lost(tmp_path):
+async def test_a_directory_that_is_removed_is_told_as_lost(tmp_path: Path):
     (tmp_path / "one").mkdir()
     notices = inotify.notices_of(tmp_path / "one", lambda flags: flags.CREATE)
     (tmp_path / "one").rmdir()
@@ -133,7 +134,7 @@ async def test_a_directory_that_is_removed_is_told_as_lost(tmp_path):
     assert notices.taken() == set()
 
 
-async def test_mail_for_others_wakes_nobody_who_waits_for_one_inbox(home, heard):
+async def test_mail_for_others_wakes_nobody_who_waits_for_one_inbox(home: Path, heard: list[None]):
     async with mailboxes(home) as boxes, mailboxes(home) as others:
         for name in (ANN, BOB):
             await boxes.open(name)
@@ -151,7 +152,7 @@ async def test_mail_for_others_wakes_nobody_who_waits_for_one_inbox(home, heard)
         assert [each.id for each in await boxes.take(ANN)] == ["a1"]
 
 
-async def test_mail_comes_through_whoever_writes_it_and_however_often(home):
+async def test_mail_comes_through_whoever_writes_it_and_however_often(home: Path):
     async with mailboxes(home) as boxes, mailboxes(home) as others:
         await boxes.open(ANN)
         inbox = home / "teams" / "crew" / "inboxes" / "ann.json"
@@ -174,7 +175,7 @@ async def test_mail_comes_through_whoever_writes_it_and_however_often(home):
             await boxes.mark(ANN, [each.id for each in await boxes.take(ANN)])
 
 
-async def test_two_who_wait_in_one_process_are_both_told(home):
+async def test_two_who_wait_in_one_process_are_both_told(home: Path):
     async with mailboxes(home) as boxes, mailboxes(home) as others:
         for name in (ANN, BOB):
             await boxes.open(name)
@@ -186,7 +187,7 @@ async def test_two_who_wait_in_one_process_are_both_told(home):
             await asyncio.wait_for(waits[name], 10)
 
 
-async def test_a_file_that_is_missing_is_watched_once_it_is_there(tmp_path):
+async def test_a_file_that_is_missing_is_watched_once_it_is_there(tmp_path: Path):
     told = asyncio.Event()
     watch = FileWatch(tmp_path / "file", told.set, anyway=lambda: None)
     (tmp_path / "file").write_text("x")
@@ -202,7 +203,7 @@ async def test_a_file_that_is_missing_is_watched_once_it_is_there(tmp_path):
     watch.close()
 
 
-async def test_a_board_is_heard_of_by_who_waits_while_others_ask_in_the_same_process(home):
+async def test_a_board_is_heard_of_by_who_waits_while_others_ask_in_the_same_process(home: Path):
     async with board_at(home) as board, board_at(home) as waiting, board_at(home, "wall") as asking:
         (task,) = await filled(board, 1)
         await board.update(task.id, Change(status="completed"), by="ann")
@@ -215,7 +216,7 @@ async def test_a_board_is_heard_of_by_who_waits_while_others_ask_in_the_same_pro
             await waits
 
 
-async def test_one_who_came_too_late_lets_others_go_first(home, monkeypatch):
+async def test_one_who_came_too_late_lets_others_go_first(home: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("_LEAST", "_MOST"):
         monkeypatch.setattr(board_waiting, name, 1e6)
     async with board_at(home) as board, board_at(home) as late:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,18 +23,18 @@ PROCESS = Path(__file__).with_name("lock_process.py")
 
 
 @pytest.fixture
-def root(home):
+def root(home: Path) -> Iterator[Directory]:
     directory = Directory.root(home)
     yield directory
     directory.close()
 
 
 @pytest.fixture
-def record(root):
+def record(root: Directory) -> Iterator[Callable[..., RecordLock]]:
     """Makes locks of the same record, each as another process would have it."""
-    opened = []
+    opened: list[Directory] = []
 
-    def make(name="box", **how):
+    def make(name: str = "box", **how: Any) -> RecordLock:
         locks, boxes = root.within("shoal", "locks"), root.within("boxes")
         opened.extend((locks, boxes))
         return RecordLock(locks, name, beside=boxes, file=f"{name}.json", **how)
@@ -42,27 +44,31 @@ def record(root):
         directory.close()
 
 
-def start(home, what):
+def start(home: Path, what: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, PROCESS, home, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
-def foreign_lock(home):
+def foreign_lock(home: Path) -> Path:
     return home / "boxes" / "box.json.lock"
 
 
-async def test_while_it_is_held_the_directory_other_programs_know_is_there_and_empty(record, home):
+async def test_while_it_is_held_the_directory_other_programs_know_is_there_and_empty(
+    record: Callable[..., RecordLock], home: Path
+):
     async with record():
         assert foreign_lock(home).is_dir()
         assert not list(foreign_lock(home).iterdir())
     assert not foreign_lock(home).exists()
 
 
-async def test_tasks_of_one_process_get_it_in_the_order_in_which_they_asked(record):
+async def test_tasks_of_one_process_get_it_in_the_order_in_which_they_asked(
+    record: Callable[..., RecordLock],
+):
     lock, order = record(), []
 
-    async def hold(number):
+    async def hold(number: int):
         async with lock:
             order.append(number)
 
@@ -75,7 +81,7 @@ async def test_tasks_of_one_process_get_it_in_the_order_in_which_they_asked(reco
 
 
 @pytest.mark.spec("USR-15")
-async def test_updates_of_several_processes_are_all_there(home):
+async def test_updates_of_several_processes_are_all_there(home: Path):
     home.mkdir()
     processes = [start(home, "count200") for _ in range(5)]
     for process in processes:
@@ -85,7 +91,7 @@ async def test_updates_of_several_processes_are_all_there(home):
     assert not foreign_lock(home).exists()
 
 
-async def test_a_cancelled_waiter_never_keeps_the_lock(record):
+async def test_a_cancelled_waiter_never_keeps_the_lock(record: Callable[..., RecordLock]):
     first, second, third = record(), record(), record()
     async with first:
         waiting = asyncio.ensure_future(second.__aenter__())
@@ -100,10 +106,10 @@ async def test_a_cancelled_waiter_never_keeps_the_lock(record):
         pass
 
 
-async def test_many_waiters_cancelled_at_random_leave_the_lock_free(record):
+async def test_many_waiters_cancelled_at_random_leave_the_lock_free(record: Callable[..., RecordLock]):
     locks = [record() for _ in range(30)]
 
-    async def hold(lock):
+    async def hold(lock: RecordLock):
         async with lock:
             await asyncio.sleep(0)
 
@@ -119,7 +125,9 @@ async def test_many_waiters_cancelled_at_random_leave_the_lock_free(record):
 
 
 @pytest.mark.parametrize("at_once", [1, 2 * MOST_THREADS])
-async def test_those_who_give_up_on_one_lock_do_not_keep_others_from_another(record, at_once):
+async def test_those_who_give_up_on_one_lock_do_not_keep_others_from_another(
+    record: Callable[..., RecordLock], at_once: int
+):
     """Each wait is a thread's, and there are not many of those."""
 
     async def give_up():
@@ -138,7 +146,9 @@ async def test_those_who_give_up_on_one_lock_do_not_keep_others_from_another(rec
         pass
 
 
-async def test_one_who_was_given_up_on_does_not_have_the_lock_when_it_is_wanted_again(record):
+async def test_one_who_was_given_up_on_does_not_have_the_lock_when_it_is_wanted_again(
+    record: Callable[..., RecordLock],
+):
     async with record():
         with pytest.raises(LockUnavailable):
             await record(patience=0.01).__aenter__()
@@ -151,7 +161,7 @@ async def test_one_who_was_given_up_on_does_not_have_the_lock_when_it_is_wanted_
         await record(patience=0.01).__aenter__()
 
 
-async def test_who_wants_a_lock_now_or_not_at_all_never_waits(record):
+async def test_who_wants_a_lock_now_or_not_at_all_never_waits(record: Callable[..., RecordLock]):
     lock = record().own
     async with lock:
         next_one = asyncio.ensure_future(lock.__aenter__())
@@ -167,18 +177,20 @@ async def test_who_wants_a_lock_now_or_not_at_all_never_waits(record):
     await lock.__aexit__(None, None, None)
 
 
-async def test_a_lock_of_the_dead_that_another_program_removes_meanwhile_is_made_anew(root, home):
+async def test_a_lock_of_the_dead_that_another_program_removes_meanwhile_is_made_anew(
+    root: Directory, home: Path
+):
     """It is stale to that program, too, which removes it between our look and our hand."""
 
     class Shared(Directory):
-        def status(self, name):
+        def status(self, name: str):
             seen = super().status(name)
             if seen is not None and not removed:
                 removed.append(name)
                 os.rmdir(name, dir_fd=self.fd)
             return seen
 
-    removed = []
+    removed: list[str] = []
     locks, boxes = root.within("shoal", "locks"), root.within("boxes")
     foreign_lock(home).mkdir(mode=0o1700)
     shared = Shared(boxes.path, os.dup(boxes.fd))
@@ -188,7 +200,7 @@ async def test_a_lock_of_the_dead_that_another_program_removes_meanwhile_is_made
             assert foreign_lock(home).is_dir()
 
 
-async def test_waiting_does_not_stop_the_event_loop(record):
+async def test_waiting_does_not_stop_the_event_loop(record: Callable[..., RecordLock]):
     ticks = 0
     async with record():
         waiting = asyncio.ensure_future(record().__aenter__())
@@ -203,7 +215,9 @@ async def test_waiting_does_not_stop_the_event_loop(record):
 
 @pytest.mark.spec("USR-15")
 @pytest.mark.parametrize("patience", [0.2])
-async def test_a_lock_that_is_not_to_be_had_in_time_is_refused(record, home, patience):
+async def test_a_lock_that_is_not_to_be_had_in_time_is_refused(
+    record: Callable[..., RecordLock], home: Path, patience: float
+):
     async with record():
         with pytest.raises(LockUnavailable):
             await record(patience=patience).__aenter__()
@@ -216,7 +230,7 @@ async def test_a_lock_that_is_not_to_be_had_in_time_is_refused(record, home, pat
         pass
 
 
-async def test_a_foreign_lock_is_waited_for(record, home):
+async def test_a_foreign_lock_is_waited_for(record: Callable[..., RecordLock], home: Path):
     lock = record()
     foreign_lock(home).mkdir()
     threading.Timer(0.1, foreign_lock(home).rmdir).start()
@@ -224,7 +238,9 @@ async def test_a_foreign_lock_is_waited_for(record, home):
         assert foreign_lock(home).is_dir()
 
 
-async def test_a_stale_foreign_lock_is_taken_over_and_a_fresh_one_is_not(record, home):
+async def test_a_stale_foreign_lock_is_taken_over_and_a_fresh_one_is_not(
+    record: Callable[..., RecordLock], home: Path
+):
     lock = record(patience=0.3)
     foreign_lock(home).mkdir()
     os.utime(foreign_lock(home), (time.time() - 9, time.time() - 9))
@@ -236,7 +252,9 @@ async def test_a_stale_foreign_lock_is_taken_over_and_a_fresh_one_is_not(record,
 
 
 @pytest.mark.spec("USR-15")
-async def test_the_lock_of_a_killed_process_is_taken_over_at_once(record, home):
+async def test_the_lock_of_a_killed_process_is_taken_over_at_once(
+    record: Callable[..., RecordLock], home: Path
+):
     home.mkdir(exist_ok=True)
     lock = record()
     process = start(home, "die")
@@ -249,7 +267,9 @@ async def test_the_lock_of_a_killed_process_is_taken_over_at_once(record, home):
         assert time.monotonic() - since < 5, "others wait for 10 s until a lock is stale"
 
 
-async def test_a_fresh_lock_of_another_program_is_not_taken_for_one_a_dead_process_left(record, home):
+async def test_a_fresh_lock_of_another_program_is_not_taken_for_one_a_dead_process_left(
+    record: Callable[..., RecordLock], home: Path
+):
     process = start(home, "die")
     assert process.stdout.readline() == "held\n"
     process.communicate("now\n", timeout=10)
@@ -259,7 +279,7 @@ async def test_a_fresh_lock_of_another_program_is_not_taken_for_one_a_dead_proce
         await record(patience=0.3).__aenter__()
 
 
-async def test_the_lock_is_fresh_when_it_is_taken_again(record, home):
+async def test_the_lock_is_fresh_when_it_is_taken_again(record: Callable[..., RecordLock], home: Path):
     """A spare directory is moved in: its old time must not make others think it stale."""
     lock = record()
     async with lock:
@@ -270,7 +290,9 @@ async def test_the_lock_is_fresh_when_it_is_taken_again(record, home):
         assert time.time() - foreign_lock(home).stat().st_mtime < 5
 
 
-async def test_one_who_was_stopped_for_long_learns_that_the_lock_was_taken_over(record, home, monkeypatch):
+async def test_one_who_was_stopped_for_long_learns_that_the_lock_was_taken_over(
+    record: Callable[..., RecordLock], home: Path, monkeypatch: pytest.MonkeyPatch
+):
     async with record() as held:
         held.confirm()
         foreign_lock(home).rmdir()
@@ -283,7 +305,9 @@ async def test_one_who_was_stopped_for_long_learns_that_the_lock_was_taken_over(
     assert foreign_lock(home).is_dir(), "the lock of the other program is left alone"
 
 
-async def test_a_held_lock_is_kept_fresh(record, home, monkeypatch):
+async def test_a_held_lock_is_kept_fresh(
+    record: Callable[..., RecordLock], home: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("shoal.stores.files.foreign_lock.REFRESH", 0.05)
     async with record():
         old = time.time() - 8
@@ -294,7 +318,9 @@ async def test_a_held_lock_is_kept_fresh(record, home, monkeypatch):
         assert foreign_lock(home).stat().st_mtime > old
 
 
-async def test_a_lock_file_that_was_removed_meanwhile_guards_nothing(record, home):
+async def test_a_lock_file_that_was_removed_meanwhile_guards_nothing(
+    record: Callable[..., RecordLock], home: Path
+):
     first, second = record(), record()
     async with first.own:
         (home / "shoal" / "locks" / "box").unlink()
@@ -305,7 +331,7 @@ async def test_a_lock_file_that_was_removed_meanwhile_guards_nothing(record, hom
         await third
 
 
-def test_a_link_in_the_home_is_not_followed(root, tmp_path):
+def test_a_link_in_the_home_is_not_followed(root: Directory, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("s")

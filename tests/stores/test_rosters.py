@@ -5,39 +5,42 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 from board_kit import other
+from store_kit import StandingClock
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import BadName, NoSuchTeam, RecordError, StoreError, TeamBusy
-from shoal.core.roster import COLORS, Newcomer
+from shoal.core.roster import COLORS, Newcomer, Team
 from shoal.stores.files import rosters as rosters_module
 from shoal.stores.files.handles import Directory
 from shoal.stores.files.rosters import FileRosters
 
 
-def newcomer(name="alice", **how):
+def newcomer(name: str = "alice", **how: Any) -> Newcomer:
     return Newcomer(
         **{"agent_type": "general", "model": "m", "cwd": "/w", "prompt": "Do it.", **how}, name=name
     )
 
 
-async def made(rosters, name="roof"):
+async def made(rosters: FileRosters, name: str = "roof") -> Team:
     return await rosters.create(name, lead=newcomer("x"), session="s-1", description="A roof")
 
 
 @pytest.fixture
-def rosters(home, clock):
+def rosters(home: Path, clock: StandingClock) -> FileRosters:
     return FileRosters(home, clock=clock)
 
 
-def config(home, team="roof"):
+def config(home: Path, team: str = "roof") -> Any:
     return json.loads((home / "teams" / team / "config.json").read_bytes())
 
 
 @pytest.mark.spec("TEAM-01", "TEAM-02", "TEAM-03", "TEAM-09", "HOM-02")
-async def test_a_new_team_has_the_known_files(home, rosters, clock):
+async def test_a_new_team_has_the_known_files(home: Path, rosters: FileRosters, clock: StandingClock):
     await made(rosters)
     assert config(home) == {
         "name": "roof",
@@ -63,7 +66,7 @@ async def test_a_new_team_has_the_known_files(home, rosters, clock):
 
 
 @pytest.mark.spec("TEAM-02", "TEAM-09")
-async def test_a_teammate_has_all_its_fields(home, rosters, clock):
+async def test_a_teammate_has_all_its_fields(home: Path, rosters: FileRosters, clock: StandingClock):
     await made(rosters)
     await rosters.join("roof", newcomer(prompt="long " * 1000, plan_mode_required=True))
     assert config(home)["members"][1] == {
@@ -84,7 +87,7 @@ async def test_a_teammate_has_all_its_fields(home, rosters, clock):
 
 
 @pytest.mark.spec("TEAM-01", "TEAM-03")
-async def test_a_taken_name_gets_a_number(home, rosters):
+async def test_a_taken_name_gets_a_number(home: Path, rosters: FileRosters):
     assert [(await made(rosters)).name for _ in range(3)] == ["roof", "roof-2", "roof-3"]
     assert [(await rosters.join("roof", newcomer())).name for _ in range(2)] == ["alice", "alice-2"]
     assert (await rosters.join("roof", newcomer("team-lead"))).name == "team-lead-2"
@@ -92,7 +95,7 @@ async def test_a_taken_name_gets_a_number(home, rosters):
 
 
 @pytest.mark.spec("TEAM-04")
-async def test_colours_follow_the_order_of_spawning_whoever_has_left(home, rosters):
+async def test_colours_follow_the_order_of_spawning_whoever_has_left(home: Path, rosters: FileRosters):
     await made(rosters)
     given = []
     for number in range(10):
@@ -105,7 +108,7 @@ async def test_colours_follow_the_order_of_spawning_whoever_has_left(home, roste
 
 
 @pytest.mark.spec("TEAM-06", "USR-15")
-async def test_a_thousand_joins_from_twenty_processes_lose_nobody(home):
+async def test_a_thousand_joins_from_twenty_processes_lose_nobody(home: Path):
     await made(FileRosters(home, clock=SystemClock()))
     async with AsyncExitStack() as leave:
         others = [await leave.enter_async_context(other("join", home, f"p{n}", 50)) for n in range(20)]
@@ -119,7 +122,7 @@ async def test_a_thousand_joins_from_twenty_processes_lose_nobody(home):
 
 
 @pytest.mark.spec("HOM-05", "TEAM-02")
-async def test_fields_of_other_programs_survive(home, rosters):
+async def test_fields_of_other_programs_survive(home: Path, rosters: FileRosters):
     await made(rosters)
     raw = config(home) | {"leadProcess": {"pid": 7}}
     raw["members"][0]["theirs"] = [1]
@@ -131,7 +134,7 @@ async def test_fields_of_other_programs_survive(home, rosters):
     assert after["members"][1]["isActive"] is False
 
 
-async def test_an_identity_cannot_be_changed_and_an_unknown_member_is_named(rosters):
+async def test_an_identity_cannot_be_changed_and_an_unknown_member_is_named(rosters: FileRosters):
     await made(rosters)
     with pytest.raises(RecordError, match="joined_at"):
         await rosters.change("roof", "team-lead", joined_at=1)
@@ -142,7 +145,7 @@ async def test_an_identity_cannot_be_changed_and_an_unknown_member_is_named(rost
     assert await rosters.read("none") is None
 
 
-async def test_a_broken_roster_is_set_aside_and_told(home, clock):
+async def test_a_broken_roster_is_set_aside_and_told(home: Path, clock: StandingClock):
     told: list[str] = []
     rosters = FileRosters(home, clock=clock, report=told.append)
     await made(rosters)
@@ -154,8 +157,10 @@ async def test_a_broken_roster_is_set_aside_and_told(home, clock):
     assert aside.name in told[0]
 
 
-async def test_what_is_wrong_with_a_member_is_told_once_however_often_the_roster_changes(home, clock):
-    reports = []
+async def test_what_is_wrong_with_a_member_is_told_once_however_often_the_roster_changes(
+    home: Path, clock: StandingClock
+):
+    reports: list[str] = []
     rosters = FileRosters(home, clock=clock, report=reports.append)
     await made(rosters)
     whole = config(home)
@@ -167,7 +172,7 @@ async def test_what_is_wrong_with_a_member_is_told_once_however_often_the_roster
     assert config(home)["members"][-1] == {"name": 1}
 
 
-async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home, clock):
+async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home: Path, clock: StandingClock):
     rosters = FileRosters(home, clock=clock)
     await made(rosters)
     config = home / "teams" / "roof" / "config.json"
@@ -178,7 +183,7 @@ async def test_two_rosters_set_aside_in_one_millisecond_are_both_kept(home, cloc
     assert kept == ['{"members": [', '{"name": ']
 
 
-async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
+async def test_a_team_with_an_active_member_is_not_deleted(home: Path, rosters: FileRosters):
     await made(rosters)
     await rosters.join("roof", newcomer())
     with pytest.raises(TeamBusy, match="alice"):
@@ -192,7 +197,9 @@ async def test_a_team_with_an_active_member_is_not_deleted(home, rosters):
 
 
 @pytest.mark.spec("USR-15")
-async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(home, rosters, monkeypatch):
+async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(
+    home: Path, rosters: FileRosters, monkeypatch: pytest.MonkeyPatch
+):
     await made(rosters)
     with monkeypatch.context() as cut:
         cut.setattr(Directory, "remove_tree", _die)
@@ -206,7 +213,9 @@ async def test_a_deletion_that_was_cut_short_does_not_stand_in_the_way(home, ros
 
 
 @pytest.mark.spec("USR-12")
-async def test_a_team_that_was_being_made_does_not_hold_its_name(home, rosters, monkeypatch):
+async def test_a_team_that_was_being_made_does_not_hold_its_name(
+    home: Path, rosters: FileRosters, monkeypatch: pytest.MonkeyPatch
+):
     with monkeypatch.context() as cut:
         cut.setattr(rosters_module, "team_bytes", _die)
         with pytest.raises(SystemExit):
@@ -218,8 +227,10 @@ async def test_a_team_that_was_being_made_does_not_hold_its_name(home, rosters, 
 
 @pytest.mark.spec("USR-15")
 @pytest.mark.parametrize("stuck", ["teams", "tasks"])
-async def test_a_team_of_which_something_cannot_be_removed_stays_gone(home, clock, monkeypatch, stuck):
-    reports = []
+async def test_a_team_of_which_something_cannot_be_removed_stays_gone(
+    home: Path, clock: StandingClock, monkeypatch: pytest.MonkeyPatch, stuck: str
+):
+    reports: list[str] = []
     rosters = FileRosters(home, clock=clock, report=reports.append)
     await made(rosters)
     real = Directory.remove_tree
@@ -235,7 +246,9 @@ async def test_a_team_of_which_something_cannot_be_removed_stays_gone(home, cloc
     assert len((await rosters.read("roof")).members) == 1
 
 
-async def test_mail_that_waited_in_a_team_that_another_program_removed_is_not_for_the_next_one(home, rosters):
+async def test_mail_that_waited_in_a_team_that_another_program_removed_is_not_for_the_next_one(
+    home: Path, rosters: FileRosters
+):
     await made(rosters)
     waiting = home / "shoal" / "teams" / "roof" / "overflow" / "ann.jsonl"
     waiting.parent.mkdir()
@@ -247,7 +260,9 @@ async def test_mail_that_waited_in_a_team_that_another_program_removed_is_not_fo
 
 
 @pytest.mark.spec("USR-12", "USR-15")
-async def test_a_team_that_was_made_whole_is_not_taken_for_half_of_one_when_its_roster_breaks(home, rosters):
+async def test_a_team_that_was_made_whole_is_not_taken_for_half_of_one_when_its_roster_breaks(
+    home: Path, rosters: FileRosters
+):
     await made(rosters)
     (home / "shoal" / "teams" / "roof" / "making").touch()  # as one leaves it who dies right before the end
     await made(rosters, "house")
@@ -263,7 +278,7 @@ def _die(*_):
 
 
 @pytest.mark.spec("HOM-06")
-async def test_tasks_of_a_session_are_not_taken_for_a_new_team(home, rosters):
+async def test_tasks_of_a_session_are_not_taken_for_a_new_team(home: Path, rosters: FileRosters):
     (home / "tasks" / "roof").mkdir(parents=True)
     (home / "tasks" / "roof" / "1.json").write_text("{}")
     assert (await made(rosters)).name == "roof-2"
@@ -271,7 +286,7 @@ async def test_tasks_of_a_session_are_not_taken_for_a_new_team(home, rosters):
 
 
 @pytest.mark.spec("TEAM-09")
-async def test_a_team_whose_name_is_a_uuid_is_read(home, rosters):
+async def test_a_team_whose_name_is_a_uuid_is_read(home: Path, rosters: FileRosters):
     name = "0b9d2f5c-3e0b-4a66-9d7a-6f0f5d1f4c11"
     (home / "teams" / name).mkdir(parents=True)
     (home / "teams" / name / "config.json").write_text('{"name": "x", "members": [{"name": "team-lead"}]}')
@@ -280,7 +295,7 @@ async def test_a_team_whose_name_is_a_uuid_is_read(home, rosters):
 
 
 @pytest.mark.spec("HOM-04", "USR-29")
-async def test_hostile_names_make_nothing(home, rosters, tmp_path):
+async def test_hostile_names_make_nothing(home: Path, rosters: FileRosters, tmp_path: Path):
     for name in ("../up", "a/b", "", "..", "a\0b", "-x", "x" * 65, "~", "$(id)", "a;b"):
         with pytest.raises(BadName):
             await made(rosters, name)
@@ -291,7 +306,7 @@ async def test_hostile_names_make_nothing(home, rosters, tmp_path):
 
 
 @pytest.mark.spec("USR-29", "HOM-04")
-async def test_a_link_in_place_of_a_team_leads_nowhere(home, rosters, tmp_path):
+async def test_a_link_in_place_of_a_team_leads_nowhere(home: Path, rosters: FileRosters, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "config.json").write_text('{"name": "x", "members": []}')

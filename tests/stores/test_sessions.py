@@ -4,8 +4,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from store_kit import Writer
 
 from shoal.core.entries import Compacted, Rewound
 from shoal.core.errors import NoSuchSession, StoreError
@@ -15,6 +18,7 @@ from shoal.core.usage import Usage
 from shoal.stores.files.locks import SessionLock, is_held
 from shoal.stores.files.places import transcript_path
 from shoal.stores.files.sessions import (
+    Loaded,
     find_session,
     fork_session,
     latest_session,
@@ -24,12 +28,12 @@ from shoal.stores.files.sessions import (
 from shoal.stores.files.subagents import meta_path, recall_unspoken, remember_mode
 
 
-def said(loaded):
+def said(loaded: Loaded) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in loaded.messages]
 
 
 @pytest.mark.spec("TRN-02")
-def test_a_session_is_read_back_as_it_was(writer, home):
+def test_a_session_is_read_back_as_it_was(writer: Callable[..., Writer], home: Path):
     told = writer(cwd="/project", session="s-1")
     prompt = told.prompt("list the files")
     reply = told.reply("I look.", "t1", "t2", tokens=10)
@@ -43,7 +47,7 @@ def test_a_session_is_read_back_as_it_was(writer, home):
     assert (loaded.turns, loaded.model, loaded.cwd, loaded.notes) == (1, "m", "/project", ())
 
 
-def test_a_torn_last_line_is_dropped_with_a_note_and_the_file_left_alone(writer):
+def test_a_torn_last_line_is_dropped_with_a_note_and_the_file_left_alone(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("hi")
     with told.path.open("ab") as file:
@@ -56,7 +60,7 @@ def test_a_torn_last_line_is_dropped_with_a_note_and_the_file_left_alone(writer)
 
 
 @pytest.mark.spec("TRN-02")
-def test_an_unanswered_call_gets_an_interrupted_result(writer):
+def test_an_unanswered_call_gets_an_interrupted_result(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("go")
     told.reply("", "t1", "t2")
@@ -76,7 +80,7 @@ def test_an_unanswered_call_gets_an_interrupted_result(writer):
     assert resumed.turns == 2
 
 
-def test_only_the_calls_without_a_result_are_interrupted(writer):
+def test_only_the_calls_without_a_result_are_interrupted(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("go")
     told.reply("", "t1", "t2")
@@ -85,7 +89,7 @@ def test_only_the_calls_without_a_result_are_interrupted(writer):
     assert [result.tool_use_id for result in loaded.interrupted.content] == ["t2"]
 
 
-def test_after_a_compaction_the_conversation_starts_with_the_summary(writer):
+def test_after_a_compaction_the_conversation_starts_with_the_summary(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("old")
     old = told.reply("old answer", tokens=7)
@@ -98,7 +102,7 @@ def test_after_a_compaction_the_conversation_starts_with_the_summary(writer):
     assert loaded.usage.input_tokens == 7
 
 
-def test_after_a_rewind_the_conversation_goes_on_from_there(writer):
+def test_after_a_rewind_the_conversation_goes_on_from_there(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("one")
     kept = told.reply("first")
@@ -118,7 +122,7 @@ def test_after_a_rewind_the_conversation_goes_on_from_there(writer):
     assert read_session(told.path).messages == ()
 
 
-def test_a_reply_that_another_program_wrote_as_several_lines_is_one_message(writer):
+def test_a_reply_that_another_program_wrote_as_several_lines_is_one_message(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("go")
     text = told.reply("I look.", message_id="msg_9", request="req_9", tokens=3)
@@ -138,7 +142,7 @@ def test_a_reply_that_another_program_wrote_as_several_lines_is_one_message(writ
     assert loaded.usage.input_tokens == 4 + 1
 
 
-def test_replies_of_a_model_that_repeats_its_message_id_stay_apart(writer):
+def test_replies_of_a_model_that_repeats_its_message_id_stay_apart(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("go")
     told.reply("", "t1", message_id="same")
@@ -147,7 +151,7 @@ def test_replies_of_a_model_that_repeats_its_message_id_stay_apart(writer):
     assert [m.role for m in read_session(told.path).messages] == ["user", "assistant", "user", "assistant"]
 
 
-def test_unknown_lines_are_skipped_and_counted_and_the_chain_goes_through_them(writer):
+def test_unknown_lines_are_skipped_and_counted_and_the_chain_goes_through_them(writer: Callable[..., Writer]):
     told = writer()
     first = told.prompt("hi")
     with told.path.open("a") as file:
@@ -164,7 +168,7 @@ def test_unknown_lines_are_skipped_and_counted_and_the_chain_goes_through_them(w
     assert "not JSON were skipped: 1" in notes
 
 
-def test_a_history_with_holes_is_mended_so_that_a_provider_takes_it(writer):
+def test_a_history_with_holes_is_mended_so_that_a_provider_takes_it(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("go")
     told.reply("", "t1", "t2")
@@ -182,7 +186,7 @@ def test_a_history_with_holes_is_mended_so_that_a_provider_takes_it(writer):
     assert "Calls without a result were marked as interrupted: 2." in loaded.notes
 
 
-def test_a_broken_chain_is_read_from_where_it_holds(writer):
+def test_a_broken_chain_is_read_from_where_it_holds(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("lost", parent=EntryId("gone"))
     loaded = read_session(told.path)
@@ -190,7 +194,7 @@ def test_a_broken_chain_is_read_from_where_it_holds(writer):
     assert any("missing" in note for note in loaded.notes)
 
 
-def test_a_circle_in_the_chain_ends(writer):
+def test_a_circle_in_the_chain_ends(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("a", parent=EntryId("x"))
     with told.path.open("r+") as file:
@@ -200,7 +204,7 @@ def test_a_circle_in_the_chain_ends(writer):
     assert len(read_session(told.path).messages) == 1
 
 
-def test_the_latest_session_of_a_directory_is_the_one_written_last(writer, home):
+def test_the_latest_session_of_a_directory_is_the_one_written_last(writer: Callable[..., Writer], home: Path):
     assert latest_session(home, "/project") is None
     for number, name in enumerate(["s-1", "s-2", "s-3"]):
         told = writer(session=name)
@@ -212,7 +216,7 @@ def test_the_latest_session_of_a_directory_is_the_one_written_last(writer, home)
     assert latest_session(home, "/project") == "s-2"
 
 
-def test_a_session_is_found_by_its_id_or_the_unique_start_of_it(writer, home):
+def test_a_session_is_found_by_its_id_or_the_unique_start_of_it(writer: Callable[..., Writer], home: Path):
     one = writer(session="aaaa-1111", cwd="/one")
     other = writer(session="aaab-2222", cwd="/two")
     for told in (one, other):
@@ -231,7 +235,7 @@ def test_a_session_is_found_by_its_id_or_the_unique_start_of_it(writer, home):
         read_session(transcript_path(home, "/nowhere", SessionId("aaaa-1111")))
 
 
-def test_sessions_are_listed_newest_first_with_their_first_prompt(writer, home):
+def test_sessions_are_listed_newest_first_with_their_first_prompt(writer: Callable[..., Writer], home: Path):
     for number, name in enumerate(["s-1", "s-2"]):
         told = writer(session=name, cwd=f"/{name}")
         told.prompt("you are in a directory", meta=True)
@@ -249,7 +253,9 @@ def test_sessions_are_listed_newest_first_with_their_first_prompt(writer, home):
 
 
 @pytest.mark.spec("HOM-05")
-def test_a_fork_is_a_copy_under_a_new_id_that_keeps_what_we_do_not_know(writer, home):
+def test_a_fork_is_a_copy_under_a_new_id_that_keeps_what_we_do_not_know(
+    writer: Callable[..., Writer], home: Path
+):
     told = writer(session="s-1")
     told.prompt("hi")
     foreign = {
@@ -283,7 +289,7 @@ sys.stdin.read()
 
 
 @pytest.mark.spec("HOM-05")
-def test_a_new_mode_leaves_the_other_facts_of_an_agent_as_they_are(home):
+def test_a_new_mode_leaves_the_other_facts_of_an_agent_as_they_are(home: Path):
     transcript = home / "agent-a1.jsonl"
     facts = {"agentType": "Explore", "theirs": {"a": [1, None]}, "mode": "plan", "depth": 2}
     home.mkdir()
@@ -294,7 +300,7 @@ def test_a_new_mode_leaves_the_other_facts_of_an_agent_as_they_are(home):
 
 
 @pytest.mark.spec("TRN-02")
-def test_a_session_in_use_is_refused_until_its_process_is_dead(home):
+def test_a_session_in_use_is_refused_until_its_process_is_dead(home: Path):
     session = SessionId("s-1")
     child = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -312,7 +318,7 @@ def test_a_session_in_use_is_refused_until_its_process_is_dead(home):
     assert not is_held(home, session)
 
 
-def test_messages_of_text_alone_are_not_joined(writer):
+def test_messages_of_text_alone_are_not_joined(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("one")
     told.prompt("two")
@@ -341,7 +347,9 @@ print(*(glance.session for glance in list_sessions(home) if glance.path.exists()
 """
 
 
-def test_a_session_that_is_removed_while_all_are_listed_is_not_among_them(home, writer):
+def test_a_session_that_is_removed_while_all_are_listed_is_not_among_them(
+    home: Path, writer: Callable[..., Writer]
+):
     for number in (1, 2):
         writer(session=f"s-{number}", cwd=f"/project-{number}").prompt("Mend the roof.")
     told = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from shoal.stores.files.sharing import is_open_here_alone
 
 
 @pytest.fixture
-def directory(tmp_path: Path):
+def directory(tmp_path: Path) -> Iterator[Directory]:
     with closing(Directory.root(tmp_path)) as opened:
         yield opened
 

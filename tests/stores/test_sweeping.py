@@ -9,9 +9,12 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from store_kit import StandingClock, Writer
 
 from shoal.core.clock import SystemClock
 from shoal.core.events import Noted, SessionStarted
@@ -49,7 +52,7 @@ print(*done.sessions, *done.troubles, sep="\\n")
 """
 
 
-def swept(home: Path, *, days: int = 30, **how) -> Swept:
+def swept(home: Path, *, days: int = 30, **how: Any) -> Swept:
     return sweep(home, days=days, now=NOW * 1000, **how)
 
 
@@ -60,7 +63,7 @@ def aged(place: Path, at: float) -> None:
 
 
 @pytest.fixture
-def session(home, writer, clock):
+def session(home: Path, writer: Callable[..., Writer], clock: StandingClock) -> Callable[..., SessionId]:
     """A session of ours that has ended, with all it may leave behind, last touched at that time."""
 
     def made(at: float = OLD, *, version: str = "0.1.0", cwd: str = "/project") -> SessionId:
@@ -94,7 +97,7 @@ def session(home, writer, clock):
     return made
 
 
-def test_a_run_that_never_said_a_word_goes_at_the_first_sweep(home):
+def test_a_run_that_never_said_a_word_goes_at_the_first_sweep(home: Path):
     name = SessionId(str(uuid.uuid4()))
     FileResults(run_directory(home, name) / "results").keep("long", b"x")
     # By the clock of the machine: to look at a run must not make it young.
@@ -109,7 +112,9 @@ def left_of(home: Path, session: str) -> set[str]:
 
 
 @pytest.mark.spec("HOM-02")
-def test_a_session_that_ended_long_ago_goes_with_all_that_is_its(home, session):
+def test_a_session_that_ended_long_ago_goes_with_all_that_is_its(
+    home: Path, session: Callable[..., SessionId]
+):
     old, young = session(), session(YOUNG)
     before = left_of(home, young)
     assert len(left_of(home, old)) > 12
@@ -121,7 +126,9 @@ def test_a_session_that_ended_long_ago_goes_with_all_that_is_its(home, session):
     assert swept(home).sessions == ()
 
 
-def test_0_days_remove_all_that_has_ended_but_for_the_last_hour(home, session):
+def test_0_days_remove_all_that_has_ended_but_for_the_last_hour(
+    home: Path, session: Callable[..., SessionId]
+):
     ended, just_now = session(NOW - 3601), session(NOW - 3599)
     assert swept(home, days=0).sessions == (ended,)
     assert left_of(home, just_now)
@@ -139,7 +146,7 @@ sys.stdin.readline()
 
 
 @pytest.mark.spec("HOM-06")
-def test_nothing_of_a_session_that_runs_is_touched(home, session):
+def test_nothing_of_a_session_that_runs_is_touched(home: Path, session: Callable[..., SessionId]):
     running = session()
     before = left_of(home, running)
     holder = subprocess.Popen(
@@ -157,7 +164,9 @@ def test_nothing_of_a_session_that_runs_is_touched(home, session):
     assert swept(home).sessions == (running,)
 
 
-async def test_nothing_of_a_session_whose_team_exists_is_touched(home, session):
+async def test_nothing_of_a_session_whose_team_exists_is_touched(
+    home: Path, session: Callable[..., SessionId]
+):
     lead, named = session(), session()
     rosters = FileRosters(home, clock=SystemClock())
     newcomer = Newcomer(name=LEAD_NAME, agent_type="team-lead", model="m", cwd="/", prompt="")
@@ -177,7 +186,7 @@ async def test_nothing_of_a_session_whose_team_exists_is_touched(home, session):
     assert swept(home).sessions == (lead,)
 
 
-def test_where_a_roster_cannot_be_read_no_session_goes(home, session):
+def test_where_a_roster_cannot_be_read_no_session_goes(home: Path, session: Callable[..., SessionId]):
     old = session()
     (home / "teams" / "broken").mkdir(parents=True)
     (home / "teams" / "broken" / "config.json").write_text("{half")
@@ -188,7 +197,9 @@ def test_where_a_roster_cannot_be_read_no_session_goes(home, session):
 
 
 @pytest.mark.spec("HOM-06")
-def test_what_other_programs_keep_stays(home, session, writer):
+def test_what_other_programs_keep_stays(
+    home: Path, session: Callable[..., SessionId], writer: Callable[..., Writer]
+):
     ours = session()
     theirs = str(uuid.uuid4())
     project = home / "projects" / "-project"
@@ -214,7 +225,9 @@ def test_what_other_programs_keep_stays(home, session, writer):
 
 @pytest.mark.spec("HOM-06")
 @pytest.mark.parametrize("how", ["begun by another program", "gone on with since", "behind a link"])
-def test_a_transcript_that_is_not_ours_alone_keeps_its_session(home, session, how, tmp_path):
+def test_a_transcript_that_is_not_ours_alone_keeps_its_session(
+    home: Path, session: Callable[..., SessionId], how: str, tmp_path: Path
+):
     old = session()
     (transcript,) = home.glob(f"projects/*/{old}.jsonl")
     if how == "begun by another program":
@@ -230,7 +243,7 @@ def test_a_transcript_that_is_not_ours_alone_keeps_its_session(home, session, ho
     assert left_of(home, old) == before
 
 
-def test_a_fork_is_ours_too(home, session, clock):
+def test_a_fork_is_ours_too(home: Path, session: Callable[..., SessionId], clock: StandingClock):
     parent = session()
     (path,) = home.glob(f"projects/*/{parent}.jsonl")
     fork = session()
@@ -241,7 +254,7 @@ def test_a_fork_is_ours_too(home, session, clock):
     assert set(swept(home).sessions) == {parent, fork}
 
 
-def test_no_link_is_followed(home, session, tmp_path):
+def test_no_link_is_followed(home: Path, session: Callable[..., SessionId], tmp_path: Path):
     old = session()
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -261,7 +274,9 @@ def test_no_link_is_followed(home, session, tmp_path):
 
 
 @pytest.mark.parametrize("place", ["shoal/runs", "projects", "debug", "shell-snapshots", "teams"])
-def test_a_place_that_is_a_link_is_told_of_and_left(home, session, place, tmp_path):
+def test_a_place_that_is_a_link_is_told_of_and_left(
+    home: Path, session: Callable[..., SessionId], place: str, tmp_path: Path
+):
     old = session()
     where = home / place
     where.mkdir(exist_ok=True)
@@ -276,7 +291,7 @@ def test_a_place_that_is_a_link_is_told_of_and_left(home, session, place, tmp_pa
 
 
 @pytest.mark.spec("USR-12")
-def test_a_sweep_that_dies_anywhere_is_finished_by_the_next(home, session):
+def test_a_sweep_that_dies_anywhere_is_finished_by_the_next(home: Path, session: Callable[..., SessionId]):
     """Stopped before each of its removals in turn, as a kill would: half a session is never on a list."""
     steps = 0
     while True:
@@ -300,7 +315,7 @@ def test_a_sweep_that_dies_anywhere_is_finished_by_the_next(home, session):
     assert steps > 10
 
 
-def test_what_cannot_be_removed_is_told_and_costs_nothing_else(home, session):
+def test_what_cannot_be_removed_is_told_and_costs_nothing_else(home: Path, session: Callable[..., SessionId]):
     stuck, other = sorted((session(), session()))
     directory = run_directory(home, stuck)
     (directory / "lock").unlink()
@@ -312,7 +327,9 @@ def test_what_cannot_be_removed_is_told_and_costs_nothing_else(home, session):
 
 
 @pytest.mark.spec("HOM-02")
-def test_a_run_that_cannot_be_looked_into_keeps_no_other(session, home, request):
+def test_a_run_that_cannot_be_looked_into_keeps_no_other(
+    session: Callable[..., SessionId], home: Path, request: pytest.FixtureRequest
+):
     closed, other = sorted((session(), session()))
     # Where pytest keeps its files only root may look.
     place = Path(tempfile.mkdtemp())
@@ -331,7 +348,9 @@ def test_a_run_that_cannot_be_looked_into_keeps_no_other(session, home, request)
     assert left_of(place, other) == set()
 
 
-def test_directories_without_end_keep_their_session_and_no_other(home, session, request):
+def test_directories_without_end_keep_their_session_and_no_other(
+    home: Path, session: Callable[..., SessionId], request: pytest.FixtureRequest
+):
     deep, other = session(), session()
     place = os.open(run_directory(home, deep), os.O_RDONLY)
     for _ in range(sys.getrecursionlimit()):
@@ -345,7 +364,7 @@ def test_directories_without_end_keep_their_session_and_no_other(home, session, 
     assert done.troubles == (f"{run_directory(home, deep) / 'd'} cannot be removed.",)
 
 
-def test_old_logs_go_without_their_session_but_for_one_that_is_written(home, clock):
+def test_old_logs_go_without_their_session_but_for_one_that_is_written(home: Path, clock: StandingClock):
     debug = home / "debug"
     names = [str(uuid.uuid4()) for _ in range(2)]
     logs = [DebugLog(debug, SessionId(name), clock) for name in names]
@@ -360,7 +379,7 @@ def test_old_logs_go_without_their_session_but_for_one_that_is_written(home, clo
     assert not list(debug.iterdir())
 
 
-def test_old_snapshots_go_whole_or_half_but_for_one_that_is_in_use(home):
+def test_old_snapshots_go_whole_or_half_but_for_one_that_is_in_use(home: Path):
     directory = home / "shell-snapshots"
     directory.mkdir(parents=True)
     used, free, half = (
@@ -378,6 +397,6 @@ def test_old_snapshots_go_whole_or_half_but_for_one_that_is_in_use(home):
     assert swept(home).snapshots == 1
 
 
-def test_an_empty_home_has_nothing_to_remove(home):
+def test_an_empty_home_has_nothing_to_remove(home: Path):
     assert swept(home) == Swept(sessions=(), logs=0, snapshots=0, troubles=(), finished=True)
     assert not home.exists()

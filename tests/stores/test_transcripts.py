@@ -8,8 +8,11 @@ import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from store_kit import Writer
 
 from shoal.core.errors import StoreError
 from shoal.core.ids import AgentId, SessionId
@@ -25,12 +28,14 @@ from shoal.stores.files.places import (
 from shoal.stores.files.sessions import read_session
 
 
-def mode(path):
+def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.mark.spec("HOM-02")
-def test_a_transcript_is_a_private_file_at_the_place_of_its_directory(writer, home):
+def test_a_transcript_is_a_private_file_at_the_place_of_its_directory(
+    writer: Callable[..., Writer], home: Path
+):
     told = writer(cwd="/my project/äb", session="s-1")
     assert not home.exists()
     told.prompt("hi")
@@ -42,7 +47,7 @@ def test_a_transcript_is_a_private_file_at_the_place_of_its_directory(writer, ho
 
 
 @pytest.mark.spec("HOM-02", "HOM-04")
-def test_side_chains_and_runs_have_their_places(home):
+def test_side_chains_and_runs_have_their_places(home: Path):
     session, agent = SessionId("s-1"), AgentId("a1")
     beside = home / "projects" / "-p" / "s-1" / "subagents" / "agent-a1.jsonl"
     agents = subagents_of(transcript_path(home, "/p", session))
@@ -55,12 +60,12 @@ def test_side_chains_and_runs_have_their_places(home):
             run_directory(home, SessionId(hostile))
 
 
-def test_the_longest_names_of_a_member_and_its_team_have_a_place(home):
+def test_the_longest_names_of_a_member_and_its_team_have_a_place(home: Path):
     member = AgentId(agent_id(agent_name("a" * 64), team_name("t" * 64)))
     assert subagent_path(home, member).parent == home
 
 
-def test_every_entry_is_on_disk_when_append_returns(writer):
+def test_every_entry_is_on_disk_when_append_returns(writer: Callable[..., Writer]):
     told = writer()
     for number in range(3):
         told.prompt(f"prompt {number}")
@@ -69,7 +74,7 @@ def test_every_entry_is_on_disk_when_append_returns(writer):
         assert json.loads(lines[-1])["message"]["content"][0]["text"] == f"prompt {number}"
 
 
-def test_a_very_long_directory_name_still_has_a_place(writer):
+def test_a_very_long_directory_name_still_has_a_place(writer: Callable[..., Writer]):
     one, other = writer(cwd="/x" * 400), writer(cwd="/x" * 401)
     one.prompt("hi")
     other.prompt("hi")
@@ -79,12 +84,12 @@ def test_a_very_long_directory_name_still_has_a_place(writer):
 
 @pytest.mark.spec("HOM-04")
 @pytest.mark.parametrize("session", ["../../etc/passwd", "a/b", "", ".", "..", "-rf", "a\x00b", "x" * 300])
-def test_a_session_id_that_is_a_path_is_refused(writer, session):
+def test_a_session_id_that_is_a_path_is_refused(writer: Callable[..., Writer], session: str):
     with pytest.raises(StoreError, match="cannot be used as the name"):
         writer(session=session)
 
 
-def test_a_home_that_cannot_be_made_is_named_with_the_way_out(writer, home):
+def test_a_home_that_cannot_be_made_is_named_with_the_way_out(writer: Callable[..., Writer], home: Path):
     home.write_text("a file stands here")
     with pytest.raises(StoreError) as caught:
         writer().prompt("hi")
@@ -93,7 +98,7 @@ def test_a_home_that_cannot_be_made_is_named_with_the_way_out(writer, home):
 
 
 @pytest.mark.spec("TRN-01")
-def test_a_torn_line_that_cannot_be_put_aside_whole_stays_where_it_is(writer):
+def test_a_torn_line_that_cannot_be_put_aside_whole_stays_where_it_is(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("first")
     with told.path.open("ab") as file:
@@ -111,7 +116,7 @@ def test_a_torn_line_that_cannot_be_put_aside_whole_stays_where_it_is(writer):
 
 
 @pytest.mark.spec("TRN-01")
-def test_a_full_disk_takes_back_the_torn_line_and_keeps_the_earlier_ones(writer):
+def test_a_full_disk_takes_back_the_torn_line_and_keeps_the_earlier_ones(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("first")
     told.reply("second")
@@ -134,7 +139,7 @@ def test_a_full_disk_takes_back_the_torn_line_and_keeps_the_earlier_ones(writer)
     assert loaded.notes == ()
 
 
-def test_a_device_that_is_full_is_an_error_with_its_reason(writer):
+def test_a_device_that_is_full_is_an_error_with_its_reason(writer: Callable[..., Writer]):
     told = writer()
     told.path.parent.mkdir(parents=True)
     told.path.symlink_to("/dev/full")
@@ -142,7 +147,7 @@ def test_a_device_that_is_full_is_an_error_with_its_reason(writer):
         told.prompt("hi")
 
 
-def test_a_torn_last_line_is_kept_aside_before_the_next_is_written(writer):
+def test_a_torn_last_line_is_kept_aside_before_the_next_is_written(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("first")
     whole = told.path.read_bytes()
@@ -157,7 +162,7 @@ def test_a_torn_last_line_is_kept_aside_before_the_next_is_written(writer):
     assert mode(aside) == 0o600
 
 
-def test_a_last_line_that_lacks_only_its_newline_is_kept(writer):
+def test_a_last_line_that_lacks_only_its_newline_is_kept(writer: Callable[..., Writer]):
     told = writer()
     told.prompt("first")
     told.prompt("x" * 200_000)
@@ -196,7 +201,7 @@ CHILD = """
 
 @pytest.mark.spec("TRN-01")
 @pytest.mark.spec("TRN-02")
-def test_a_writer_killed_at_any_instant_loses_nothing_it_acknowledged(tmp_path):
+def test_a_writer_killed_at_any_instant_loses_nothing_it_acknowledged(tmp_path: Path):
     path = tmp_path / "s.jsonl"
     acknowledged = 0
     for round_ in range(20):

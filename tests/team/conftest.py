@@ -1,1 +1,1 @@
-"""What the tests of teams share."""
+"""Shared fixtures of the team tests."""

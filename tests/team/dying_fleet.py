@@ -1,4 +1,4 @@
-"""A lead with teammates in processes of their own, to be killed from outside."""
+"""A lead with teammates in separate processes, to be killed from outside."""
 
 from __future__ import annotations
 

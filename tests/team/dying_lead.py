@@ -26,7 +26,7 @@ async def die() -> str:
 
 
 class Settable(SystemClock):
-    """The machine's clock, which somebody may set."""
+    """The machine's clock, which can be set back."""
 
     behind = 0
 

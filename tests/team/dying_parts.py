@@ -1,4 +1,4 @@
-"""What the agents of a dying lead say; whoever resumes it says the same."""
+"""Scripts of the agents of a crashing lead; the resumed session plays the same."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CREATE = use("TeamCreate", team_name="crew")
 
 
 def completes(request: Request) -> Sayable:
-    """Do whatever task it is told of; end where there is none."""
+    """Complete the interrupted task; end if there is none."""
     if "process ended" in last_words(request):
         return use("TaskUpdate", taskId="1", status="completed")
     return "done" if results(request.messages[-1:]) else "ready"
 
 
 def works(request: Request) -> Sayable:
-    """Report each task it is told of, and complete it; whatever was cut off is done again."""
+    """Report each assigned task and complete it; repeat interrupted work."""
     told = re.findall(r"Task #(\d+) is yours", "\n".join(message.text for message in request.messages))
     last = request.messages[-1]
     if results([last]) and "process ended" not in last.text:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import shoal
 from cast import Gate, all_turns, recorded, use
 from shoal.core.clock import iso
 from shoal.core.events import AgentStarted, ToolReturned
@@ -33,9 +34,9 @@ from troupe import (
 CREATE = use("TeamCreate", team_name="crew")
 
 
-async def heard(session: Any, prompt: str = "Begin.") -> tuple[list[Any], str]:
+async def heard(session: shoal.Session, prompt: str = "Begin.") -> tuple[list[ToolReturned], str]:
     """The data of the results, by call, and what was said last."""
-    returned: list[Any] = []
+    returned: list[ToolReturned] = []
     stop = session.watch(lambda event: returned.append(event) if isinstance(event, ToolReturned) else None)
     text = await all_turns(session, prompt)
     stop()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anthropic
 import pytest
 
 from shoal.core.messages import RedactedThinking, Text, Thinking, ToolUse
 from shoal.core.usage import Usage
-from shoal.testing import messages_server
+from shoal.testing import MockServer, messages_server
 from shoal.testing.replies import (
     Answer,
     Cut,
@@ -42,11 +44,11 @@ FULL = Answer(
 )
 
 
-def client(server):
+def client(server: MockServer) -> anthropic.AsyncAnthropic:
     return anthropic.AsyncAnthropic(base_url=server.url, api_key="k", max_retries=0)
 
 
-def question(**more):
+def question(**more: Any) -> dict[str, Any]:
     return {
         "model": "mock-1",
         "max_tokens": 1000,
@@ -125,7 +127,7 @@ async def test_a_round_with_a_tool_is_accepted_and_one_without_its_result_is_not
         (HttpError(status=403), anthropic.PermissionDeniedError, "permission_error"),
     ],
 )
-async def test_an_error_is_the_clients_exception(fault, raised, kind):
+async def test_an_error_is_the_clients_exception(fault: HttpError, raised: type[Any], kind: str | None):
     async with messages_server([fault]) as server, client(server) as oracle:
         with pytest.raises(raised) as caught:
             await oracle.messages.create(**question(), stream=True)

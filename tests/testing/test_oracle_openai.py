@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import openai
 import pytest
 
 from shoal.core.messages import Text, Thinking, ToolUse
 from shoal.core.usage import Usage
-from shoal.testing import chat_server
+from shoal.testing import MockServer, chat_server
 from shoal.testing.replies import (
     Answer,
     BrokenToolJson,
@@ -44,11 +45,11 @@ FULL = Answer(
 )
 
 
-def client(server):
+def client(server: MockServer) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
 
 
-def question(**more):
+def question(**more: Any) -> dict[str, Any]:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
     return {"model": "mock-1", "tools": TOOLS, "messages": messages, **more}
 
@@ -127,7 +128,7 @@ async def test_a_round_with_a_tool_is_accepted_and_one_without_its_result_is_not
         (HttpError(status=429, code="insufficient_quota"), openai.RateLimitError, "insufficient_quota"),
     ],
 )
-async def test_an_error_is_the_clients_exception(fault, raised, code):
+async def test_an_error_is_the_clients_exception(fault: HttpError, raised: type[Any], code: str | None):
     async with chat_server([fault]) as server, client(server) as oracle:
         with pytest.raises(raised) as caught:
             await oracle.chat.completions.create(**question(), stream=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import openai
 import pytest
 
 from shoal.core.messages import Text, Thinking, ToolUse
 from shoal.core.usage import Usage
-from shoal.testing import responses_server
+from shoal.testing import MockServer, responses_server
 from shoal.testing.replies import (
     Answer,
     Cut,
@@ -38,11 +39,11 @@ FULL = Answer(
 )
 
 
-def client(server):
+def client(server: MockServer) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
 
 
-def question(**more):
+def question(**more: Any) -> dict[str, Any]:
     sealed = {"include": ["reasoning.encrypted_content"], "store": False}
     return {"model": "mock-1", "tools": TOOLS, "input": "Hello?", "instructions": "Be brief."} | sealed | more
 
@@ -125,7 +126,7 @@ async def test_a_round_with_a_tool_is_accepted_and_one_without_its_result_is_not
         (HttpError(status=429, code="insufficient_quota"), openai.RateLimitError, "insufficient_quota"),
     ],
 )
-async def test_an_error_is_the_clients_exception(fault, raised, code):
+async def test_an_error_is_the_clients_exception(fault: HttpError, raised: type[Any], code: str | None):
     async with responses_server([fault]) as server, client(server) as oracle:
         with pytest.raises(raised) as caught:
             await oracle.responses.create(**question(), stream=True)

@@ -6,13 +6,17 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from shoal.core.messages import Text
 from shoal.core.usage import Usage
-from shoal.testing import FakeClock, chat_server, in_thread, messages_server, responses_server
+from shoal.testing import FakeClock, MockServer, chat_server, in_thread, messages_server, responses_server
 from shoal.testing.replies import (
     Answer,
     BrokenToolJson,
@@ -31,32 +35,33 @@ from shoal.testing.replies import (
 )
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
-PATHS = {
+Form = Callable[..., AbstractAsyncContextManager[MockServer]]
+PATHS: dict[Form, str] = {
     messages_server: "/v1/messages",
     chat_server: "/v1/chat/completions",
     responses_server: "/v1/responses",
 }
-APIS = {messages_server: "messages", chat_server: "chat", responses_server: "responses"}
+APIS: dict[Form, str] = {messages_server: "messages", chat_server: "chat", responses_server: "responses"}
 CALL = call("Bash", command="ls -la /somewhere/quite/long")
 
 
 @pytest.fixture(params=list(APIS), ids=list(APIS.values()))
-def form(request):
+def form(request: pytest.FixtureRequest) -> Form:
     return request.param
 
 
-def question(**more):
+def question(**more: Any) -> dict[str, Any]:
     messages = [{"role": "user", "content": "Hello?"}]
     options = {"stream_options": {"include_usage": True}} if more.get("stream") else {}
     # Each form takes what it knows by the name of its own.
     return {"model": "m", "max_tokens": 100, "messages": messages, "input": messages, **options, **more}
 
 
-def client(server, **options):
+def client(server: MockServer, **options: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=server.url, headers=HEADERS, timeout=5, **options)
 
 
-def raw(form, body):
+def raw(form: Form, body: dict[str, Any]) -> bytes:
     """A request as bytes, where a client's own cost would be in the way."""
     content = json.dumps(body).encode()
     given = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
@@ -64,14 +69,16 @@ def raw(form, body):
     return head.encode() + content
 
 
-async def connection(server):
+async def connection(server: MockServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     host, port = server.url.removeprefix("http://").split(":")
     return await asyncio.open_connection(host, int(port))
 
 
-async def events_of(form, server, *, timeout=5):
+async def events_of(
+    form: Form, server: MockServer, *, timeout: float = 5
+) -> tuple[list[str], httpx.HTTPError | None]:
     """The data lines that arrived, and the exception that ended them, if one did."""
-    lines = []
+    lines: list[str] = []
     try:
         async with (
             client(server) as http,
@@ -85,7 +92,7 @@ async def events_of(form, server, *, timeout=5):
     return lines, None
 
 
-async def test_answers_are_given_in_order_and_requests_are_kept(form):
+async def test_answers_are_given_in_order_and_requests_are_kept(form: Form):
     async with form(["one", "two"]) as server, client(server) as http:
         first = await http.post(PATHS[form], json=question())
         second = await http.post(PATHS[form], json=question(temperature=0))
@@ -96,7 +103,7 @@ async def test_answers_are_given_in_order_and_requests_are_kept(form):
     assert server.requests[0].headers["x-api-key"] == "k"
 
 
-async def test_the_sum_of_reported_usage_is_what_the_clients_were_told(form):
+async def test_the_sum_of_reported_usage_is_what_the_clients_were_told(form: Form):
     given = Usage(input_tokens=7, output_tokens=3, cache_read_input_tokens=5)
     told = 0
     async with form(["a" * 100, Answer(content=(Text(text="b"),), usage=given)]) as server:
@@ -108,7 +115,7 @@ async def test_the_sum_of_reported_usage_is_what_the_clients_were_told(form):
         assert server.reported.cache_read_input_tokens == 5
 
 
-async def test_a_refused_request_says_what_the_provider_says(form):
+async def test_a_refused_request_says_what_the_provider_says(form: Form):
     unanswered = [
         {"role": "user", "content": "x"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "x", "input": {}}]}
@@ -132,7 +139,7 @@ async def test_a_request_without_a_key_is_unauthorized_where_keys_are_needed():
     assert response.json()["error"]["type"] == "authentication_error"
 
 
-async def test_a_mind_may_wait_for_the_test(form):
+async def test_a_mind_may_wait_for_the_test(form: Form):
     go = asyncio.Event()
 
     async def mind(_body):
@@ -148,7 +155,7 @@ async def test_a_mind_may_wait_for_the_test(form):
 
 
 @pytest.mark.parametrize("said", ["a mind that never answers", "a long delay"])
-async def test_a_client_that_leaves_while_it_waits_is_noticed(form, said):
+async def test_a_client_that_leaves_while_it_waits_is_noticed(form: Form, said):
     async def never(_body):
         await asyncio.Event().wait()
 
@@ -160,14 +167,14 @@ async def test_a_client_that_leaves_while_it_waits_is_noticed(form, said):
         await server.left()
 
 
-async def test_two_hundred_clients_are_served_at_once(form):
+async def test_two_hundred_clients_are_served_at_once(form: Form):
     meet = asyncio.Barrier(200)
 
     async def mind(body):
         await meet.wait()
         return Answer(content=(Text(text="Hello."),), model=f"for-{body['model']}")
 
-    async def ask(server, number):
+    async def ask(server: MockServer, number: int) -> str:
         reader, writer = await connection(server)
         writer.write(raw(form, question(model=f"<{number}>", stream=True)))
         answer = await reader.readuntil(b"\r\n0\r\n\r\n")
@@ -189,7 +196,7 @@ async def test_what_the_mind_raises_is_raised_at_the_end():
             assert (await http.post("/v1/messages", json=question())).status_code == 400
 
 
-async def test_an_answer_too_many_is_an_error_that_says_so(form):
+async def test_an_answer_too_many_is_an_error_that_says_so(form: Form):
     async def one_too_many():
         async with form(["only"]) as server, client(server) as http:
             await http.post(PATHS[form], json=question())
@@ -200,7 +207,7 @@ async def test_an_answer_too_many_is_an_error_that_says_so(form):
         await one_too_many()
 
 
-async def test_error_statuses_carry_retry_after(form):
+async def test_error_statuses_carry_retry_after(form: Form):
     async with form([rate_limited(1.5), HttpError(status=502, raw="<html>")]) as server:
         async with client(server) as http:
             limited = await http.post(PATHS[form], json=question())
@@ -210,7 +217,7 @@ async def test_error_statuses_carry_retry_after(form):
         assert server.reported == Usage()
 
 
-async def test_a_delay_is_kept_by_the_clock(form):
+async def test_a_delay_is_kept_by_the_clock(form: Form):
     clock = FakeClock()
     async with form([["late", Delay(seconds=30)]], clock=clock) as server, client(server) as http:
         async with asyncio.TaskGroup() as tasks:
@@ -222,14 +229,14 @@ async def test_a_delay_is_kept_by_the_clock(form):
         assert "late" in asked.result().text
 
 
-async def test_a_reset_connection_answers_nothing(form):
+async def test_a_reset_connection_answers_nothing(form: Form):
     async with form([Reset()]) as server:
         lines, error = await events_of(form, server)
     assert isinstance(error, httpx.ReadError), "an orderly end would be a protocol error"
     assert lines == []
 
 
-async def test_a_stale_connection_answers_once_and_never_again(form):
+async def test_a_stale_connection_answers_once_and_never_again(form: Form):
     async with form([["whole", Stale()], "again"]) as server, client(server) as http:
         assert "whole" in (await http.post(PATHS[form], json=question())).text
         with pytest.raises(httpx.RemoteProtocolError):
@@ -239,7 +246,7 @@ async def test_a_stale_connection_answers_once_and_never_again(form):
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "clean"])
-async def test_a_cut_in_a_tool_call_leaves_half_its_arguments(form, how):
+async def test_a_cut_in_a_tool_call_leaves_half_its_arguments(form: Form, how):
     async with form([["Now:", CALL, Cut(in_tool_call=True, how=how)]]) as server:
         lines, error = await events_of(form, server)
         await server.left()
@@ -254,7 +261,7 @@ async def test_a_cut_in_a_tool_call_leaves_half_its_arguments(form, how):
         assert "[DONE]" not in text
 
 
-async def test_a_cut_after_some_events_sends_just_these(form):
+async def test_a_cut_after_some_events_sends_just_these(form: Form):
     async with form([["some words to say", Cut(after=2)]]) as server:
         lines, error = await events_of(form, server)
         await server.left()
@@ -263,7 +270,7 @@ async def test_a_cut_after_some_events_sends_just_these(form):
     assert sum(line.startswith("data:") for line in lines) == 2
 
 
-async def test_a_stalled_stream_stays_open_until_the_client_leaves(form):
+async def test_a_stalled_stream_stays_open_until_the_client_leaves(form: Form):
     async with form([["some words", Stall(after=2)]]) as server:
         lines, error = await events_of(form, server, timeout=0.2)
         assert isinstance(error, httpx.ReadTimeout)
@@ -272,7 +279,7 @@ async def test_a_stalled_stream_stays_open_until_the_client_leaves(form):
         assert server.answered == 0
 
 
-async def test_garbage_pings_and_error_events_come_between_events(form):
+async def test_garbage_pings_and_error_events_come_between_events(form: Form):
     faults = [Garbage(after=1, line="data: {oops"), Pings(), StreamError(after=3)]
     async with form([["some words to say", *faults]]) as server:
         lines, error = await events_of(form, server)
@@ -282,7 +289,7 @@ async def test_garbage_pings_and_error_events_come_between_events(form):
     assert "Overloaded" in lines[-1]
 
 
-async def test_a_drip_sends_byte_by_byte(form):
+async def test_a_drip_sends_byte_by_byte(form: Form):
     clock = FakeClock()
     async with form([["x", Drip(seconds=1)]], clock=clock) as server, asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(events_of(form, server))
@@ -295,7 +302,7 @@ async def test_a_drip_sends_byte_by_byte(form):
     assert clock.monotonic() > sum(map(len, lines))
 
 
-async def test_broken_tool_arguments_are_streamed_as_given(form):
+async def test_broken_tool_arguments_are_streamed_as_given(form: Form):
     async with form([[CALL, BrokenToolJson(arguments='{"a": ')]]) as server:
         lines, _ = await events_of(form, server)
     key = {messages_server: "partial_json", chat_server: "arguments", responses_server: "delta"}[form]
@@ -303,7 +310,7 @@ async def test_broken_tool_arguments_are_streamed_as_given(form):
     assert "".join(_values(data, key)) == '{"a": '
 
 
-def _values(node, key):
+def _values(node: Any, key: str) -> Iterator[str]:
     if isinstance(node, dict):
         for name, value in node.items():
             if name == key and isinstance(value, str):
@@ -315,7 +322,7 @@ def _values(node, key):
             yield from _values(value, key)
 
 
-async def test_what_is_not_http_ends_the_connection_and_nothing_else(form):
+async def test_what_is_not_http_ends_the_connection_and_nothing_else(form: Form):
     async with form(["still here"]) as server:
         reader, writer = await connection(server)
         writer.write(b"\x16\x03\x01 no request\r\n\r\n")
@@ -326,7 +333,7 @@ async def test_what_is_not_http_ends_the_connection_and_nothing_else(form):
             assert "still here" in (await http.post(PATHS[form], json=question())).text
 
 
-async def test_models_can_be_listed(form):
+async def test_models_can_be_listed(form: Form):
     async with form([], models=("a", "b")) as server, client(server) as http:
         listed = (await http.get("/v1/models")).json()["data"]
         tags = await http.get("/api/tags")
@@ -334,14 +341,14 @@ async def test_models_can_be_listed(form):
     assert tags.status_code == (200 if form is chat_server else 404)
 
 
-def test_a_server_on_a_thread_serves_a_test_without_a_loop(form):
+def test_a_server_on_a_thread_serves_a_test_without_a_loop(form: Form):
     with in_thread(form(["hi"])) as server:
         response = httpx.post(server.url + PATHS[form], json=question(), headers=HEADERS)
         assert "hi" in response.text
     assert server.answered == 1
 
 
-def test_the_program_follows_its_script_and_tells_at_the_end(form, tmp_path):
+def test_the_program_follows_its_script_and_tells_at_the_end(form: Form, tmp_path: Path):
     script = tmp_path / "script.json"
     script.write_text(
         json.dumps(
@@ -370,7 +377,7 @@ def test_the_program_follows_its_script_and_tells_at_the_end(form, tmp_path):
     assert told["reported"]["output_tokens"] > 4
 
 
-def test_a_script_with_a_mistake_is_named(tmp_path):
+def test_a_script_with_a_mistake_is_named(tmp_path: Path):
     script = tmp_path / "script.json"
     script.write_text('[{"txt": "typo"}]')
     argv = [sys.executable, "-m", "shoal.testing.servers", "--script", str(script)]

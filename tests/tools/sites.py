@@ -1,4 +1,4 @@
-"""A place for tools to work in: real files, real processes, and a record of what they told."""
+"""A workbench for shell tools: real files, real processes, and a record of their reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KeptFiles:
 
 
 class AnsweringDesk:
-    """A person who gives the answers set out for them, and remembers the questions."""
+    """Returns prepared answers, and records the questions."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -47,7 +47,7 @@ class AnsweringDesk:
 
 
 class Heard(Unheard):
-    """Remembers what is told of commands in the background."""
+    """Records reports about background commands."""
 
     def __init__(self) -> None:
         self.ends: list[ShellEnd] = []
@@ -89,7 +89,7 @@ class Workbench:
             clock=self.clock,
             home=self.home,
             env=env,
-            # One for each test, also where several run at once: the places of commands bear it.
+            # One for each test, also where several run at once: the directories of commands contain it.
             mark=sha256(str(self.home).encode()).hexdigest()[:8],
             note=self.notes.append,
         )

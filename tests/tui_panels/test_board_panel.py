@@ -167,6 +167,7 @@ async def test_a_task_is_assigned_and_its_new_owner_is_told(tmp_path: Path) -> N
 @pytest.mark.spec("TSK-04")
 async def test_a_person_puts_a_task_before_others_and_it_is_claimed_first(tmp_path: Path) -> None:
     subjects = ("one", "two", "three")
+    panel: BoardPanel
     async with (
         crew_with_tasks(tmp_path, *subjects) as session,
         shown_live(session, BoardPanel) as (panel, pilot),

@@ -32,6 +32,7 @@ async def test_b_moves_an_agent_to_the_background_and_the_lead_waits_no_longer(
     async with opened(tmp_path, model, tools=[gate.tool]) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
         await gate.wait()
+        panel: AgentsPanel
         async with shown_live(session, AgentsPanel, far=far) as (panel, pilot):
             await until(pilot, lambda: "waits for general-purpose" in text_of(pilot.app))
             await pilot.press("down", "b")
@@ -88,6 +89,7 @@ async def test_a_teammate_is_interrupted_then_asked_to_shut_down(tmp_path: Path,
     async with with_team(tmp_path, model, tools=[gate.tool]) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
         await gate.wait()
+        panel: AgentsPanel
         async with shown_live(session, AgentsPanel, far=far) as (panel, pilot):
             await until(pilot, lambda: "└ ann" in text_of(pilot.app))
             await pilot.press("down", "escape")
@@ -108,6 +110,7 @@ async def test_a_run_that_is_gone_answers_no_key_and_that_is_told(tmp_path: Path
     async with opened(tmp_path, model, tools=[gate.tool]) as session, asyncio.TaskGroup() as group:
         turn = group.create_task(all_turns(session))
         await gate.wait()
+        panel: AgentsPanel
         async with shown_live(session, AgentsPanel, far=far) as (panel, pilot):
             await until(pilot, lambda: "└ general-purpose" in text_of(pilot.app))
             await pilot.press("down")

@@ -1,4 +1,4 @@
-"""One browser for the tests of a module, and a page that sees the real web view."""
+"""One browser for the tests of a module, and a page that shows the real web view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """For one module at most: while it is open, no test of this process can run a loop of its own."""
+    """Start a browser for one module: while it is open, no test of this process can run an event loop."""
     for name in ("chromium", "playwright"):
         if reason := lack(name):
             pytest.skip(reason)
@@ -38,7 +38,7 @@ def stage() -> Iterator[Backstage]:
 
 @pytest.fixture
 def onlooker(browser: Browser, stage: Backstage) -> Iterator[Onlooker]:
-    """Lets itself in. Whatever a test does, the page has nothing to complain of and asks no other server."""
+    """Log in to the web view. Whatever a test does, the page logs no errors and requests no other server."""
     from browser_rig import looking
 
     address = stage.serve()

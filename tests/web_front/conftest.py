@@ -1,4 +1,4 @@
-"""One browser and one server of made-up runs for the tests of the web view."""
+"""One browser and one server of fake runs for the tests of the web view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """For one module at most: while it is open, no test of this process can run a loop of its own."""
+    """Start a browser for one module: while it is open, no test of this process can run an event loop."""
     if shutil.which("chromium") is None:
         pytest.skip("the program chromium is not installed")
     from browser_rig import chromium
@@ -37,7 +37,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def onlooker(browser: Browser, stage: Stage) -> Iterator[Onlooker]:
-    """Whatever a test does, the page has nothing to complain of and asks no other server."""
+    """Open a page. Whatever a test does, it logs no errors and requests no other server."""
     from browser_rig import looking
 
     with looking(browser, stage.address) as page:

@@ -1,4 +1,4 @@
-"""JSON as hypothesis makes it: any value, and objects with fields nobody knows."""
+"""Random JSON from hypothesis: any value, and objects with unknown fields."""
 
 from __future__ import annotations
 

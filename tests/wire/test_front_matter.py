@@ -9,12 +9,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.wire.front_matter import LONGEST, Unreadable, read_page
+from shoal.wire.front_matter import LONGEST, Page, Unreadable, read_page
 
 KNOWN = ("name", "description", "tools", "hooks", "color")
 
 
-def page(header: str, body: str = "body") -> Any:
+def page(header: str, body: str = "body") -> Page:
     return read_page(f"---\n{header}\n---\n{body}\n", KNOWN)
 
 

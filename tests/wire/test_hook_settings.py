@@ -12,11 +12,11 @@ from json_values import few, values
 
 from shoal.core.hooks import LONGEST_SECONDS, PARTING_SECONDS, USUAL_SECONDS, Called, Command, Post, Verdict
 from shoal.wire.hook_output import LIMIT, BadAnswer, LetGo, let_go, verdict_of, verdict_of_text
-from shoal.wire.hooks import read_given, read_hooks
+from shoal.wire.hooks import ReadHooks, read_given, read_hooks
 from shoal.wire.json_lines import line_of
 
 
-def read(raw: Any, **environ: str) -> Any:
+def read(raw: Any, **environ: str) -> ReadHooks:
     text = json.dumps({"hooks": raw}, indent=1)
     return read_hooks(raw, lambda keys: f"s.json:{line_of(text, keys)}", environ)
 
@@ -93,7 +93,7 @@ def test_what_is_good_beside_a_mistake_is_used() -> None:
 
 
 def test_hooks_that_nobody_waits_for_are_read_and_what_they_cannot_do_is_told() -> None:
-    def one(event: str, **more: Any) -> Any:
+    def one(event: str, **more: Any) -> ReadHooks:
         return read({event: [{"hooks": [COMMAND | more]}]})
 
     found = one("PostToolUse", **{"async": True})

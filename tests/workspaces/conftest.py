@@ -1,4 +1,4 @@
-"""What the tests of worktrees share."""
+"""Shared fixtures of the worktree tests."""
 
 from __future__ import annotations
 

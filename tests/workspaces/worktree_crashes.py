@@ -1,7 +1,7 @@
 """Run as `python worktree_crashes.py DIRECTORY [N]`: kills a process at each Nth step of a worktree's life.
 
 Before each system call that changes something, and before each git: the process dies, another one reaps, and
-what the agent had done must be found. Prints how often each life ended early.
+the agent's work must be found. Prints how often each life ended early.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def merged(repository: Repository, begin: Begin) -> None:
 
 
 def lived(life: Life, repository: Repository, last: int) -> bool:
-    """Whether it came to its end before the step at which it was to be killed."""
+    """Return True if it finished before the step at which it was to be killed."""
     child = os.fork()
     if child == 0:
         left: int | None = None
@@ -86,7 +86,7 @@ def found(repository: Repository) -> bool:
 
 async def check(repository: Repository, *, worked: bool) -> None:
     worktrees = repository.worktrees()
-    # A git that the dead process had started may go on for a moment: its worktree counts as owned.
+    # A git that the dead process had started may run for a moment: its worktree counts as owned.
     for lease in repository.home.glob("worktrees/*/.owners/*"):
         with lease.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)

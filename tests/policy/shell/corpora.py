@@ -1,4 +1,4 @@
-"""The corpora of commands beside these tests, and the plainest engine that could use an analysis."""
+"""The command corpora of these tests, and the simplest engine that could use an analysis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def harmless() -> list[str]:
 
 
 def bypasses() -> list[tuple[tuple[str, ...], str]]:
-    """Each attempt with the rules that are in force while it is made."""
+    """Return each attempt with the rules that are in force for it."""
     return _lines("bypass.txt")
 
 
