@@ -12,65 +12,83 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from bench import (
-    agents,
-    board,
-    clients,
-    hooks,
-    loop,
-    mail,
-    over_http,
-    policy,
+    agent_bench,
+    board_bench,
+    comparison_table,
+    hook_bench,
+    http_bench,
+    http_client_bench,
+    loop_bench,
+    mail_bench,
+    permission_bench,
     report,
-    sandboxed,
-    standings,
-    start,
-    teams,
-    web,
+    sandbox_bench,
+    start_bench,
+    team_bench,
+    web_bench,
 )
-from bench.compared import ONCE, QUICK, Size, compare
-from bench.figures import Section, table
-from bench.peers.asking import answer, subject
-from bench.peers.environments import PEERS, ready
+from bench.comparison import ONCE_SIZE, QUICK_SIZE, ComparisonSize, compare_libraries
+from bench.figures import Section, format_section
+from bench.peers.environments import PEERS, prepare_environments
+from bench.peers.peer_runner import ask_subject, make_subject
 
-_QUICK_HTTP = over_http.Size(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
-_QUICK_BOARD = board.Size(tasks=300, listed=2_000, repeats=1)
-_QUICK_MAIL = mail.Size(posts=400, samples=20, histories=(10, 1_000), plain_samples=2, wakes=40)
-_QUICK_AGENTS = agents.Size(agents=200, in_a_row=50, idle=200, repeats=2, reporting_repeats=3)
-_QUICK_TEAMS = teams.Size(spawn_repeats=2, wakes=40, idle=100, members=100, tasks=1_000)
-_QUICK_LOOP = loop.Size(long=500, repeats=5, long_repeats=2)
+_QUICK_HTTP = http_bench.HttpBenchSize(rounds=10, repeats=3, agents=50, agents_rounds=2, agents_repeats=1)
+_QUICK_BOARD = board_bench.BoardBenchSize(tasks=300, listed=2_000, repeats=1)
+_QUICK_MAIL = mail_bench.MailBenchSize(
+    posts=400, samples=20, histories=(10, 1_000), plain_samples=2, wakes=40
+)
+_QUICK_AGENTS = agent_bench.AgentBenchSize(agents=200, in_a_row=50, idle=200, repeats=2, reporting_repeats=3)
+_QUICK_TEAMS = team_bench.TeamBenchSize(spawn_repeats=2, wakes=40, idle=100, members=100, tasks=1_000)
+_QUICK_LOOP = loop_bench.LoopBenchSize(long=500, repeats=5, long_repeats=2)
 
 BENCHES: dict[str, Callable[[bool], list[Section]]] = {
-    "loop": lambda quick: [loop.measure(_QUICK_LOOP if quick else loop.Size())],
-    "agents": lambda quick: agents.measure(_QUICK_AGENTS if quick else agents.Size()),
-    "http": lambda quick: [over_http.measure(_QUICK_HTTP if quick else over_http.Size())],
-    "board": lambda quick: [board.measure(_QUICK_BOARD if quick else board.Size())],
-    "mail": lambda quick: mail.measure(_QUICK_MAIL if quick else mail.Size()),
-    "teams": lambda quick: teams.measure(_QUICK_TEAMS if quick else teams.Size()),
-    "policy": lambda quick: [
-        policy.measure(policy.Size(calls=300, repeats=3) if quick else policy.Size()),
-        sandboxed.measure(sandboxed.Size(rounds=10) if quick else sandboxed.Size()),
-    ],
-    "hooks": lambda quick: hooks.measure(
-        hooks.Size(calls=2_000, repeats=3, rounds=15) if quick else hooks.Size()
+    "loop": lambda quick: [loop_bench.measure_loop(_QUICK_LOOP if quick else loop_bench.LoopBenchSize())],
+    "agents": lambda quick: agent_bench.measure_agents(
+        _QUICK_AGENTS if quick else agent_bench.AgentBenchSize()
     ),
-    "start": lambda quick: start.measure(start.Size(repeats=3) if quick else start.Size()),
-    "web": lambda quick: web.measure(web.Size(seconds=3, runs=200) if quick else web.Size()),
-    "clients": lambda quick: clients.measure(_QUICK_HTTP if quick else over_http.Size()),
+    "http": lambda quick: [http_bench.measure_http(_QUICK_HTTP if quick else http_bench.HttpBenchSize())],
+    "board": lambda quick: [
+        board_bench.measure_board(_QUICK_BOARD if quick else board_bench.BoardBenchSize())
+    ],
+    "mail": lambda quick: mail_bench.measure_mail(_QUICK_MAIL if quick else mail_bench.MailBenchSize()),
+    "teams": lambda quick: team_bench.measure_teams(_QUICK_TEAMS if quick else team_bench.TeamBenchSize()),
+    "policy": lambda quick: [
+        permission_bench.measure_permissions(
+            permission_bench.PermissionBenchSize(calls=300, repeats=3)
+            if quick
+            else permission_bench.PermissionBenchSize()
+        ),
+        sandbox_bench.measure_sandbox(
+            sandbox_bench.SandboxBenchSize(rounds=10) if quick else sandbox_bench.SandboxBenchSize()
+        ),
+    ],
+    "hooks": lambda quick: hook_bench.measure_hooks(
+        hook_bench.HookBenchSize(calls=2_000, repeats=3, rounds=15) if quick else hook_bench.HookBenchSize()
+    ),
+    "start": lambda quick: start_bench.measure_start(
+        start_bench.StartBenchSize(repeats=3) if quick else start_bench.StartBenchSize()
+    ),
+    "web": lambda quick: web_bench.measure_web(
+        web_bench.WebBenchSize(seconds=3, runs=200) if quick else web_bench.WebBenchSize()
+    ),
+    "clients": lambda quick: http_client_bench.measure_clients(
+        _QUICK_HTTP if quick else http_bench.HttpBenchSize()
+    ),
 }
-USUAL = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start", "web")
+DEFAULT_BENCHES = ("loop", "agents", "http", "board", "mail", "teams", "policy", "hooks", "start", "web")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    given = _parser().parse_args(argv)
-    if given.import_times:
-        print(start.import_times())
-    elif given.only or given.details:
-        _details(given)
+    arguments = _create_parser().parse_args(argv)
+    if arguments.import_times:
+        print(start_bench.list_import_times())
+    elif arguments.only or arguments.details:
+        _run_details(arguments)
     else:
-        _compare(given)
+        _run_comparison(arguments)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _create_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="Measure Shoal beside a bare loop and beside other libraries."
     )
@@ -89,50 +107,61 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _compare(given: argparse.Namespace) -> None:
-    wanted = () if given.no_peers else [peer for peer in PEERS if not given.peer or peer.name in given.peer]
-    environments = ready(wanted, make=True, say=_say)
-    if given.peers:
+def _run_comparison(arguments: argparse.Namespace) -> None:
+    requested = (
+        ()
+        if arguments.no_peers
+        else [peer for peer in PEERS if not arguments.peer or peer.name in arguments.peer]
+    )
+    environments = prepare_environments(requested, create_missing=True, print_progress=_print_progress)
+    if arguments.peers:
         for environment in environments:
             print(f"{environment.peer.name}: {environment.missing or environment.python}")
         return
-    peers = [subject(environment) for environment in environments]
-    before, since = os.getloadavg()[0], time.monotonic()
-    size = QUICK if given.quick else ONCE if given.once else Size()
-    comparison = compare(size, peers, lambda what: _say(f"asking about {what}"))
-    where = report.machine(before, time.monotonic() - since, once=given.once)
-    versions = {peer.name: answer(peer, "versions") for peer in peers if not peer.missing}
-    if given.keep:
-        report.PAGE.write_text(report.page(comparison, versions, where))
-    if given.json:
-        sys.stdout.write(report.as_json(comparison, versions, where) + "\n")
+    peers = [make_subject(environment) for environment in environments]
+    before, started = os.getloadavg()[0], time.monotonic()
+    size = QUICK_SIZE if arguments.quick else ONCE_SIZE if arguments.once else ComparisonSize()
+    comparison = compare_libraries(size, peers, lambda what: _print_progress(f"asking about {what}"))
+    machine = report.read_machine(before, time.monotonic() - started, once=arguments.once)
+    versions = {peer.name: ask_subject(peer, "versions") for peer in peers if not peer.missing}
+    if arguments.keep:
+        report.PAGE.write_text(report.render_page(comparison, versions, machine))
+    if arguments.json:
+        sys.stdout.write(report.encode_report(comparison, versions, machine) + "\n")
         return
-    print(*where.lines(), "", *standings.text(comparison.groups), "", *report.missing(comparison), sep="\n")
-    print(standings.verdict(comparison.groups))
+    print(
+        *machine.format_lines(),
+        "",
+        *comparison_table.format_text(comparison.groups),
+        "",
+        *report.format_missing(comparison),
+        sep="\n",
+    )
+    print(comparison_table.summarize_groups(comparison.groups))
 
 
-def _details(given: argparse.Namespace) -> None:
-    since = time.monotonic()
+def _run_details(arguments: argparse.Namespace) -> None:
+    started = time.monotonic()
     sections: list[Section] = []
-    if not given.json:
-        print(_machine())
+    if not arguments.json:
+        print(_describe_machine())
         print("CPU counts more than wall, and the ratio to the bare code more than either.")
-    for name in given.only or USUAL:
-        for section in BENCHES[name](given.quick):
+    for name in arguments.only or DEFAULT_BENCHES:
+        for section in BENCHES[name](arguments.quick):
             sections.append(section)
-            if not given.json:
-                print("", *table(section), sep="\n", flush=True)
-    if given.json:
-        sys.stdout.write(as_json(sections) + "\n")
+            if not arguments.json:
+                print("", *format_section(section), sep="\n", flush=True)
+    if arguments.json:
+        sys.stdout.write(encode_sections(sections) + "\n")
     else:
-        print(f"\n{_verdict(sections)} {time.monotonic() - since:.0f} s.")
+        print(f"\n{_summarize_targets(sections)} {time.monotonic() - started:.0f} s.")
 
 
-def _machine() -> str:
+def _describe_machine() -> str:
     return (
         f"Shoal bench: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
         f"{platform.python_implementation()} {platform.python_version()}, "
@@ -140,23 +169,25 @@ def _machine() -> str:
     )
 
 
-def _verdict(sections: Sequence[Section]) -> str:
-    judged = [figure for section in sections for figure in section.figures if figure.target is not None]
-    missed = [figure.name.strip() for figure in judged if not figure.ok]
-    if not judged:
+def _summarize_targets(sections: Sequence[Section]) -> str:
+    figures_with_target = [
+        figure for section in sections for figure in section.figures if figure.target is not None
+    ]
+    missed = [figure.name.strip() for figure in figures_with_target if not figure.is_met]
+    if not figures_with_target:
         return "No targets here."
-    met = f"{len(judged) - len(missed)} of {len(judged)} targets met"
+    met = f"{len(figures_with_target) - len(missed)} of {len(figures_with_target)} targets met"
     return f"{met}; not: {', '.join(missed)}." if missed else f"{met}."
 
 
-def as_json(sections: Sequence[Section]) -> str:
+def encode_sections(sections: Sequence[Section]) -> str:
     report = {
-        "machine": _machine(),
+        "machine": _describe_machine(),
         "sections": [
             {
                 **msgspec.to_builtins(section),
                 "figures": [
-                    {**msgspec.to_builtins(figure), "ratio": figure.ratio, "ok": figure.ok}
+                    {**msgspec.to_builtins(figure), "ratio": figure.ratio, "ok": figure.is_met}
                     for figure in section.figures
                 ],
             }

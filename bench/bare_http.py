@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from bench.bare import Ask, Messages
+from bench.bare_loop import AskModel, Messages
 
 if TYPE_CHECKING:
     import httpx
@@ -19,7 +19,9 @@ _SCHEMA = {
 _HEADERS = {"authorization": "Bearer bench", "x-api-key": "bench", "anthropic-version": "2023-06-01"}
 
 
-async def events(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+async def stream_events(
+    client: httpx.AsyncClient, url: str, body: dict[str, Any]
+) -> AsyncIterator[dict[str, Any]]:
     async with client.stream("POST", url, json=body, headers=_HEADERS) as response:
         async for line in response.aiter_lines():
             if line.startswith("data: ") and line != "data: [DONE]":
@@ -29,24 +31,24 @@ async def events(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> A
 _TOOLS = [{"type": "function", "function": {"name": "add", "description": "Add.", "parameters": _SCHEMA}}]
 
 
-def chat_whole(client: httpx.AsyncClient, base: str) -> Ask:
+def create_chat_model_without_stream(client: httpx.AsyncClient, base: str) -> AskModel:
     """Create a Chat Completions model that does not stream."""
 
-    async def ask(messages: Messages) -> dict[str, Any]:
+    async def ask_model(messages: Messages) -> dict[str, Any]:
         body = {"model": "mock", "messages": messages, "tools": _TOOLS}
         response = await client.post(f"{base}/v1/chat/completions", json=body, headers=_HEADERS)
         message: dict[str, Any] = response.json()["choices"][0]["message"]
         return message
 
-    return ask
+    return ask_model
 
 
-def chat(client: httpx.AsyncClient, base: str) -> Ask:
-    async def ask(messages: Messages) -> dict[str, Any]:
+def create_chat_model(client: httpx.AsyncClient, base: str) -> AskModel:
+    async def ask_model(messages: Messages) -> dict[str, Any]:
         text = ""
         calls: dict[int, dict[str, Any]] = {}
         body = {"model": "mock", "messages": messages, "tools": _TOOLS, "stream": True}
-        async for event in events(client, f"{base}/v1/chat/completions", body):
+        async for event in stream_events(client, f"{base}/v1/chat/completions", body):
             for choice in event["choices"]:
                 text += choice["delta"].get("content") or ""
                 for part in choice["delta"].get("tool_calls") or ():
@@ -58,19 +60,19 @@ def chat(client: httpx.AsyncClient, base: str) -> Ask:
         message: dict[str, Any] = {"role": "assistant", "content": text}
         return {**message, "tool_calls": list(calls.values())} if calls else message
 
-    return ask
+    return ask_model
 
 
-def messages(client: httpx.AsyncClient, base: str) -> Ask:
+def create_messages_model(client: httpx.AsyncClient, base: str) -> AskModel:
     """Create a Messages model; it translates each Chat Completions message of the bare loop once."""
     tools = [{"name": "add", "description": "Add.", "input_schema": _SCHEMA}]
     history: Messages = []
 
-    async def ask(said: Messages) -> dict[str, Any]:
-        history.extend(map(_translated, said[len(history) :]))
+    async def ask_model(said: Messages) -> dict[str, Any]:
+        history.extend(map(_translate_message, said[len(history) :]))
         blocks: dict[int, dict[str, Any]] = {}
         body = {"model": "mock", "max_tokens": 1000, "messages": history, "tools": tools, "stream": True}
-        async for event in events(client, f"{base}/v1/messages", body):
+        async for event in stream_events(client, f"{base}/v1/messages", body):
             if event["type"] == "content_block_start":
                 blocks[event["index"]] = {**event["content_block"], "json": ""}
             elif event["type"] == "content_block_delta":
@@ -88,10 +90,10 @@ def messages(client: httpx.AsyncClient, base: str) -> Ask:
         message: dict[str, Any] = {"role": "assistant", "content": text}
         return {**message, "tool_calls": calls} if calls else message
 
-    return ask
+    return ask_model
 
 
-def _translated(message: dict[str, Any]) -> dict[str, Any]:
+def _translate_message(message: dict[str, Any]) -> dict[str, Any]:
     if message["role"] == "tool":
         result = {
             "type": "tool_result",

@@ -17,19 +17,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import shoal
-from bench import bare
-from bench.instant import FINAL, Adder, InstantModel
-from bench.subject import empty_home, text_of
-from bench.timing import Spent, Stopwatch
+from bench import bare_loop
+from bench.bench_session import run_prompt, use_empty_home
+from bench.instant_model import FINAL_TEXT, AddTool, InstantModel
+from bench.stopwatch import Stopwatch, TimeSpent
 from shoal.app.session.session import Session
-from shoal.core.messages import Message, Text, ToolUse
-from shoal.core.requests import Hear, Reply, Request, Sent
+from shoal.core.messages import Message, TextBlock, ToolUseBlock
+from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard, Usage
 
-_JOB = "Add one, as often as you were told."
+_CHILD_PROMPT = "Add one, as often as you were told."
 _USAGE = Usage(input_tokens=100, output_tokens=10)
 _SETTINGS = json.dumps({"shoal": {"max_concurrent": 1_000_000, "fan_out_preview": None}})
-_FIRST = 20
+_WARM_UP_AGENTS = 20
 """Number of agents that warm up."""
 
 
@@ -40,71 +40,77 @@ class CrowdModel:
 
     def __init__(self, waves: Iterable[int], rounds: int) -> None:
         self._waves = iter(waves)
-        self._mind = InstantModel(rounds)
+        self._child_model = InstantModel(rounds)
         self._started = 0
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        if request.messages[0].text == _JOB:
-            return await self._mind.reply(request, hear)
-        await hear(Sent())
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        if request.messages[0].text == _CHILD_PROMPT:
+            return await self._child_model.generate_reply(request, on_delta)
+        await on_delta(AttemptStarted())
         agents = next(self._waves)
-        calls = [self._call() for _ in range(agents)]
-        message = Message(role="assistant", content=tuple(calls) or (Text(text=FINAL),))
+        calls = [self._make_agent_call() for _ in range(agents)]
+        message = Message(role="assistant", content=tuple(calls) or (TextBlock(text=FINAL_TEXT),))
         stop_reason = "tool_use" if calls else "end_turn"
-        return Reply(message=message, usage=_USAGE, stop_reason=stop_reason, model="instant", id="m")
+        return ModelReply(message=message, usage=_USAGE, stop_reason=stop_reason, model="instant", id="m")
 
-    def _call(self) -> ToolUse:
+    def _make_agent_call(self) -> ToolUseBlock:
         self._started += 1
-        return ToolUse(id=f"a{self._started}", name="Agent", input={"description": "Add", "prompt": _JOB})
+        return ToolUseBlock(
+            id=f"a{self._started}", name="Agent", input={"description": "Add", "prompt": _CHILD_PROMPT}
+        )
 
     async def aclose(self) -> None: ...
 
 
 @asynccontextmanager
-async def crowded(model: CrowdModel, adder: Adder, cwd: Path, *, persist: bool) -> AsyncIterator[Session]:
+async def open_crowd_session(
+    model: CrowdModel, adder: AddTool, cwd: Path, *, persist: bool
+) -> AsyncIterator[Session]:
     async with shoal.open(
         cwd=cwd, model=model, tools=[adder.tool], allowed_tools=["add"], persist=persist, settings=_SETTINGS
     ) as session:
         yield session
 
 
-async def at_once(root: Path, agents: int, rounds: int, *, persist: bool) -> Spent:
-    return await _worked(root, (_FIRST, 0, agents, 0), rounds, persist=persist)
+async def run_at_once(root: Path, agents: int, rounds: int, *, persist: bool) -> TimeSpent:
+    return await _run_waves(root, (_WARM_UP_AGENTS, 0, agents, 0), rounds, persist=persist)
 
 
-async def in_a_row(root: Path, agents: int, rounds: int, *, persist: bool) -> Spent:
+async def run_in_a_row(root: Path, agents: int, rounds: int, *, persist: bool) -> TimeSpent:
     """Run the agents one after another, each in a round of the lead."""
-    return await _worked(root, (_FIRST, 0, *[1] * agents, 0), rounds, persist=persist)
+    return await _run_waves(root, (_WARM_UP_AGENTS, 0, *[1] * agents, 0), rounds, persist=persist)
 
 
-async def _worked(root: Path, waves: tuple[int, ...], rounds: int, *, persist: bool) -> Spent:
-    adder = Adder()
-    async with crowded(CrowdModel(waves, rounds), adder, root, persist=persist) as session:
-        assert await text_of(session, "warm up") == FINAL
+async def _run_waves(root: Path, waves: tuple[int, ...], rounds: int, *, persist: bool) -> TimeSpent:
+    add_tool = AddTool()
+    async with open_crowd_session(CrowdModel(waves, rounds), add_tool, root, persist=persist) as session:
+        assert await run_prompt(session, "warm up") == FINAL_TEXT
         watch = Stopwatch()
-        text = await text_of(session, "go")
-        spent = watch.read()
-    assert (text, adder.calls) == (FINAL, sum(waves) * rounds), (text, adder.calls)
+        text = await run_prompt(session, "go")
+        spent = watch.read_time()
+    assert (text, add_tool.calls) == (FINAL_TEXT, sum(waves) * rounds), (text, add_tool.calls)
     return spent
 
 
-async def bare_at_once(root: Path, agents: int, rounds: int, *, persist: bool) -> Spent:
+async def run_bare_at_once(root: Path, agents: int, rounds: int, *, persist: bool) -> TimeSpent:
     """Run one asyncio task per agent, with a file each if `persist`."""
-    return await _worked_bare(root, (agents,), rounds, persist=persist)
+    return await _run_bare_waves(root, (agents,), rounds, persist=persist)
 
 
-async def bare_in_a_row(root: Path, agents: int, rounds: int, *, persist: bool) -> Spent:
-    return await _worked_bare(root, (1,) * agents, rounds, persist=persist)
+async def run_bare_in_a_row(root: Path, agents: int, rounds: int, *, persist: bool) -> TimeSpent:
+    return await _run_bare_waves(root, (1,) * agents, rounds, persist=persist)
 
 
-async def _worked_bare(root: Path, waves: tuple[int, ...], rounds: int, *, persist: bool) -> Spent:
-    adder = Adder()
+async def _run_bare_waves(root: Path, waves: tuple[int, ...], rounds: int, *, persist: bool) -> TimeSpent:
+    add_tool = AddTool()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
-    async def work(number: int) -> None:
+    async def run_agent(number: int) -> None:
         file = os.open(root / f"{number}.jsonl", flags) if persist else -1
-        text = await bare.loop(_JOB, bare.instant(rounds), {"add": adder.add}, file)
-        assert text == FINAL, text
+        text = await bare_loop.run_bare_loop(
+            _CHILD_PROMPT, bare_loop.create_instant_model(rounds), {"add": add_tool.add}, file
+        )
+        assert text == FINAL_TEXT, text
         if persist:
             os.close(file)
 
@@ -112,32 +118,34 @@ async def _worked_bare(root: Path, waves: tuple[int, ...], rounds: int, *, persi
     for agents in waves:
         async with asyncio.TaskGroup() as tasks:
             for number in range(agents):
-                tasks.create_task(work(number))
-    spent = watch.read()
-    assert adder.calls == sum(waves) * rounds, adder.calls
+                tasks.create_task(run_agent(number))
+    spent = watch.read_time()
+    assert add_tool.calls == sum(waves) * rounds, add_tool.calls
     return spent
 
 
-async def idle(root: Path, agents: int, rounds: int, *, persist: bool) -> float:
+async def measure_idle(root: Path, agents: int, rounds: int, *, persist: bool) -> float:
     """Return the bytes held per ended agent, without what the lead remembers of it."""
-    adder = Adder()
-    async with crowded(CrowdModel((_FIRST, 0, agents, 0), rounds), adder, root, persist=persist) as session:
+    add_tool = AddTool()
+    async with open_crowd_session(
+        CrowdModel((_WARM_UP_AGENTS, 0, agents, 0), rounds), add_tool, root, persist=persist
+    ) as session:
         tracemalloc.start()
-        held = []
+        measurements = []
         for prompt in ("warm up", "go"):
-            assert await text_of(session, prompt) == FINAL
+            assert await run_prompt(session, prompt) == FINAL_TEXT
             session.agent.conversation.messages.clear()
             gc.collect()
-            held.append(tracemalloc.get_traced_memory()[0])
-        assert len(session.parts.crew.agents()) == _FIRST + agents
-        return (held[1] - held[0]) / agents
+            measurements.append(tracemalloc.get_traced_memory()[0])
+        assert len(session.services.supervisor.list_agents()) == _WARM_UP_AGENTS + agents
+        return (measurements[1] - measurements[0]) / agents
 
 
 WORKS = {
-    "at-once": at_once,
-    "in-a-row": in_a_row,
-    "bare-at-once": bare_at_once,
-    "bare-in-a-row": bare_in_a_row,
+    "at-once": run_at_once,
+    "in-a-row": run_in_a_row,
+    "bare-at-once": run_bare_at_once,
+    "bare-in-a-row": run_bare_in_a_row,
 }
 
 
@@ -147,13 +155,13 @@ def main() -> None:
     parser.add_argument("--agents", type=int, required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--persist", action="store_true")
-    given = parser.parse_args()
-    size = (given.agents, given.rounds)
-    with empty_home() as root:
-        if given.work == "idle":
-            print(asyncio.run(idle(root, *size, persist=given.persist)))
+    arguments = parser.parse_args()
+    size = (arguments.agents, arguments.rounds)
+    with use_empty_home() as root:
+        if arguments.work == "idle":
+            print(asyncio.run(measure_idle(root, *size, persist=arguments.persist)))
         else:
-            spent = asyncio.run(WORKS[given.work](root, *size, persist=given.persist))
+            spent = asyncio.run(WORKS[arguments.work](root, *size, persist=arguments.persist))
             print(spent.cpu, spent.wall)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from bench.timing import Spent
+from bench.stopwatch import TimeSpent
 
 _NAME, _CELL = 50, 18
 
@@ -17,8 +17,8 @@ class Figure(Struct, frozen=True, kw_only=True):
     """Our result, the same work done by bare code, and the target. Times are in the section's unit."""
 
     name: str
-    ours: Spent | None = None
-    bare: Spent | None = None
+    ours: TimeSpent | None = None
+    bare: TimeSpent | None = None
     target: float | None = None
     judged: Literal["cpu", "wall"] = "cpu"
     """The time that the target applies to."""
@@ -27,17 +27,17 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float | None:
-        ours, bare = self._of(self.ours), self._of(self.bare)
+        ours, bare = self._select_time(self.ours), self._select_time(self.bare)
         return ours / bare if ours is not None and bare else None
 
     @property
-    def ok(self) -> bool | None:
+    def is_met(self) -> bool | None:
         if self.target is None:
             return None
-        ours = self._of(self.ours)
+        ours = self._select_time(self.ours)
         return ours is not None and ours <= self.target
 
-    def _of(self, spent: Spent | None) -> float | None:
+    def _select_time(self, spent: TimeSpent | None) -> float | None:
         if spent is None:
             return None
         return spent.cpu if self.judged == "cpu" else spent.wall
@@ -54,7 +54,7 @@ class Section(Struct, frozen=True, kw_only=True):
     """False if the figures are not times: both numbers of a `TimeSpent` are then the same."""
 
 
-def table(section: Section) -> Iterator[str]:
+def format_section(section: Section) -> Iterator[str]:
     yield f"{section.name} ({section.unit}); {section.column}: {section.other}"
     times = " CPU    wall" if section.timed else ""
     ours, other = f"shoal{times}", f"{section.column}{times}"
@@ -66,22 +66,24 @@ def table(section: Section) -> Iterator[str]:
         yield "".join(
             (
                 f"  {figure.name:{_NAME}}",
-                f"{_cell(figure.ours, timed=section.timed):>{_CELL}}",
-                f"{_cell(figure.bare, timed=section.timed):>{_CELL}}",
+                f"{_format_cell(figure.ours, timed=section.timed):>{_CELL}}",
+                f"{_format_cell(figure.bare, timed=section.timed):>{_CELL}}",
                 f"{'' if figure.ratio is None else f'{figure.ratio:.2f}×':>8}",
                 f"{'' if figure.target is None else f'≤ {figure.target:g}':>10}",
-                {True: "  ok", False: "  NOT MET", None: ""}[figure.ok],
+                {True: "  ok", False: "  NOT MET", None: ""}[figure.is_met],
             )
         ).rstrip()
 
 
-def _cell(spent: Spent | None, *, timed: bool) -> str:
+def _format_cell(spent: TimeSpent | None, *, timed: bool) -> str:
     if spent is None:
         return ""
-    return f"{_short(spent.cpu)} {_short(spent.wall):>7}" if timed else _short(spent.cpu)
+    return (
+        f"{_format_number(spent.cpu)} {_format_number(spent.wall):>7}" if timed else _format_number(spent.cpu)
+    )
 
 
-def _short(value: float) -> str:
+def _format_number(value: float) -> str:
     if isnan(value):
         return "–"
     digits = 0 if value >= 1000 else 1 if value >= 10 else 2

@@ -8,21 +8,21 @@ import time
 from pathlib import Path
 
 from shoal.core.clock import SystemClock
-from shoal.core.ids import Ids
-from shoal.core.mail import Mail
+from shoal.core.ids import IdGenerator
+from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files.mailboxes import FileMailboxes
+from shoal.stores.files.file_mailbox_store import FileMailboxStore
 
 
 async def main(home: Path) -> None:
-    ids = Ids()
-    boxes = FileMailboxes(home, TeamName("t"), clock=SystemClock(), ids=ids)
+    ids = IdGenerator()
+    mailboxes = FileMailboxStore(home, TeamName("t"), clock=SystemClock(), ids=ids)
     for _ in sys.stdin:
-        mail = Mail(id=ids.uuid(), sender=AgentName("bob"), text="x" * 100, timestamp="t")
-        await boxes.post(AgentName("woken"), mail)
+        mail = MailMessage(id=ids.new_uuid(), sender=AgentName("bob"), text="x" * 100, timestamp="t")
+        await mailboxes.post(AgentName("woken"), mail)
         sys.stdout.write(f"{time.monotonic()!r}\n")
         sys.stdout.flush()
-    await boxes.aclose()
+    await mailboxes.aclose()
 
 
 asyncio.run(main(Path(sys.argv[1])))

@@ -15,24 +15,24 @@ class PlainInbox:
         self.path = path
         self._lock = path.with_name(f"{path.name}.lock")
 
-    def fill(self, entries: list[dict[str, Any]]) -> None:
+    def write_entries(self, entries: list[dict[str, Any]]) -> None:
         self.path.write_text(json.dumps(entries))
 
-    def post(self, entry: dict[str, Any]) -> None:
-        self._change(lambda entries: entries.append(entry))
+    def post_entry(self, entry: dict[str, Any]) -> None:
+        self._change_locked(lambda entries: entries.append(entry))
 
-    def take(self) -> list[dict[str, Any]]:
+    def take_unread(self) -> list[dict[str, Any]]:
         return [entry for entry in json.loads(self.path.read_bytes()) if not entry["read"]]
 
-    def mark(self, ids: set[str]) -> None:
-        def read(entries: list[dict[str, Any]]) -> None:
+    def mark_read(self, ids: set[str]) -> None:
+        def mark_entries(entries: list[dict[str, Any]]) -> None:
             for entry in entries:
                 if entry["msg_id"] in ids:
                     entry["read"] = True
 
-        self._change(read)
+        self._change_locked(mark_entries)
 
-    def _change(self, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    def _change_locked(self, change: Callable[[list[dict[str, Any]]], None]) -> None:
         while True:
             try:
                 self._lock.mkdir()

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 
 import shoal
-from bench.compared import Comparison
-from bench.standings import as_builtins, markdown, verdict
+from bench.comparison import Comparison
+from bench.comparison_table import encode_groups, format_markdown, summarize_groups
 
 PAGE = Path(__file__).parents[1] / "docs" / "bench.md"
-_WORDS = Path(__file__).with_name("report.md")
+_TEMPLATE = Path(__file__).with_name("report.md")
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     cpu: str
     memory: str
@@ -31,7 +31,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     """True if everyone was asked once."""
 
-    def lines(self) -> Iterator[str]:
+    def format_lines(self) -> Iterator[str]:
         yield f"{self.cores} cores ({self.cpu}), {self.memory} of memory, {self.system}, {self.python}."
         before, after = self.load
         took = f"Taken on {self.date} in {self.minutes:.1f} minutes"
@@ -41,11 +41,11 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
             yield f"Rough: {why}. Figures are higher than on a quiet machine, ratios may be off by half."
 
 
-def machine(load_before: float, seconds: float, *, once: bool = False) -> Machine:
-    return Machine(
+def read_machine(load_before: float, seconds: float, *, once: bool = False) -> MachineFacts:
+    return MachineFacts(
         cores=os.cpu_count() or 1,
-        cpu=_field("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
-        memory=_memory(),
+        cpu=_read_field("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
+        memory=_read_memory(),
         system=f"{platform.system()} {platform.machine()}",
         python=f"{platform.python_implementation()} {platform.python_version()}",
         load=(load_before, os.getloadavg()[0]),
@@ -55,7 +55,7 @@ def machine(load_before: float, seconds: float, *, once: bool = False) -> Machin
     )
 
 
-def _field(path: str, name: str) -> str:
+def _read_field(path: str, name: str) -> str:
     try:
         lines = Path(path).read_text().splitlines()
     except OSError:
@@ -63,44 +63,48 @@ def _field(path: str, name: str) -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(name)), "")
 
 
-def _memory() -> str:
-    kilobytes = _field("/proc/meminfo", "MemTotal").split()
+def _read_memory() -> str:
+    kilobytes = _read_field("/proc/meminfo", "MemTotal").split()
     return f"{int(kilobytes[0]) / 1024**2:.0f} GB" if kilobytes else "unknown size"
 
 
-def page(comparison: Comparison, versions: Mapping[str, Mapping[str, str]], where: Machine) -> str:
+def render_page(
+    comparison: Comparison, versions: Mapping[str, Mapping[str, str]], where: MachineFacts
+) -> str:
     return (
         "\n".join(
-            _WORDS.read_text()
-            .replace("{machine}", "\n".join(where.lines()))
-            .replace("{versions}", "\n".join(_versions(versions)))
-            .replace("{table}", "\n".join(markdown(comparison.groups)))
-            .replace("{verdict}", verdict(comparison.groups))
-            .replace("{missing}", "\n".join(missing(comparison)))
+            _TEMPLATE.read_text()
+            .replace("{machine}", "\n".join(where.format_lines()))
+            .replace("{versions}", "\n".join(_format_versions(versions)))
+            .replace("{table}", "\n".join(format_markdown(comparison.groups)))
+            .replace("{verdict}", summarize_groups(comparison.groups))
+            .replace("{missing}", "\n".join(format_missing(comparison)))
             .splitlines()
         )
         + "\n"
     )
 
 
-def _versions(versions: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+def _format_versions(versions: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     yield f"- Shoal {shoal.__version__}"
     for name, packages in versions.items():
         yield f"- {name}: {', '.join(f'{package} {version}' for package, version in packages.items())}"
 
 
-def missing(comparison: Comparison) -> Iterator[str]:
+def format_missing(comparison: Comparison) -> Iterator[str]:
     if not comparison.missing:
         yield "Everyone answered every question."
     for who, reason in comparison.missing.items():
         yield f"- Not in the table: {who}: {reason}"
 
 
-def as_json(comparison: Comparison, versions: Mapping[str, Mapping[str, str]], where: Machine) -> str:
+def encode_report(
+    comparison: Comparison, versions: Mapping[str, Mapping[str, str]], where: MachineFacts
+) -> str:
     report = {
         "machine": where,
         "versions": versions,
-        "groups": as_builtins(comparison.groups),
+        "groups": encode_groups(comparison.groups),
         "missing": comparison.missing,
     }
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

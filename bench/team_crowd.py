@@ -18,28 +18,28 @@ from collections import Counter
 from pathlib import Path
 
 import shoal
-from bench import bare
-from bench.instant import FINAL, Adder
-from bench.subject import empty_home
-from bench.timing import Spent, Stopwatch
+from bench import bare_loop
+from bench.bench_session import use_empty_home
+from bench.instant_model import FINAL_TEXT, AddTool
+from bench.stopwatch import Stopwatch, TimeSpent
 from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
-from shoal.core.events import Finished
-from shoal.core.messages import Message, Text, ToolResult, ToolUse
-from shoal.core.requests import Hear, Reply, Request, Sent
+from shoal.core.events import RunFinished
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
+from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard, Price, Usage
-from shoal.tools.define import FunctionTool, tool
+from shoal.tools.function_tool import FunctionTool, tool
 
 _USAGE = Usage(input_tokens=100, output_tokens=10)
 _SETTINGS = json.dumps({"shoal": {"fan_out_preview": None}})
 _MEMBER = re.compile(r"^- You are ([\w-]+), a member of the team", re.MULTILINE)
 _TASK = re.compile(r"Task #(\d+)")
 _TEAM = "crew"
-_FIRST = 20
+_WARM_UP_MEMBERS = 20
 """Number of members that warm up."""
 
 
-Call = tuple[str, dict[str, str]]
+ToolCallSpec = tuple[str, dict[str, str]]
 
 
 class TeamModel:
@@ -52,51 +52,58 @@ class TeamModel:
         self._calls = 0
         self._members = 0
         self._waves = waves
-        self._next: list[tuple[Call, ...]] = [(("TeamCreate", {"team_name": _TEAM}),), (("plan", {}),)]
+        self._next: list[tuple[ToolCallSpec, ...]] = [
+            (("TeamCreate", {"team_name": _TEAM}),),
+            (("plan", {}),),
+        ]
 
-    def _wave(self, members: int) -> tuple[Call, ...]:
+    def _make_wave(self, members: int) -> tuple[ToolCallSpec, ...]:
         first, self._members = self._members, self._members + members
-        given = {"description": "Work", "prompt": "Do what is free."}
-        return tuple(("Agent", {**given, "name": f"m{number}"}) for number in range(first, first + members))
+        arguments = {"description": "Work", "prompt": "Do what is free."}
+        return tuple(
+            ("Agent", {**arguments, "name": f"m{number}"}) for number in range(first, first + members)
+        )
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        await hear(Sent())
-        content = self._as_member(request) if _MEMBER.search(request.system) else self._as_lead(request)
-        stop_reason = "tool_use" if isinstance(content[0], ToolUse) else "end_turn"
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        await on_delta(AttemptStarted())
+        content = (
+            self._reply_as_member(request) if _MEMBER.search(request.system) else self._reply_as_lead(request)
+        )
+        stop_reason = "tool_use" if isinstance(content[0], ToolUseBlock) else "end_turn"
         message = Message(role="assistant", content=content)
-        return Reply(message=message, usage=_USAGE, stop_reason=stop_reason, model="instant", id="m")
+        return ModelReply(message=message, usage=_USAGE, stop_reason=stop_reason, model="instant", id="m")
 
-    def _as_lead(self, request: Request) -> tuple[Text | ToolUse, ...]:
+    def _reply_as_lead(self, request: ModelRequest) -> tuple[TextBlock | ToolUseBlock, ...]:
         if (members := self._waves.pop(request.messages[-1].text, 0)) > 0:
-            self._next.append(self._wave(members))
+            self._next.append(self._make_wave(members))
         calls = self._next.pop(0) if self._next else ()
-        return tuple(self._call(*call) for call in calls) or (Text(text=FINAL),)
+        return tuple(self._make_call(*call) for call in calls) or (TextBlock(text=FINAL_TEXT),)
 
-    def _as_member(self, request: Request) -> tuple[Text | ToolUse, ...]:
+    def _reply_as_member(self, request: ModelRequest) -> tuple[TextBlock | ToolUseBlock, ...]:
         last = request.messages[-1]
-        found = None if isinstance(last.content[0], ToolResult) else _TASK.search(last.text)
+        found = None if isinstance(last.content[0], ToolResultBlock) else _TASK.search(last.text)
         if found is None:
-            return (Text(text=FINAL),)
+            return (TextBlock(text=FINAL_TEXT),)
         self.done[found[1]] += 1
-        return (self._call("TaskUpdate", {"taskId": found[1], "status": "completed"}),)
+        return (self._make_call("TaskUpdate", {"taskId": found[1], "status": "completed"}),)
 
-    def _call(self, name: str, given: dict[str, str]) -> ToolUse:
+    def _make_call(self, name: str, arguments: dict[str, str]) -> ToolUseBlock:
         self._calls += 1
-        return ToolUse(id=f"c{self._calls}", name=name, input=given)
+        return ToolUseBlock(id=f"c{self._calls}", name=name, input=arguments)
 
     async def aclose(self) -> None: ...
 
 
-class Plan:
+class BoardPlan:
     """Puts tasks on the board, most of them blocked by others; this time does not count for the team."""
 
     def __init__(self, members: int, tasks: int) -> None:
-        chance = random.Random(1)
+        rng = random.Random(1)
         self.waits_for: dict[int, set[int]] = {}
         for n in range(1, tasks + 1):
-            before = range(max(1, n - 2 * members), n)
-            self.waits_for[n] = {chance.choice(before) for _ in range(chance.randint(0, 3)) if before}
-        self.spent = Spent(0.0, 0.0)
+            earlier = range(max(1, n - 2 * members), n)
+            self.waits_for[n] = {rng.choice(earlier) for _ in range(rng.randint(0, 3)) if earlier}
+        self.spent = TimeSpent(0.0, 0.0)
         self.tool: FunctionTool = tool(self.plan)
 
     async def plan(self) -> str:
@@ -117,90 +124,95 @@ class Plan:
                 "blockedBy": [str(each) for each in sorted(blockers)],
             }
             (directory / f"{number}.json").write_text(json.dumps(task))
-        self.spent = watch.read()
+        self.spent = watch.read_time()
         return "planned"
 
-    def check(self, done: Counter[str]) -> None:
+    def check_board(self, done: Counter[str]) -> None:
         assert done == Counter({str(number): 1 for number in self.waits_for}), "a task was not done once"
         for number in self.waits_for:
             file = Path(os.environ["SHOAL_HOME"]) / "tasks" / _TEAM / f"{number}.json"
             assert json.loads(file.read_bytes())["status"] == "completed", number
 
 
-async def quiet(session: Session, prompt: str) -> None:
+async def run_until_quiet(session: Session, prompt: str) -> None:
     """Run the turn and all turns that follow from it."""
     turn: Turn | None = session.run(prompt)
     while turn is not None:
         async for event in turn:
-            assert not isinstance(event, Finished) or event.reason == "done", event.detail
+            assert not isinstance(event, RunFinished) or event.reason == "done", event.detail
         turn = await session.next_turn()
 
 
-async def run(root: Path, members: int, tasks: int) -> Spent:
-    plan, model = Plan(members, tasks), TeamModel(go=members)
+async def run_team(root: Path, members: int, tasks: int) -> TimeSpent:
+    plan, model = BoardPlan(members, tasks), TeamModel(go=members)
     async with shoal.open(
         cwd=root, model=model, tools=[plan.tool], skip_permissions=True, settings=_SETTINGS
     ) as session:
         watch = Stopwatch()
-        await quiet(session, "go")
-        spent = watch.read()
-        plan.check(model.done)
-    return Spent(spent.cpu - plan.spent.cpu, spent.wall - plan.spent.wall)
+        await run_until_quiet(session, "go")
+        spent = watch.read_time()
+        plan.check_board(model.done)
+    return TimeSpent(spent.cpu - plan.spent.cpu, spent.wall - plan.spent.wall)
 
 
-async def run_bare(root: Path, members: int, tasks: int) -> Spent:
+async def run_bare_team(root: Path, members: int, tasks: int) -> TimeSpent:
     """Run one asyncio task per member; each takes free tasks and appends its messages to a file."""
-    waits_for, adder = Plan(members, tasks).waits_for, Adder()
-    behind: dict[int, list[int]] = {}
-    left = {number: len(blockers) for number, blockers in waits_for.items()}
-    free: asyncio.Queue[int] = asyncio.Queue()
+    waits_for, add_tool = BoardPlan(members, tasks).waits_for, AddTool()
+    dependants: dict[int, list[int]] = {}
+    open_blockers = {number: len(blockers) for number, blockers in waits_for.items()}
+    free_tasks: asyncio.Queue[int] = asyncio.Queue()
     for number, blockers in waits_for.items():
         for blocker in blockers:
-            behind.setdefault(blocker, []).append(number)
+            dependants.setdefault(blocker, []).append(number)
         if not blockers:
-            free.put_nowait(number)
+            free_tasks.put_nowait(number)
 
-    async def live(member: int) -> None:
+    async def run_member(member: int) -> None:
         file = os.open(root / f"{member}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             while True:
-                number = await free.get()
-                assert await bare.loop(f"Task #{number}", bare.instant(1), {"add": adder.add}, file) == FINAL
-                for other in behind.get(number, ()):
-                    left[other] -= 1
-                    if not left[other]:
-                        free.put_nowait(other)
-                free.task_done()
+                number = await free_tasks.get()
+                assert (
+                    await bare_loop.run_bare_loop(
+                        f"Task #{number}", bare_loop.create_instant_model(1), {"add": add_tool.add}, file
+                    )
+                    == FINAL_TEXT
+                )
+                for other in dependants.get(number, ()):
+                    open_blockers[other] -= 1
+                    if not open_blockers[other]:
+                        free_tasks.put_nowait(other)
+                free_tasks.task_done()
         finally:
             os.close(file)
 
     watch = Stopwatch()
-    async with asyncio.TaskGroup() as lives:
-        alive = [lives.create_task(live(member)) for member in range(members)]
-        await free.join()
-        for each in alive:
+    async with asyncio.TaskGroup() as group:
+        member_tasks = [group.create_task(run_member(member)) for member in range(members)]
+        await free_tasks.join()
+        for each in member_tasks:
             each.cancel()
-    spent = watch.read()
-    assert adder.calls == tasks, adder.calls
+    spent = watch.read_time()
+    assert add_tool.calls == tasks, add_tool.calls
     return spent
 
 
-async def idle(root: Path, members: int) -> float:
+async def measure_idle(root: Path, members: int) -> float:
     """Return the bytes held per waiting member, without what the lead remembers of it."""
-    plan, model = Plan(members, 0), TeamModel(first=_FIRST, go=members)
+    plan, model = BoardPlan(members, 0), TeamModel(first=_WARM_UP_MEMBERS, go=members)
     async with shoal.open(
         cwd=root, model=model, tools=[plan.tool], skip_permissions=True, settings=_SETTINGS
     ) as session:
         tracemalloc.start()
-        held = []
+        measurements = []
         for prompt in ("first", "go"):
-            await quiet(session, prompt)
+            await run_until_quiet(session, prompt)
             session.agent.conversation.messages.clear()
             gc.collect()
-            held.append(tracemalloc.get_traced_memory()[0])
-        there = session.parts.teams.members()
-        assert [each.state for each in there] == ["idle"] * (_FIRST + members)
-        return (held[1] - held[0]) / members
+            measurements.append(tracemalloc.get_traced_memory()[0])
+        present_members = session.services.teams.list_members()
+        assert [each.state for each in present_members] == ["idle"] * (_WARM_UP_MEMBERS + members)
+        return (measurements[1] - measurements[0]) / members
 
 
 def main() -> None:
@@ -208,13 +220,13 @@ def main() -> None:
     parser.add_argument("work", choices=("run", "bare", "idle"))
     parser.add_argument("--members", type=int, required=True)
     parser.add_argument("--tasks", type=int, default=0)
-    given = parser.parse_args()
-    with empty_home() as root:
-        if given.work == "idle":
-            print(asyncio.run(idle(root, given.members)))
+    arguments = parser.parse_args()
+    with use_empty_home() as root:
+        if arguments.work == "idle":
+            print(asyncio.run(measure_idle(root, arguments.members)))
         else:
-            work = run if given.work == "run" else run_bare
-            spent = asyncio.run(work(root, given.members, given.tasks))
+            work = run_team if arguments.work == "run" else run_bare_team
+            spent = asyncio.run(work(root, arguments.members, arguments.tasks))
             print(spent.cpu, spent.wall)
 
 

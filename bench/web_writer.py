@@ -11,8 +11,8 @@ from pathlib import Path
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentStarted,
-    AssistantSaid,
-    Journaled,
+    AssistantReplied,
+    JournaledEvent,
     MailPosted,
     RequestSent,
     RequestSettled,
@@ -22,11 +22,11 @@ from shoal.core.events import (
     ToolFinished,
     ToolStarted,
 )
-from shoal.core.ids import LEAD, AgentId, EntryId, RequestId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, EntryId, RequestId, SessionId
 from shoal.core.usage import Usage
-from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.locks import SessionLock
-from shoal.stores.files.places import journal_path
+from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.home_paths import get_journal_path
+from shoal.stores.files.pid_locks import SessionLock
 
 _TICK = 0.01
 """Seconds between two bursts; within one, members write one after the other."""
@@ -36,15 +36,15 @@ _TEAM, _MODEL = "crew", "claude-sonnet-4-5"
 def main(home: Path, session: SessionId, members: int, each: int, seconds: float) -> None:
     """Write events; the run is live until the last one is written."""
     lock = SessionLock(home, session)
-    journal = FileJournal(journal_path(home, session), SystemClock())
+    journal = FileJournal(get_journal_path(home, session), SystemClock())
     agents = [AgentId(f"member-{number}@{_TEAM}") for number in range(members)]
-    for event in _begun(session, agents):
+    for event in _generate_start_events(session, agents):
         journal.append(event)
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     sys.stdin.readline()
-    minds = [_work(agent, number) for number, agent in enumerate(agents)]
-    turn = cycle(minds)
+    generators = [_generate_work_events(agent, number) for number, agent in enumerate(agents)]
+    turn = cycle(generators)
     start, written, total = time.monotonic(), 0, round(members * each * seconds)
     while written < total:
         due = min(total, round((time.monotonic() - start) * members * each))
@@ -52,22 +52,22 @@ def main(home: Path, session: SessionId, members: int, each: int, seconds: float
             journal.append(next(next(turn)))
             written += 1
         time.sleep(_TICK)
-    took = time.monotonic() - start
-    journal.append(SessionEnded(agent=LEAD))
+    elapsed = time.monotonic() - start
+    journal.append(SessionEnded(agent=LEAD_ID))
     journal.close()
     lock.release()
-    sys.stdout.write(f"{written / took}\n")
+    sys.stdout.write(f"{written / elapsed}\n")
 
 
-def _begun(session: SessionId, agents: list[AgentId]) -> Iterator[Journaled]:
-    yield SessionStarted(agent=LEAD, session=session, cwd="/", model=_MODEL, mode="default", tools=())
+def _generate_start_events(session: SessionId, agents: list[AgentId]) -> Iterator[JournaledEvent]:
+    yield SessionStarted(agent=LEAD_ID, session=session, cwd="/", model=_MODEL, mode="default", tools=())
     for agent in agents:
         yield AgentStarted(
             agent=agent,
             kind="general-purpose",
             name=agent.partition("@")[0],
             description="work on the board",
-            parent=LEAD,
+            parent=LEAD_ID,
             call="c",
             depth=1,
             model=_MODEL,
@@ -78,7 +78,7 @@ def _begun(session: SessionId, agents: list[AgentId]) -> Iterator[Journaled]:
         )
 
 
-def _work(agent: AgentId, number: int) -> Iterator[Journaled]:
+def _generate_work_events(agent: AgentId, number: int) -> Iterator[JournaledEvent]:
     """Generate events of a working member: a request, calls, a mail message, a task, repeatedly."""
     name, usage = agent.partition("@")[0], Usage(input_tokens=2_000, output_tokens=150)
     for step in cycle(range(1_000)):
@@ -87,7 +87,7 @@ def _work(agent: AgentId, number: int) -> Iterator[Journaled]:
         yield RequestSettled(
             agent=agent, request=request, model=_MODEL, usage=usage, cost_usd=0.01, duration_ms=900
         )
-        yield AssistantSaid(agent=agent, entry=EntryId(f"e{step}"), preview="I look at it.", tool_uses=2)
+        yield AssistantReplied(agent=agent, entry=EntryId(f"e{step}"), preview="I look at it.", tool_uses=2)
         for call in ("read", "write"):
             yield ToolStarted(agent=agent, call=f"{call}-{step}", tool="Bash", preview=f"make {call}-{step}")
             yield ToolFinished(
@@ -101,7 +101,7 @@ def _work(agent: AgentId, number: int) -> Iterator[Journaled]:
             )
         if step % 5 == 0:
             yield MailPosted(
-                agent=LEAD,
+                agent=LEAD_ID,
                 team=_TEAM,
                 mail=f"{number}-{step}",
                 sender=name,
@@ -110,7 +110,7 @@ def _work(agent: AgentId, number: int) -> Iterator[Journaled]:
                 preview="It is done as you asked. " * 6,
             )
             yield TaskChanged(
-                agent=LEAD,
+                agent=LEAD_ID,
                 board=_TEAM,
                 task=str(number + 1),
                 subject="a task",

@@ -19,16 +19,16 @@ BYE = r'"shutdown_response", "request_id": "(?P<request>[^"]+)"'
 ALL_GONE = r"(?s)(?=.*terminated: task anna@)(?=.*terminated: task ben@)"
 
 
-def call(tool: str, /, **given: object) -> dict[str, Any]:
-    return {"name": tool, "input": given}
+def call_tool(tool: str, /, **arguments: object) -> dict[str, Any]:
+    return {"name": tool, "input": arguments}
 
 
-def tell(to: str, summary: str, message: object) -> dict[str, Any]:
-    return call("SendMessage", to=to, message=message, **({"summary": summary} if summary else {}))
+def send_message(to: str, summary: str, message: object) -> dict[str, Any]:
+    return call_tool("SendMessage", to=to, message=message, **({"summary": summary} if summary else {}))
 
 
-def member(name: str, prompt: str) -> dict[str, Any]:
-    return call("Agent", name=name, subagent_type="general-purpose", description=name, prompt=prompt)
+def spawn_member(name: str, prompt: str) -> dict[str, Any]:
+    return call_tool("Agent", name=name, subagent_type="general-purpose", description=name, prompt=prompt)
 
 
 SCRIPT = [
@@ -36,45 +36,53 @@ SCRIPT = [
     {
         "pattern": BYE,
         "tools": [
-            tell("team-lead", "", {"type": "shutdown_response", "request_id": "{{request}}", "approve": True})
+            send_message(
+                "team-lead", "", {"type": "shutdown_response", "request_id": "{{request}}", "approve": True}
+            )
         ],
     },
-    {"match": "Write hello.txt", "tools": [call("Write", file_path="hello.txt", content="hello\n")]},
+    {"match": "Write hello.txt", "tools": [call_tool("Write", file_path="hello.txt", content="hello\n")]},
     {
         "system": "You are anna",
         "match": "hello.txt",
-        "tools": [tell("ben", "It is there", "Please check it.")],
+        "tools": [send_message("ben", "It is there", "Please check it.")],
     },
-    {"system": "You are ben", "match": "Please check it.", "tools": [call("Read", file_path="hello.txt")]},
+    {
+        "system": "You are ben",
+        "match": "Please check it.",
+        "tools": [call_tool("Read", file_path="hello.txt")],
+    },
     {
         "system": "You are ben",
         "pattern": r"1\thello",
-        "tools": [tell("team-lead", "Done", "It says hello.")],
+        "tools": [send_message("team-lead", "Done", "It says hello.")],
     },
     {"system": "a member of the team", "repeat": True, "text": "That is all for now."},
     # The lead.
-    {"match": "Have a greeting written", "tools": [call("TeamCreate", team_name="greeters")]},
+    {"match": "Have a greeting written", "tools": [call_tool("TeamCreate", team_name="greeters")]},
     {
         "match": "You lead the team",
-        "tools": [member("anna", "Write hello.txt."), member("ben", "Wait for anna.")],
+        "tools": [spawn_member("anna", "Write hello.txt."), spawn_member("ben", "Wait for anna.")],
     },
     {
         "match": "It says hello.",
-        "tools": [tell(name, "", {"type": "shutdown_request", "reason": "done"}) for name in ("anna", "ben")],
+        "tools": [
+            send_message(name, "", {"type": "shutdown_request", "reason": "done"}) for name in ("anna", "ben")
+        ],
     },
     {"pattern": ALL_GONE, "text": "The greeting is written and checked."},
     {"repeat": True},
 ]
 
 
-def told(event: shoal.events.Event) -> None:
+def print_event(event: shoal.events.Event) -> None:
     match event:
         case shoal.events.AgentStarted(name=name):
             print(f"{name} starts")
         case shoal.events.ToolFinished(agent=agent, tool="Write" | "Read" as tool):
             print(f"{agent}: {tool}")
-        case shoal.events.AgentEnded(completion=completion):
-            print(f"{completion.name} ends: {completion.status}")
+        case shoal.events.AgentEnded(completion=result):
+            print(f"{result.name} ends: {result.status}")
 
 
 async def main(place: Path) -> None:
@@ -87,11 +95,11 @@ async def main(place: Path) -> None:
         settings=json.dumps({"shoal": {"teammate_mode": "process"}}),
         deadline=60,
     ) as session:
-        session.watch(told)
+        session.subscribe(print_event)
         turn = session.run("Have a greeting written and checked.")
         while turn is not None:
             async for event in turn:
-                if isinstance(event, shoal.events.Finished) and event.text:
+                if isinstance(event, shoal.events.RunFinished) and event.text:
                     print("lead:", event.text)
             turn = await session.next_turn()
     print("in the project:", (place / "project" / "hello.txt").read_text().strip())

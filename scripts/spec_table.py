@@ -19,21 +19,21 @@ RULES = ROOT / "docs" / "spec.md"
 REPORT = ROOT / ".spec-report.json"
 
 _ROW = re.compile(r"^\| ([A-Z]+-\d\d) \| (.+) \|$")
-_LATER = re.compile(r"^- ([A-Z]+-\d\d): (.+)$")
+_DEFERRED = re.compile(r"^- ([A-Z]+-\d\d): (.+)$")
 
 
 def read_rules(path: Path = RULES) -> dict[str, str]:
     """Return every rule's id and sentence, in the order of the document."""
-    return _found(_ROW, path)
+    return _read_matches(_ROW, path)
 
 
-def read_later(path: Path = RULES) -> dict[str, str]:
+def read_deferred(path: Path = RULES) -> dict[str, str]:
     """Return the rules that are deferred, with the reasons."""
-    return _found(_LATER, path)
+    return _read_matches(_DEFERRED, path)
 
 
-def _found(form: re.Pattern[str], path: Path) -> dict[str, str]:
-    lines = (form.match(line) for line in path.read_text(encoding="utf-8").splitlines())
+def _read_matches(pattern: re.Pattern[str], path: Path) -> dict[str, str]:
+    lines = (pattern.match(line) for line in path.read_text(encoding="utf-8").splitlines())
     return {line[1]: line[2] for line in lines if line}
 
 
@@ -46,12 +46,12 @@ def read_report(path: Path = REPORT) -> dict[str, Any] | None:
     return report
 
 
-def rows(
-    rules: dict[str, str], report: dict[str, Any] | None, later: dict[str, str] | None = None
+def build_rows(
+    rules: dict[str, str], report: dict[str, Any] | None, deferred: dict[str, str] | None = None
 ) -> list[dict[str, Any]]:
     """Build the table; `deferred` maps a rule to the reason why it is not shown yet."""
     shown: dict[str, list[str]] = report["rules"] if report else {}
-    reasons = later or {}
+    reasons = deferred or {}
     return [
         {
             "id": rule,
@@ -64,7 +64,7 @@ def rows(
     ]
 
 
-def as_text(table: list[dict[str, Any]], report: dict[str, Any] | None, *, missing: bool) -> str:
+def format_table(table: list[dict[str, Any]], report: dict[str, Any] | None, *, missing: bool) -> str:
     lines = []
     for row in table:
         if row["shown"] and not missing:
@@ -72,21 +72,21 @@ def as_text(table: list[dict[str, Any]], report: dict[str, Any] | None, *, missi
             lines.append(f"{row['id']:<8} shown      {first}")
             lines += [f"{'':<20}{other}" for other in others]
         elif row["later"]:
-            lines.append(f"{row['id']:<8} later      {shortened(row['rule'])}")
+            lines.append(f"{row['id']:<8} later      {shorten_sentence(row['rule'])}")
             lines.append(f"{'':<20}Why: {row['later']}")
         elif not row["shown"]:
-            lines.append(f"{row['id']:<8} not shown  {shortened(row['rule'])}")
-    return "\n".join([*lines, "", counted(table), origin(report)])
+            lines.append(f"{row['id']:<8} not shown  {shorten_sentence(row['rule'])}")
+    return "\n".join([*lines, "", format_counts(table), describe_report(report)])
 
 
-def counted(table: list[dict[str, Any]]) -> str:
+def format_counts(table: list[dict[str, Any]]) -> str:
     shown = sum(row["shown"] for row in table)
     later = [row["id"] for row in table if row["later"]]
-    left = f", {len(later)} left for later ({', '.join(later)})" if later else ""
-    return f"{shown} of {len(table)} rules shown{left}, {len(table) - shown - len(later)} not shown."
+    deferred_text = f", {len(later)} left for later ({', '.join(later)})" if later else ""
+    return f"{shown} of {len(table)} rules shown{deferred_text}, {len(table) - shown - len(later)} not shown."
 
 
-def origin(report: dict[str, Any] | None) -> str:
+def describe_report(report: dict[str, Any] | None) -> str:
     if report is None:
         return "There is no full test run to read from yet: make test"
     when = datetime.fromisoformat(report["when"]).astimezone()
@@ -94,7 +94,7 @@ def origin(report: dict[str, Any] | None) -> str:
     return f"From the full test run of {when:%Y-%m-%d %H:%M:%S %Z}: {passed} passed, {failed} failed."
 
 
-def shortened(sentence: str, width: int = 90) -> str:
+def shorten_sentence(sentence: str, width: int = 90) -> str:
     return sentence if len(sentence) <= width else sentence[: width - 1].rstrip() + "…"
 
 
@@ -104,13 +104,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--missing", action="store_true", help="list only the rules that are not shown")
     options = parser.parse_args(argv)
     report = read_report()
-    table = rows(read_rules(), report, read_later())
+    table = build_rows(read_rules(), report, read_deferred())
     if options.json:
         when = report["when"] if report else None
-        kept = [row for row in table if not (options.missing and row["shown"])]
-        print(json.dumps({"when": when, "rules": kept}, indent=2, ensure_ascii=False))
+        shown_rows = [row for row in table if not (options.missing and row["shown"])]
+        print(json.dumps({"when": when, "rules": shown_rows}, indent=2, ensure_ascii=False))
     else:
-        print(as_text(table, report, missing=options.missing))
+        print(format_table(table, report, missing=options.missing))
     return 0
 
 

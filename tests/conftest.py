@@ -18,7 +18,7 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("long", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
-pytest_plugins = ["needs_marks", "spec_marks", "tmux_rig"]
+pytest_plugins = ["needs_marks", "spec_marks", "tmux_server"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # In a background run: the programs that tests start would not receive Ctrl-C either.

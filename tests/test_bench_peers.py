@@ -18,48 +18,48 @@ def bench_is_importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def row(**cells: float):
-    from bench.standings import Row
+    from bench.comparison_table import ComparisonRow
 
-    return Row(name="a round", unit="µs", cells=cells)
+    return ComparisonRow(name="a round", unit="µs", cells=cells)
 
 
 def test_a_row_knows_the_best_peer_the_ratio_to_it_and_the_place():
     standing = row(Shoal=30.0, bare=10.0, slow=200.0, quick=100.0)
-    assert (standing.best, standing.ratio, standing.place, standing.ok) == ("quick", 0.3, 1, True)
-    assert msgspec.structs.replace(standing, target=0.3).ok
-    assert not msgspec.structs.replace(standing, target=0.2).ok
+    assert (standing.best, standing.ratio, standing.place, standing.is_met) == ("quick", 0.3, 1, True)
+    assert msgspec.structs.replace(standing, target=0.3).is_met
+    assert not msgspec.structs.replace(standing, target=0.2).is_met
 
 
 def test_who_is_ahead_by_little_shares_the_place_and_who_is_ahead_by_more_does_not():
     assert row(Shoal=100.0, near=96.0).place == 1
     assert row(Shoal=100.0, ahead=90.0, near=96.0, behind=300.0).place == 2
-    assert row(Shoal=100.0, ahead=90.0).ok is False
+    assert row(Shoal=100.0, ahead=90.0).is_met is False
 
 
 def test_without_peers_nothing_is_judged_but_what_was_promised():
-    from bench.standings import Group, verdict
+    from bench.comparison_table import RowGroup, summarize_groups
 
     alone = row(Shoal=30.0, bare=10.0)
-    assert (alone.best, alone.ratio, alone.place, alone.ok) == (None, None, None, None)
-    kept = msgspec.structs.replace(alone, promise=40.0)
-    broken = msgspec.structs.replace(alone, name="another", promise=20.0)
-    assert (kept.ok, broken.ok) == (True, False)
-    said = verdict([Group(name="all", rows=[alone, kept, broken])])
+    assert (alone.best, alone.ratio, alone.place, alone.is_met) == (None, None, None, None)
+    kept = msgspec.structs.replace(alone, limit=40.0)
+    broken = msgspec.structs.replace(alone, name="another", limit=20.0)
+    assert (kept.is_met, broken.is_met) == (True, False)
+    said = summarize_groups([RowGroup(name="all", rows=[alone, kept, broken])])
     assert said == "Shoal is 1 of 2 figures as wanted; not: another (≤ 20.0)."
 
 
 def test_the_table_has_a_column_for_everyone_and_says_what_is_missed():
-    from bench.standings import Group, Row, markdown, text
+    from bench.comparison_table import ComparisonRow, RowGroup, format_markdown, format_text
 
     groups = [
-        Group(name="Loop", rows=[row(Shoal=30.0, bare=10.0, one=100.0)]),
-        Group(name="Own", rows=[Row(name="mail", unit="ms", cells={"Shoal": 2.0}, promise=1.0)]),
+        RowGroup(name="Loop", rows=[row(Shoal=30.0, bare=10.0, one=100.0)]),
+        RowGroup(name="Own", rows=[ComparisonRow(name="mail", unit="ms", cells={"Shoal": 2.0}, limit=1.0)]),
     ]
-    printed = list(text(groups))
+    printed = list(format_text(groups))
     assert printed[0].split() == ["Shoal", "bare", "one", "to", "best", "place", "wanted"]
     assert printed[2].split() == ["a", "round", "µs", "30.0", "10.0", "100", "0.30×", "1", "first", "ok"]
     assert printed[4].split() == ["mail", "ms", "2.00", "–", "–", "≤", "1.00", "not", "met"]
-    lines = list(markdown(groups))
+    lines = list(format_markdown(groups))
     assert len({line.count("|") for line in lines}) == 1
     assert "| a round | µs | 30.0 | 10.0 | 100 | 0.30× | 1 | first | ok |" in lines
 
@@ -67,29 +67,29 @@ def test_the_table_has_a_column_for_everyone_and_says_what_is_missed():
 @pytest.fixture
 def stranger():
     """A library that is none: the bare loop under another name."""
-    from bench.peers.asking import BARE
+    from bench.peers.peer_runner import BARE
 
     return msgspec.structs.replace(BARE, name="stranger")
 
 
 def test_everyone_answers_every_question_and_who_cannot_is_named_with_the_reason(stranger, tmp_path):
-    from bench.compared import QUICK, asked
-    from bench.report import machine, missing, page
+    from bench.comparison import QUICK_SIZE, ask_libraries
+    from bench.report import format_missing, read_machine, render_page
 
     absent = msgspec.structs.replace(stranger, name="absent", missing="pip says no")
     broken = msgspec.structs.replace(stranger, name="broken", script="nothing", imports="import nothing")
-    comparison = asked(QUICK, [stranger, absent, broken])
+    comparison = ask_libraries(QUICK_SIZE, [stranger, absent, broken])
     rows = [row for group in comparison.groups for row in group.rows]
     assert len(rows) >= 15
     for each in rows:
         assert set(each.cells) == {"Shoal", "bare", "stranger"}, each.name
         assert each.place is not None
-    told = "\n".join(missing(comparison))
+    told = "\n".join(format_missing(comparison))
     assert "absent: pip says no" in told
     assert "broken, the loop: " in told
     assert "with_nothing.py" in told
     assert "ModuleNotFoundError" in told
-    shown = page(comparison, {"stranger": {"strange": "1.0"}}, machine(0.5, 60.0))
+    shown = render_page(comparison, {"stranger": {"strange": "1.0"}}, read_machine(0.5, 60.0))
     for part in ("cores", "| a tool round, of 5 |", "- stranger: strange 1.0", "Not in the table: absent"):
         assert part in shown
     assert "{" not in shown
@@ -99,30 +99,30 @@ def test_a_library_that_cannot_be_installed_is_named_and_one_that_is_there_is_no
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from bench.peers import environments
-    from bench.peers.environments import Peer, ready
+    from bench.peers.environments import PeerLibrary, prepare_environments
 
     monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path)
-    nowhere = Peer(name="nowhere", needs=(str(tmp_path / "no-such-package"),))
-    there = Peer(name="there", needs=("something>=1",))
+    nowhere = PeerLibrary(name="nowhere", requirements=(str(tmp_path / "no-such-package"),))
+    there = PeerLibrary(name="there", requirements=("something>=1",))
     said: list[str] = []
-    (unmade,) = ready([nowhere], make=False, say=said.append)
+    (unmade,) = prepare_environments([nowhere], create_missing=False, print_progress=said.append)
     assert "no environment" in unmade.missing
-    (unmade,) = ready([nowhere], make=True, say=said.append)
+    (unmade,) = prepare_environments([nowhere], create_missing=True, print_progress=said.append)
     assert "could not be made" in unmade.missing
     assert "no-such-package" in unmade.missing
     (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "needs").write_text(environments.fingerprint(there))
-    (made,) = ready([there], make=True, say=said.append)
+    (tmp_path / "there" / "needs").write_text(environments.compute_fingerprint(there))
+    (made,) = prepare_environments([there], create_missing=True, print_progress=said.append)
     assert not made.missing
     assert len(said) == 1
 
 
 def test_every_peer_has_its_scripts_and_they_know_nothing_of_shoal():
-    from bench.peers.asking import subject
-    from bench.peers.environments import PEERS, Environment
+    from bench.peers.environments import PEERS, PeerEnvironment
+    from bench.peers.peer_runner import make_subject
 
     for peer in PEERS:
-        who = subject(Environment(peer=peer, python=Path(sys.executable)))
+        who = make_subject(PeerEnvironment(peer=peer, python=Path(sys.executable)))
         for kind in ("with", "start"):
             source = (ROOT / "bench" / "peers" / f"{kind}_{who.script}.py").read_text()
             assert "shoal" not in source.lower()
@@ -134,11 +134,11 @@ def test_the_table_can_be_had_as_json_without_peers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     from bench import __main__ as program
-    from bench.compared import Comparison
-    from bench.standings import Group
+    from bench.comparison import Comparison
+    from bench.comparison_table import RowGroup
 
-    groups = [Group(name="Loop", rows=[row(Shoal=30.0, bare=10.0)])]
-    monkeypatch.setattr(program, "compare", lambda *_: Comparison(groups=groups))
+    groups = [RowGroup(name="Loop", rows=[row(Shoal=30.0, bare=10.0)])]
+    monkeypatch.setattr(program, "compare_libraries", lambda *_: Comparison(groups=groups))
     program.main(["--no-peers", "--quick", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["groups"][0]["rows"][0]["cells"] == {"Shoal": 30.0, "bare": 10.0}

@@ -1,4 +1,4 @@
-"""What the documents show works: Python examples compile, links lead somewhere, commands and flags exist."""
+"""The documentation is correct: Python examples compile, links lead somewhere, commands and flags exist."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pathlib import Path
 import click
 import pytest
 
-from needs_marks import lack
-from shoal.app.definitions.definitions import definitions_for
-from shoal.app.teams.templates import read_file as read_template
-from shoal.surfaces.cli.main import _routed
-from shoal.testing import in_thread, messages_server
-from shoal.wire.hooks import read_hooks
-from shoal.wire.settings import Known, read_document, unknown_keys
+from needs_marks import explain_missing
+from shoal.app.definitions.agent_catalog import load_agent_catalog
+from shoal.app.teams.team_templates import read_template_file as read_template
+from shoal.surfaces.cli.main import _resolve_command
+from shoal.testing import messages_server, run_in_thread
+from shoal.wire.hook_codec import parse_hooks
+from shoal.wire.settings_codec import SettingsSchema, find_unknown_keys, parse_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -75,11 +75,11 @@ def whole_programs() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("where", "code"), whole_programs(), ids=lambda value: value.split("\n")[0])
 def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
     """Against a provider on loopback, whose model has little to say."""
-    if "claude_agent_sdk" in code and (reason := lack("claude_agent_sdk")):
+    if "claude_agent_sdk" in code and (reason := explain_missing("claude_agent_sdk")):
         pytest.skip(reason)
     (tmp_path / "shoal").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m shoal "$@"\n')
     (tmp_path / "shoal").chmod(0o755)
-    with in_thread(messages_server(lambda _: "That is all.")) as server:
+    with run_in_thread(messages_server(lambda _: "That is all.")) as server:
         env = os.environ | {
             "ANTHROPIC_BASE_URL": server.url,
             "ANTHROPIC_API_KEY": "any",
@@ -95,7 +95,7 @@ def test_a_whole_program_runs(where: str, code: str, tmp_path: Path):
             timeout=60,
         )
     assert ran.returncode == 0, ran.stderr
-    assert server.answered > 0
+    assert server.replies_sent > 0
 
 
 def test_the_example_with_agents_tells_what_each_reports(tmp_path: Path):
@@ -189,10 +189,10 @@ def test_settings_that_are_shown_are_understood(where: str, text: str):
         raw = json.loads(text)
     except ValueError:
         raw = [json.loads(line) for line in text.splitlines()]
-    if isinstance(raw, dict) and set(raw) <= set(Known.__struct_encode_fields__):
-        document = read_document(text, name=where, kind="user", path=None)
-        assert list(unknown_keys(document)) == []
-        assert read_hooks(raw.get("hooks", {}), document.place).problems == ()
+    if isinstance(raw, dict) and set(raw) <= set(SettingsSchema.__struct_encode_fields__):
+        document = parse_settings(text, name=where, kind="user", path=None)
+        assert list(find_unknown_keys(document)) == []
+        assert parse_hooks(raw.get("hooks", {}), document.locate_key).problems == ()
 
 
 @pytest.mark.parametrize(("where", "text"), blocks("markdown"), ids=lambda value: value.split("\n")[0])
@@ -200,9 +200,9 @@ def test_an_agent_or_a_template_that_is_shown_can_be_used(where: str, text: str,
     (tmp_path / "shown.md").write_text(text)
     if "\nroles:" in text:
         found = read_template(tmp_path / "shown.md")
-        assert found.flaw is None, found.flaw
+        assert found.problem is None, found.problem
     elif text.startswith("---\nname:") and "skills.md" not in where:
-        made = definitions_for(cwd=tmp_path, home=tmp_path / "home", managed=())
+        made = load_agent_catalog(cwd=tmp_path, home=tmp_path / "home", managed=())
         (tmp_path / "home" / "agents").mkdir(parents=True)
         (tmp_path / "shown.md").rename(tmp_path / "home" / "agents" / "shown.md")
         assert (made.problems, made.warnings) == ((), ())
@@ -220,7 +220,7 @@ def test_a_command_of_shoal_that_is_shown_is_understood(where: str, line: str):
     words = shlex.split(line, comments=True)
     arguments = list(takewhile(lambda word: word not in _ENDS, words[words.index("shoal") + 1 :]))
     if arguments[:1] != ["help"]:
-        command, name, rest = _routed(arguments)
+        command, name, rest = _resolve_command(arguments)
         understand(command, name, rest)
 
 

@@ -125,8 +125,8 @@ def test_a_test_without_its_program_is_skipped_and_named_with_the_reason(suite: 
 def test_the_table_says_what_is_shown_by_what_and_counts(suite: Suite):
     suite.run(ONE_OF_EACH)
     report = spec_table.read_report(suite.report_file)
-    table = spec_table.rows(spec_table.read_rules(suite.root / "docs" / "spec.md"), report)
-    text = spec_table.as_text(table, report, missing=False)
+    table = spec_table.build_rows(spec_table.read_rules(suite.root / "docs" / "spec.md"), report)
+    text = spec_table.format_table(table, report, missing=False)
     assert "BOX-01   shown      test_it.py::test_good" in text
     assert "BOX-02   not shown  Mail is fast." in text
     assert "1 of 2 rules shown, 1 not shown." in text
@@ -139,17 +139,17 @@ def test_the_table_gives_the_reason_for_each_rule_that_is_left_for_later(suite: 
     rules.write_text(rules.read_text() + later)
     suite.run(ONE_OF_EACH)
     report = spec_table.read_report(suite.report_file)
-    table = spec_table.rows(spec_table.read_rules(rules), report, spec_table.read_later(rules))
+    table = spec_table.build_rows(spec_table.read_rules(rules), report, spec_table.read_deferred(rules))
     assert [row["later"] for row in table] == [None, None, "It has no wings."], "what is shown is not left"
     for missing in (True, False):
-        lines = spec_table.as_text(table, report, missing=missing).splitlines()
+        lines = spec_table.format_table(table, report, missing=missing).splitlines()
         at = lines.index("BOX-03   later      Mail flies.")
         assert lines[at + 1].strip() == "Why: It has no wings."
         assert "1 of 3 rules shown, 1 left for later (BOX-03), 1 not shown." in lines
 
 
 def test_what_is_left_for_later_is_a_rule_that_needs_several_machines():
-    later = spec_table.read_later()
+    later = spec_table.read_deferred()
     assert later.keys() == {"ISO-04", "BCK-07"} <= spec_table.read_rules().keys()
     assert all("several machines" in reason for reason in later.values())
     ran = subprocess.run(
@@ -164,7 +164,9 @@ def test_what_is_left_for_later_is_a_rule_that_needs_several_machines():
 
 def test_the_table_says_so_when_there_was_no_run(tmp_path: Path):
     report = spec_table.read_report(tmp_path / "nothing")
-    text = spec_table.as_text(spec_table.rows({"BOX-01": "Mail stays."}, report), report, missing=False)
+    text = spec_table.format_table(
+        spec_table.build_rows({"BOX-01": "Mail stays."}, report), report, missing=False
+    )
     assert "There is no full test run to read from yet" in text
 
 

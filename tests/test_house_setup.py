@@ -32,8 +32,8 @@ def set_up(clone: Path, *arguments: str, **env: str) -> subprocess.CompletedProc
     )
 
 
-def fingerprint(clone: Path) -> str:
-    code = "import setup_env; print(setup_env.fingerprint())"
+def compute_fingerprint(clone: Path) -> str:
+    code = "import setup_env; print(setup_env.compute_fingerprint())"
     return subprocess.run(
         [sys.executable, "-c", code], cwd=clone / "scripts", capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -42,16 +42,16 @@ def fingerprint(clone: Path) -> str:
 @pytest.mark.parametrize("purpose", ["run", "test"])
 def test_what_was_set_up_for_tests_is_not_set_up_again(clone: Path, purpose: str):
     (clone / ".venv").mkdir()
-    (clone / ".venv" / ".shoal-test").write_text(fingerprint(clone))
+    (clone / ".venv" / ".shoal-test").write_text(compute_fingerprint(clone))
     done = set_up(clone, purpose)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_changed_list_of_needs_makes_the_set_up_run_again(clone: Path):
-    before = fingerprint(clone)
+    before = compute_fingerprint(clone)
     with (clone / "pyproject.toml").open("a") as project:
         project.write("\n# changed\n")
-    assert fingerprint(clone) != before
+    assert compute_fingerprint(clone) != before
 
 
 def test_a_set_up_without_packages_to_be_had_fails_in_a_sentence_and_is_not_stamped(clone: Path):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from needs_marks import lack
-from page_rig import Page
-from page_stages import staged
+from docs_page_runner import DocsPageRunner
+from docs_page_setups import prepare_page
+from needs_marks import explain_missing
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / "tutorial.md", *sorted(DOCS.glob("how-to/*.md"))]
@@ -27,9 +27,9 @@ NEEDS = {
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     for name in NEEDS.get(page.stem, ()):
-        if reason := lack(name):
+        if reason := explain_missing(name):
             pytest.skip(reason)
     person = tmp_path / "you"
     person.mkdir()
-    with staged(page, person) as stage:
-        assert Page(page, person, stage.env, stage.stand_ins).run() > 0
+    with prepare_page(page, person) as stage:
+        assert DocsPageRunner(page, person, stage.env, stage.replacements).run_page() > 0

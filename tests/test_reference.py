@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import shoal
-from cast import agent, all_turns, cast, use
+from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from reference import DIRECTORY, PAGES
-from reference_pages.settings import example, keys
-from shoal.core.hook_events import ALWAYS, OCCASIONS, OF_AGENTS
-from shoal.core.hooks import EVENTS
-from shoal.core.questions import Denied
-from shoal.wire.hooks import read_hooks
-from shoal.wire.settings import read_document, unknown_keys
+from reference_pages.settings import build_example, list_keys
+from shoal.core.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS
+from shoal.core.hooks import HOOK_EVENTS
+from shoal.core.questions import DenyAnswer
+from shoal.wire.hook_codec import parse_hooks
+from shoal.wire.settings_codec import find_unknown_keys, parse_settings
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -31,44 +31,47 @@ def test_the_reference_has_no_page_that_nothing_makes() -> None:
     assert {path.name for path in DIRECTORY.glob("*.md")} == set(PAGES)
 
 
-@pytest.mark.parametrize("key", [key for key, _ in keys()])
+@pytest.mark.parametrize("key", [key for key, _ in list_keys()])
 def test_the_example_of_a_setting_is_understood(key: str) -> None:
-    document = read_document(json.dumps(example(key)), name="settings.json", kind="user", path=None)
-    assert list(unknown_keys(document)) == []
-    assert read_hooks(document.raw.get("hooks", {}), document.place).problems == ()
+    document = parse_settings(json.dumps(build_example(key)), name="settings.json", kind="user", path=None)
+    assert list(find_unknown_keys(document)) == []
+    assert parse_hooks(document.raw.get("hooks", {}), document.locate_key).problems == ()
 
 
-async def test_hooks_are_told_the_fields_that_the_reference_lists(tmp_path: Path) -> None:
+async def test_hooks_get_the_fields_that_the_reference_lists(tmp_path: Path) -> None:
     told: dict[str, list[dict[str, Any]]] = {}
 
     def hear(event: dict[str, Any]) -> None:
         told.setdefault(event["hook_event_name"], []).append(event)
 
     async def refuse(session: shoal.Session) -> None:
-        async for question in session.parts.desk.incoming():
-            session.parts.desk.answer(question.id, Denied(reason="no"))
+        async for question in session.services.question_broker.watch_questions():
+            session.services.question_broker.submit_answer(question.id, DenyAnswer(reason="no"))
 
-    model = cast(
+    model = script_agents(
         lead=[
-            use("Write", file_path="made.txt", content=""),
-            [use("Read", file_path="no.txt"), use("TaskCreate", subject="Dig", description="A well")],
-            use("TaskUpdate", taskId="1", status="completed"),
-            agent("sub"),
+            call_tool("Write", file_path="made.txt", content=""),
+            [
+                call_tool("Read", file_path="no.txt"),
+                call_tool("TaskCreate", subject="Dig", description="A well"),
+            ],
+            call_tool("TaskUpdate", taskId="1", status="completed"),
+            spawn_agent("sub"),
             "over",
         ],
         sub=["said"],
     )
-    hooks = {event: [hear] for event in EVENTS}
+    hooks = {event: [hear] for event in HOOK_EVENTS}
     async with shoal.open(cwd=tmp_path, model=model, hooks=hooks, attended=True) as session:
         async with asyncio.TaskGroup() as beside:
             refusing = beside.create_task(refuse(session))
-            await all_turns(session)
+            await run_all_turns(session)
             refusing.cancel()
         await session.compact()
     untold = {"TeammateIdle", "WorktreeCreate", "WorktreeRemove"}
-    assert set(told) == set(EVENTS) - untold
+    assert set(told) == set(HOOK_EVENTS) - untold
     for name, events in told.items():
-        occasion = OCCASIONS[name]  # type: ignore[index]
+        occasion = HOOK_EVENT_DESCRIPTIONS[name]  # type: ignore[index]
         for event in events:
-            needed = {*ALWAYS, *occasion.told, *(OF_AGENTS if "agent_id" in event else ())}
-            assert needed <= set(event) <= needed | set(occasion.at_times), name
+            needed = {*COMMON_FIELDS, *occasion.fields, *(AGENT_FIELDS if "agent_id" in event else ())}
+            assert needed <= set(event) <= needed | set(occasion.optional_fields), name

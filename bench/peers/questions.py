@@ -31,7 +31,7 @@ WINDOW = 50
 """Number of rounds at the beginning and at the end of a long run that are compared."""
 
 
-class Sums:
+class CountingAdder:
     """The tool that every agent has: it counts its calls, so that nobody can skip the work."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Sums:
         return str(a + b)
 
 
-SUMS = Sums()
+SUMS = CountingAdder()
 add_up = SUMS.add
 
 
@@ -62,10 +62,10 @@ def history(number: int) -> list[tuple[str, str]]:
     ]
 
 
-class Clock:
+class CpuTimer:
     """Measures seconds of CPU (all threads of this process) and wall time."""
 
-    def __enter__(self) -> "Clock":
+    def __enter__(self) -> "CpuTimer":
         gc.collect()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
         return self
@@ -73,64 +73,72 @@ class Clock:
     def __exit__(self, *_: object) -> None:
         self.spent = (time.process_time() - self._cpu, time.perf_counter() - self._wall)
 
-    def per(self, count: int) -> tuple[float, float]:
+    def divide_by(self, count: int) -> tuple[float, float]:
         return self.spent[0] / count, self.spent[1] / count
 
 
-async def _value(given):
-    return await given if inspect.isawaitable(given) else given
+async def _await_value(value):
+    return await value if inspect.isawaitable(value) else value
 
 
 @contextlib.asynccontextmanager
-async def _made(given):
-    if hasattr(given, "__aenter__"):
-        async with given as inner:
+async def _enter_context(value):
+    if hasattr(value, "__aenter__"):
+        async with value as inner:
             yield inner
     else:
-        yield await _value(given)
+        yield await _await_value(value)
 
 
-class Asked:
+class LibraryQuestions:
     """Asks one library one question; each method returns a JSON object."""
 
-    def __init__(self, library, given: argparse.Namespace) -> None:
+    def __init__(self, library, arguments: argparse.Namespace) -> None:
         self._library = library
-        self._given = given
+        self._given = arguments
 
-    async def _timed(self, made, rounds: int) -> tuple[float, float]:
-        async with _made(made) as call:
-            before = SUMS.count
-            with Clock() as clock:
-                said = await _value(call())
-        assert SUMS.count - before == rounds, f"the tool was called {SUMS.count - before} times, not {rounds}"
-        assert FINAL in str(said), f"the last word was {said!r}"
-        return clock.per(rounds)
+    async def _time_run(self, made, rounds: int) -> tuple[float, float]:
+        async with _enter_context(made) as call:
+            old_count = SUMS.count
+            with CpuTimer() as clock:
+                text = await _await_value(call())
+        assert SUMS.count - old_count == rounds, (
+            f"the tool was called {SUMS.count - old_count} times, not {rounds}"
+        )
+        assert FINAL in str(text), f"the last word was {text!r}"
+        return clock.divide_by(rounds)
 
     async def loop(self) -> dict:
         given = self._given
-        await self._timed(self._library.run(given.rounds), given.rounds)
+        await self._time_run(self._library.run(given.rounds), given.rounds)
         short = [
-            await self._timed(self._library.run(given.rounds), given.rounds) for _ in range(given.repeats)
+            await self._time_run(self._library.run(given.rounds), given.rounds) for _ in range(given.repeats)
         ]
         SUMS.stamps = stamps = []
-        await self._timed(self._library.run(given.long), given.long)
+        await self._time_run(self._library.run(given.long), given.long)
         SUMS.stamps = None
         window = min(WINDOW, given.long - 1)
-        return {"short": short, "early": _apart(stamps, 0, window), "late": _apart(stamps, -1 - window, -1)}
+        return {
+            "short": short,
+            "early": _compute_round_time(stamps, 0, window),
+            "late": _compute_round_time(stamps, -1 - window, -1),
+        }
 
     async def crowd(self) -> dict:
         given = self._given
-        await self._crowd(2, 1)
-        spent = [await self._crowd(given.agents, given.rounds) for _ in range(given.repeats)]
+        await self._time_crowd(2, 1)
+        spent = [await self._time_crowd(given.agents, given.rounds) for _ in range(given.repeats)]
         return {"spent": spent, "peak": _memory("VmHWM") / 1024}
 
-    async def _crowd(self, agents: int, rounds: int) -> tuple[float, float]:
-        before = SUMS.count
-        async with _made(self._library.crowd(agents, rounds)) as call:
-            with Clock() as clock:
-                seen = await _value(call())
-        assert seen == agents, f"{seen} answers of {agents} were seen"
-        assert SUMS.count - before == agents * rounds, f"{SUMS.count - before} calls of {agents * rounds}"
+    async def _time_crowd(self, agents: int, rounds: int) -> tuple[float, float]:
+        old_count = SUMS.count
+        async with _enter_context(self._library.crowd(agents, rounds)) as call:
+            with CpuTimer() as clock:
+                answer_count = await _await_value(call())
+        assert answer_count == agents, f"{answer_count} answers of {agents} were seen"
+        assert SUMS.count - old_count == agents * rounds, (
+            f"{SUMS.count - old_count} calls of {agents * rounds}"
+        )
         return clock.spent
 
     async def waiting(self) -> dict:
@@ -138,22 +146,22 @@ class Asked:
         agents = self._given.agents
         if hasattr(self._library, "all_waiting"):
             return {"held": await self._library.all_waiting(agents)}
-        first = [await _value(self._library.waiting(1_000_000 + number)) for number in range(20)]
+        first = [await _await_value(self._library.waiting(1_000_000 + number)) for number in range(20)]
         gc.collect()
-        before = _memory("VmRSS")
-        kept = [await _value(self._library.waiting(number)) for number in range(agents)]
+        memory_before = _memory("VmRSS")
+        waiting_agents = [await _await_value(self._library.waiting(number)) for number in range(agents)]
         gc.collect()
-        held = (_memory("VmRSS") - before) / agents
-        assert len(first) + len(kept) == agents + 20
-        return {"held": held}
+        kilobytes = (_memory("VmRSS") - memory_before) / agents
+        assert len(first) + len(waiting_agents) == agents + 20
+        return {"held": kilobytes}
 
     async def http(self) -> dict:
         given = self._given
         answer = {}
-        for way, stream in (("stream", True), ("plain", False)):
-            await self._timed(self._library.over_http(given.url, given.rounds, stream), given.rounds)
-            answer[way] = [
-                await self._timed(self._library.over_http(given.url, given.rounds, stream), given.rounds)
+        for kind, stream in (("stream", True), ("plain", False)):
+            await self._time_run(self._library.over_http(given.url, given.rounds, stream), given.rounds)
+            answer[kind] = [
+                await self._time_run(self._library.over_http(given.url, given.rounds, stream), given.rounds)
                 for _ in range(given.repeats)
             ]
         return answer
@@ -164,7 +172,7 @@ class Asked:
         return {name: version(name) for name in self._library.PACKAGES}
 
 
-def _apart(stamps: list[tuple[float, float]], first: int, last: int) -> tuple[float, float]:
+def _compute_round_time(stamps: list[tuple[float, float]], first: int, last: int) -> tuple[float, float]:
     """Return the seconds per round between two calls of the tool."""
     count = last - first
     (cpu, wall), (later_cpu, later_wall) = stamps[first], stamps[last]
@@ -186,19 +194,19 @@ def answer(library) -> None:
     parser.add_argument("--url", default="")
     for number in ("--rounds", "--long", "--repeats", "--agents"):
         parser.add_argument(number, type=int, default=1)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     # What a library prints goes to stderr: stdout is for the answer.
     out = os.dup(1)
     os.dup2(2, 1)
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     try:
-        said = asyncio.run(getattr(Asked(library, given), given.question)())
+        result = asyncio.run(getattr(LibraryQuestions(library, arguments), arguments.question)())
         status = 0
     except BaseException:  # noqa: BLE001 - whatever a library raises is told, and ends its process
         traceback.print_exc()
-        said, status = {}, 1
-    os.write(out, json.dumps(said).encode() + b"\n")
+        result, status = {}, 1
+    os.write(out, json.dumps(result).encode() + b"\n")
     sys.stderr.flush()
     # At once: what a library does when its process ends was not asked.
     os._exit(status)

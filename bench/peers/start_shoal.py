@@ -8,7 +8,7 @@ import shoal
 async def main() -> None:
     async with shoal.open(cwd=".", model="openai:mock") as session:
         async for event in session.run("hi"):
-            if isinstance(event, shoal.events.Finished):
+            if isinstance(event, shoal.events.RunFinished):
                 print(event.text)
 
 

@@ -17,12 +17,12 @@ async def add(a: int, b: int) -> str:
     return add_up(a, b)
 
 
-def _call(number: int, name: str, given: str) -> dict:
+def _make_call(number: int, name: str, given: str) -> dict:
     return {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": given}}
 
 
 @dataclass
-class Scripted(Model):
+class ScriptedAgnoModel(Model):
     id: str = "scripted"
     rounds: int = 0
     agents: int = 0
@@ -30,16 +30,18 @@ class Scripted(Model):
 
     async def ainvoke(self, messages, *_, **__):
         if self.agents:
-            return self._as_parent(messages)
+            return self._reply_as_parent(messages)
         done = (len(messages) - 2) // 2  # without the system's and the user's
         if done < self.rounds:
-            return ModelResponse(role="assistant", tool_calls=[_call(done, "add", arguments(done))])
+            return ModelResponse(role="assistant", tool_calls=[_make_call(done, "add", arguments(done))])
         return ModelResponse(role="assistant", content=FINAL)
 
-    def _as_parent(self, messages):
+    def _reply_as_parent(self, messages):
         results = [message for message in messages if message.role == "tool"]
         if not results:
-            calls = [_call(number, "delegate", f'{{"task": "{CHILD}"}}') for number in range(self.agents)]
+            calls = [
+                _make_call(number, "delegate", f'{{"task": "{CHILD}"}}') for number in range(self.agents)
+            ]
             return ModelResponse(role="assistant", tool_calls=calls)
         self.seen = sum(FINAL in str(message.content) for message in results)
         return ModelResponse(role="assistant", content=FINAL)
@@ -55,42 +57,42 @@ class Scripted(Model):
     _parse_provider_response_delta = _parse_provider_response
 
 
-def _agent(model, tools) -> Agent:
+def _create_agent(model, tools) -> Agent:
     return Agent(model=model, tools=tools, system_message="You add.", telemetry=False)
 
 
 def run(rounds: int):
-    agent = _agent(Scripted(rounds=rounds), [add])
+    agent = _create_agent(ScriptedAgnoModel(rounds=rounds), [add])
 
-    async def call():
+    async def run_agent():
         return (await agent.arun("go")).content
 
-    return call
+    return run_agent
 
 
 def crowd(agents: int, rounds: int):
-    child = _agent(Scripted(rounds=rounds), [add])
+    child = _create_agent(ScriptedAgnoModel(rounds=rounds), [add])
 
     async def delegate(task: str) -> str:
         """Delegate a task."""
         return (await child.arun(task)).content
 
-    model = Scripted(agents=agents)
-    parent = _agent(model, [delegate])
+    model = ScriptedAgnoModel(agents=agents)
+    parent = _create_agent(model, [delegate])
 
-    async def call():
+    async def run_parent():
         await parent.arun("go")
         return model.seen
 
-    return call
+    return run_parent
 
 
-_SHARED = Scripted(rounds=1)
+_SHARED = ScriptedAgnoModel(rounds=1)
 
 
 def waiting(number: int):
     messages = [Message(role=role, content=text) for role, text in history(number)]
-    return _agent(_SHARED, [add]), messages
+    return _create_agent(_SHARED, [add]), messages
 
 
 _MODELS: dict = {}
@@ -101,9 +103,9 @@ def over_http(base: str, rounds: int, stream: bool):
 
     if base not in _MODELS:
         _MODELS[base] = OpenAIChat(id="mock", base_url=f"{base}/v1", api_key="bench")
-    agent = _agent(_MODELS[base], [add])
+    agent = _create_agent(_MODELS[base], [add])
 
-    async def call():
+    async def run_agent():
         if not stream:
             return (await agent.arun(f"ROUNDS={rounds}")).content
         text = ""
@@ -111,7 +113,7 @@ def over_http(base: str, rounds: int, stream: bool):
             text += str(getattr(event, "content", None) or "")
         return text
 
-    return call
+    return run_agent
 
 
 if __name__ == "__main__":

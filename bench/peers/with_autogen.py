@@ -25,52 +25,56 @@ async def add(a: int, b: int) -> str:
     return add_up(a, b)
 
 
-def _calls(*calls: tuple[str, str]) -> CreateResult:
+def _make_calls(*calls: tuple[str, str]) -> CreateResult:
     content = [FunctionCall(id=f"c{n}", name=name, arguments=given) for n, (name, given) in enumerate(calls)]
     return CreateResult(finish_reason="function_calls", content=content, usage=_USAGE, cached=False)
 
 
-def _replies(*replies: CreateResult) -> ReplayChatCompletionClient:
+def _create_client(*replies: CreateResult) -> ReplayChatCompletionClient:
     last = CreateResult(finish_reason="stop", content=FINAL, usage=_USAGE, cached=False)
     return ReplayChatCompletionClient([*replies, last], model_info=_INFO)
 
 
-def _scripted(rounds: int) -> ReplayChatCompletionClient:
-    return _replies(*(_calls(("add", arguments(done))) for done in range(rounds)))
+def _create_scripted_client(rounds: int) -> ReplayChatCompletionClient:
+    return _create_client(*(_make_calls(("add", arguments(done))) for done in range(rounds)))
 
 
-def _agent(client, tools, rounds: int, **given) -> AssistantAgent:
+def _create_agent(client, tools, rounds: int, **given) -> AssistantAgent:
     return AssistantAgent(
         "agent", client, tools=tools, system_message="You add.", max_tool_iterations=rounds + 5, **given
     )
 
 
 def run(rounds: int):
-    agent = _agent(_scripted(rounds), [add], rounds)
+    agent = _create_agent(_create_scripted_client(rounds), [add], rounds)
 
-    async def call():
+    async def run_agent():
         return (await agent.run(task="go")).messages[-1].content
 
-    return call
+    return run_agent
 
 
 def crowd(agents: int, rounds: int):
     async def delegate(task: str) -> str:
         """Delegate a task."""
-        return (await _agent(_scripted(rounds), [add], rounds).run(task=task)).messages[-1].content
+        return (
+            (await _create_agent(_create_scripted_client(rounds), [add], rounds).run(task=task))
+            .messages[-1]
+            .content
+        )
 
-    calls = _calls(*[("delegate", f'{{"task": "{CHILD}"}}')] * agents)
-    parent = _agent(_replies(calls), [delegate], 3)
+    calls = _make_calls(*[("delegate", f'{{"task": "{CHILD}"}}')] * agents)
+    parent = _create_agent(_create_client(calls), [delegate], 3)
 
-    async def call():
+    async def run_parent():
         messages = (await parent.run(task="go")).messages
         results = [each for each in messages if type(each).__name__ == "ToolCallExecutionEvent"]
         return sum(FINAL in result.content for each in results for result in each.content)
 
-    return call
+    return run_parent
 
 
-_SHARED = _scripted(1)
+_SHARED = _create_scripted_client(1)
 
 
 def waiting(number: int):
@@ -80,7 +84,9 @@ def waiting(number: int):
         else AssistantMessage(content=text, source="agent")
         for role, text in history(number)
     ]
-    return _agent(_SHARED, [add], 5, model_context=UnboundedChatCompletionContext(initial_messages=messages))
+    return _create_agent(
+        _SHARED, [add], 5, model_context=UnboundedChatCompletionContext(initial_messages=messages)
+    )
 
 
 _CLIENTS: dict = {}
@@ -93,9 +99,9 @@ def over_http(base: str, rounds: int, stream: bool):
         _CLIENTS[base] = OpenAIChatCompletionClient(
             model="mock", base_url=f"{base}/v1", api_key="bench", model_info=_INFO
         )
-    agent = _agent(_CLIENTS[base], [add], rounds, model_client_stream=stream)
+    agent = _create_agent(_CLIENTS[base], [add], rounds, model_client_stream=stream)
 
-    async def call():
+    async def run_agent():
         if not stream:
             return (await agent.run(task=f"ROUNDS={rounds}")).messages[-1].content
         last = None
@@ -103,7 +109,7 @@ def over_http(base: str, rounds: int, stream: bool):
             last = event
         return last.messages[-1].content
 
-    return call
+    return run_agent
 
 
 if __name__ == "__main__":

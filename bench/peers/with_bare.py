@@ -6,28 +6,31 @@ from contextlib import asynccontextmanager
 
 from questions import CHILD, FINAL, add_up, answer, history
 
-from bench import bare, bare_http
+from bench import bare_http, bare_loop
 
 PACKAGES = ()
 
 
-async def _add(a: int, b: int) -> str:
+async def _add_numbers(a: int, b: int) -> str:
     return add_up(a, b)
 
 
-_TOOLS = {"add": _add}
+_TOOLS = {"add": _add_numbers}
 
 
 def run(rounds: int):
-    return lambda: bare.loop("go", bare.instant(rounds, saying=""), _TOOLS)
+    return lambda: bare_loop.run_bare_loop("go", bare_loop.create_instant_model(rounds, saying=""), _TOOLS)
 
 
 def crowd(agents: int, rounds: int):
-    async def call():
-        loops = (bare.loop(CHILD, bare.instant(rounds, saying=""), _TOOLS) for _ in range(agents))
+    async def run_loops():
+        loops = (
+            bare_loop.run_bare_loop(CHILD, bare_loop.create_instant_model(rounds, saying=""), _TOOLS)
+            for _ in range(agents)
+        )
         return sum(text == FINAL for text in await asyncio.gather(*loops))
 
-    return call
+    return run_loops
 
 
 def waiting(number: int):
@@ -38,9 +41,9 @@ def waiting(number: int):
 async def over_http(base: str, rounds: int, stream: bool):
     import httpx
 
-    ask = bare_http.chat if stream else bare_http.chat_whole
+    ask = bare_http.create_chat_model if stream else bare_http.create_chat_model_without_stream
     async with httpx.AsyncClient(verify=False, timeout=120) as client:
-        yield lambda: bare.loop(f"ROUNDS={rounds}", ask(client, base), _TOOLS)
+        yield lambda: bare_loop.run_bare_loop(f"ROUNDS={rounds}", ask(client, base), _TOOLS)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,15 @@ async def add(a: int, b: int) -> str:
     return add_up(a, b)
 
 
-def _call(number: int, name: str, given: dict) -> dict:
+def _make_call(number: int, name: str, given: dict) -> dict:
     return {"name": name, "args": given, "id": f"c{number}", "type": "tool_call"}
 
 
-def _result(text: str, calls: list[dict] | None = None) -> ChatResult:
+def _make_result(text: str, calls: list[dict] | None = None) -> ChatResult:
     return ChatResult(generations=[ChatGeneration(message=AIMessage(content=text, tool_calls=calls or []))])
 
 
-class Scripted(BaseChatModel):
+class ScriptedChatModel(BaseChatModel):
     rounds: int = 0
     agents: int = 0
     seen: int = 0
@@ -43,48 +43,50 @@ class Scripted(BaseChatModel):
 
     async def _agenerate(self, messages, *_, **__):
         if self.agents:
-            return self._as_parent(messages)
+            return self._reply_as_parent(messages)
         done = (len(messages) - 1) // 2  # without the system's and the user's
         if done < self.rounds:
-            return _result("", [_call(done, "add", {"a": done, "b": 1})])
-        return _result(FINAL)
+            return _make_result("", [_make_call(done, "add", {"a": done, "b": 1})])
+        return _make_result(FINAL)
 
-    def _as_parent(self, messages):
+    def _reply_as_parent(self, messages):
         if not isinstance(messages[-1], ToolMessage):
-            return _result("", [_call(number, "delegate", {"task": CHILD}) for number in range(self.agents)])
+            return _make_result(
+                "", [_make_call(number, "delegate", {"task": CHILD}) for number in range(self.agents)]
+            )
         self.seen = sum(isinstance(each, ToolMessage) and FINAL in str(each.content) for each in messages)
-        return _result(FINAL)
+        return _make_result(FINAL)
 
 
-async def _ask(agent, prompt: str, rounds: int) -> str:
+async def _ask_agent(agent, prompt: str, rounds: int) -> str:
     asked = {"messages": [HumanMessage(prompt)]}
     return (await agent.ainvoke(asked, {"recursion_limit": 10 * rounds + 50}))["messages"][-1].content
 
 
 def run(rounds: int):
-    agent = create_agent(Scripted(rounds=rounds), [add], system_prompt="You add.")
-    return lambda: _ask(agent, "go", rounds)
+    agent = create_agent(ScriptedChatModel(rounds=rounds), [add], system_prompt="You add.")
+    return lambda: _ask_agent(agent, "go", rounds)
 
 
 def crowd(agents: int, rounds: int):
-    child = create_agent(Scripted(rounds=rounds), [add], system_prompt="You add.")
+    child = create_agent(ScriptedChatModel(rounds=rounds), [add], system_prompt="You add.")
 
     @tool
     async def delegate(task: str) -> str:
         """Delegate a task."""
-        return await _ask(child, task, rounds)
+        return await _ask_agent(child, task, rounds)
 
-    model = Scripted(agents=agents)
+    model = ScriptedChatModel(agents=agents)
     parent = create_agent(model, [delegate], system_prompt="You delegate.")
 
-    async def call():
-        await _ask(parent, "go", 1)
+    async def run_parent():
+        await _ask_agent(parent, "go", 1)
         return model.seen
 
-    return call
+    return run_parent
 
 
-_SHARED = Scripted(rounds=1)
+_SHARED = ScriptedChatModel(rounds=1)
 
 
 def waiting(number: int):
@@ -104,9 +106,9 @@ def over_http(base: str, rounds: int, stream: bool):
         )
     agent = create_agent(_MODELS[base, stream], [add], system_prompt="You add.")
 
-    async def call():
+    async def run_agent():
         if not stream:
-            return await _ask(agent, f"ROUNDS={rounds}", rounds)
+            return await _ask_agent(agent, f"ROUNDS={rounds}", rounds)
         asked, config = (
             {"messages": [HumanMessage(f"ROUNDS={rounds}")]},
             {"recursion_limit": 10 * rounds + 50},
@@ -116,7 +118,7 @@ def over_http(base: str, rounds: int, stream: bool):
             text = text + str(chunk.content) if chunk.type == "AIMessageChunk" else ""
         return text
 
-    return call
+    return run_agent
 
 
 if __name__ == "__main__":

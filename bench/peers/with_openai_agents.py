@@ -19,69 +19,73 @@ async def add(a: int, b: int) -> str:
     return add_up(a, b)
 
 
-def _text(text: str) -> ResponseOutputMessage:
+def _make_text(text: str) -> ResponseOutputMessage:
     part = ResponseOutputText(text=text, type="output_text", annotations=[])
     return ResponseOutputMessage(id="m", type="message", role="assistant", status="completed", content=[part])
 
 
-def _call(number: int, name: str, given: str) -> ResponseFunctionToolCall:
+def _make_call(number: int, name: str, given: str) -> ResponseFunctionToolCall:
     return ResponseFunctionToolCall(
         id=f"f{number}", call_id=f"c{number}", type="function_call", name=name, arguments=given
     )
 
 
-def _reply(*output) -> ModelResponse:
+def _make_reply(*output) -> ModelResponse:
     return ModelResponse(output=list(output), usage=Usage(), response_id=None)
 
 
-class Scripted(Model):
+class ScriptedAgentsModel(Model):
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
 
     async def get_response(self, system_instructions, input, *_, **__):  # noqa: A002 - its name
         done = 0 if isinstance(input, str) else (len(input) - 1) // 2
-        return _reply(_call(done, "add", arguments(done)) if done < self._rounds else _text(FINAL))
+        return _make_reply(
+            _make_call(done, "add", arguments(done)) if done < self._rounds else _make_text(FINAL)
+        )
 
     def stream_response(self, *_, **__):
         raise NotImplementedError
 
 
-class Delegating(Scripted):
+class DelegatingAgentsModel(ScriptedAgentsModel):
     def __init__(self, agents: int) -> None:
         self._agents = agents
         self.seen = 0
 
     async def get_response(self, system_instructions, input, *_, **__):  # noqa: A002 - its name
         if isinstance(input, str) or len(input) == 1:
-            return _reply(*(_call(n, "delegate", f'{{"input": "{CHILD}"}}') for n in range(self._agents)))
+            return _make_reply(
+                *(_make_call(n, "delegate", f'{{"input": "{CHILD}"}}') for n in range(self._agents))
+            )
         results = [each for each in input if each.get("type") == "function_call_output"]
         self.seen = sum(FINAL in str(each["output"]) for each in results)
-        return _reply(_text(FINAL))
+        return _make_reply(_make_text(FINAL))
 
 
 def run(rounds: int):
-    agent = Agent(name="agent", instructions="You add.", tools=[add], model=Scripted(rounds))
+    agent = Agent(name="agent", instructions="You add.", tools=[add], model=ScriptedAgentsModel(rounds))
 
-    async def call():
+    async def run_agent():
         return (await Runner.run(agent, "go", max_turns=rounds + 5)).final_output
 
-    return call
+    return run_agent
 
 
 def crowd(agents: int, rounds: int):
-    child = Agent(name="child", instructions="You add.", tools=[add], model=Scripted(rounds))
-    model = Delegating(agents)
+    child = Agent(name="child", instructions="You add.", tools=[add], model=ScriptedAgentsModel(rounds))
+    model = DelegatingAgentsModel(agents)
     delegate = child.as_tool("delegate", "Delegate a task.", max_turns=rounds + 3)
     parent = Agent(name="parent", instructions="You delegate.", tools=[delegate], model=model)
 
-    async def call():
+    async def run_parent():
         await Runner.run(parent, "go")
         return model.seen
 
-    return call
+    return run_parent
 
 
-_SHARED = Scripted(1)
+_SHARED = ScriptedAgentsModel(1)
 
 
 def waiting(number: int):
@@ -101,7 +105,7 @@ def over_http(base: str, rounds: int, stream: bool):
     model = OpenAIChatCompletionsModel("mock", openai_client=_CLIENTS[base])
     agent = Agent(name="agent", instructions="You add.", tools=[add], model=model)
 
-    async def call():
+    async def run_agent():
         if not stream:
             return (await Runner.run(agent, f"ROUNDS={rounds}", max_turns=rounds + 5)).final_output
         result = Runner.run_streamed(agent, f"ROUNDS={rounds}", max_turns=rounds + 5)
@@ -109,7 +113,7 @@ def over_http(base: str, rounds: int, stream: bool):
             pass
         return result.final_output
 
-    return call
+    return run_agent
 
 
 if __name__ == "__main__":

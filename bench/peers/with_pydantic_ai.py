@@ -16,30 +16,30 @@ async def add(a: int, b: int) -> str:
     return add_up(a, b)
 
 
-def _scripted(rounds: int) -> FunctionModel:
-    async def reply(messages, _):
+def _create_scripted_model(rounds: int) -> FunctionModel:
+    async def choose_reply(messages, _):
         done = (len(messages) - 1) // 2
         if done < rounds:
             return ModelResponse(parts=[ToolCallPart("add", {"a": done, "b": 1})])
         return ModelResponse(parts=[TextPart(FINAL)])
 
-    return FunctionModel(reply)
+    return FunctionModel(choose_reply)
 
 
 def run(rounds: int):
-    agent = Agent(_scripted(rounds), system_prompt="You add.", tools=[add])
+    agent = Agent(_create_scripted_model(rounds), system_prompt="You add.", tools=[add])
 
-    async def call():
+    async def run_agent():
         return (await agent.run("go", usage_limits=_UNLIMITED)).output
 
-    return call
+    return run_agent
 
 
 def crowd(agents: int, rounds: int):
-    child = Agent(_scripted(rounds), system_prompt="You add.", tools=[add])
+    child = Agent(_create_scripted_model(rounds), system_prompt="You add.", tools=[add])
     seen = 0
 
-    async def reply(messages, _):
+    async def choose_reply(messages, _):
         nonlocal seen
         if len(messages) == 1:
             return ModelResponse(parts=[ToolCallPart("delegate", {"task": CHILD}) for _ in range(agents)])
@@ -47,21 +47,21 @@ def crowd(agents: int, rounds: int):
         seen = sum(FINAL in str(part.content) for part in results)
         return ModelResponse(parts=[TextPart(FINAL)])
 
-    parent = Agent(FunctionModel(reply), system_prompt="You delegate.")
+    parent = Agent(FunctionModel(choose_reply), system_prompt="You delegate.")
 
     @parent.tool_plain
     async def delegate(task: str) -> str:
         """Delegate a task."""
         return (await child.run(task, usage_limits=_UNLIMITED)).output
 
-    async def call():
+    async def run_parent():
         await parent.run("go", usage_limits=_UNLIMITED)
         return seen
 
-    return call
+    return run_parent
 
 
-_SHARED = _scripted(1)
+_SHARED = _create_scripted_model(1)
 
 
 def waiting(number: int):
@@ -86,18 +86,18 @@ def over_http(base: str, rounds: int, stream: bool):
         _MODELS[base] = OpenAIChatModel("mock", provider=provider)
     agent = Agent(_MODELS[base], system_prompt="You add.", tools=[add])
 
-    async def call():
+    async def run_agent():
         if not stream:
             return (await agent.run(f"ROUNDS={rounds}", usage_limits=_UNLIMITED)).output
 
-        async def read(_, events):
+        async def drain_events(_, events):
             async for _ in events:
                 pass
 
-        asked = agent.run(f"ROUNDS={rounds}", usage_limits=_UNLIMITED, event_stream_handler=read)
+        asked = agent.run(f"ROUNDS={rounds}", usage_limits=_UNLIMITED, event_stream_handler=drain_events)
         return (await asked).output
 
-    return call
+    return run_agent
 
 
 if __name__ == "__main__":

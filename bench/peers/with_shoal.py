@@ -11,13 +11,13 @@ from typing import Any
 from questions import CHILD, FINAL, SUMS, add_up, answer, history, memory
 
 import shoal
-from bench.instant import InstantModel
-from bench.over_http import ours
-from bench.subject import empty_home, text_of
-from shoal.core.messages import Message, Text, ToolResult, ToolUse, result_text
-from shoal.core.requests import Hear, Reply, Request, Sent
+from bench.bench_session import run_prompt, use_empty_home
+from bench.http_bench import create_retrying_model
+from bench.instant_model import InstantModel
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_result_text
+from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
 from shoal.core.usage import Usage
-from shoal.tools.define import tool
+from shoal.tools.function_tool import tool
 
 PACKAGES = ()
 _KEEP = os.environ.get("SHOAL_BENCH_KEEP") == "1"
@@ -34,8 +34,8 @@ async def add(a: int, b: int) -> str:
 
 
 @asynccontextmanager
-async def _session(model: Any, *, keep: bool = _KEEP) -> AsyncIterator[shoal.Session]:
-    with empty_home() as root:
+async def _open_session(model: Any, *, keep: bool = _KEEP) -> AsyncIterator[shoal.Session]:
+    with use_empty_home() as root:
         async with shoal.open(
             cwd=root, model=model, tools=[add], allowed_tools=["add"], persist=keep, settings=_SETTINGS
         ) as session:
@@ -44,55 +44,55 @@ async def _session(model: Any, *, keep: bool = _KEEP) -> AsyncIterator[shoal.Ses
 
 @asynccontextmanager
 async def run(rounds: int):
-    async with _session(InstantModel(rounds, saying="")) as session:
-        yield lambda: text_of(session, "go")
+    async with _open_session(InstantModel(rounds, call_text="")) as session:
+        yield lambda: run_prompt(session, "go")
 
 
-class Delegating:
+class DelegatingModel:
     """The lead starts so many agents with its first answer; each of them has its own scripted model."""
 
     card = InstantModel.card
 
-    def __init__(self, agents: int, mind: "InstantModel | Telling") -> None:
+    def __init__(self, agents: int, mind: "InstantModel | HistoryModel") -> None:
         self.agents = agents
-        self._mind = mind
+        self._child_model = mind
         self.seen = 0
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         if request.messages[0].text.startswith(CHILD):
-            return await self._mind.reply(request, hear)
-        await hear(Sent())
+            return await self._child_model.generate_reply(request, on_delta)
+        await on_delta(AttemptStarted())
         last = request.messages[-1]
-        results = [block for block in last.content if isinstance(block, ToolResult)]
-        self.seen = sum(FINAL in result_text(block) for block in results)
+        results = [block for block in last.content if isinstance(block, ToolResultBlock)]
+        self.seen = sum(FINAL in extract_result_text(block) for block in results)
         agents, self.agents = self.agents, 0
         if not agents:
-            return _reply(Text(text=FINAL))
+            return _make_reply(TextBlock(text=FINAL))
         given = {"description": "Add", "prompt": CHILD}
-        return _reply(*(ToolUse(id=f"a{n}", name="Agent", input=given) for n in range(agents)))
+        return _make_reply(*(ToolUseBlock(id=f"a{n}", name="Agent", input=given) for n in range(agents)))
 
     async def aclose(self) -> None: ...
 
 
-def _reply(*content) -> Reply:
-    stop_reason = "tool_use" if isinstance(content[0], ToolUse) else "end_turn"
+def _make_reply(*content) -> ModelReply:
+    stop_reason = "tool_use" if isinstance(content[0], ToolUseBlock) else "end_turn"
     message = Message(role="assistant", content=content)
-    return Reply(message=message, usage=_USAGE, stop_reason=stop_reason, model="instant", id="m")
+    return ModelReply(message=message, usage=_USAGE, stop_reason=stop_reason, model="instant", id="m")
 
 
 @asynccontextmanager
 async def crowd(agents: int, rounds: int):
-    model = Delegating(agents, InstantModel(rounds, saying=""))
-    async with _session(model) as session:
+    model = DelegatingModel(agents, InstantModel(rounds, call_text=""))
+    async with _open_session(model) as session:
 
-        async def call() -> int:
-            assert await text_of(session, "go") == FINAL
+        async def run_lead() -> int:
+            assert await run_prompt(session, "go") == FINAL
             return model.seen
 
-        yield call
+        yield run_lead
 
 
-class Telling:
+class HistoryModel:
     """Says what the history of each agent holds, and calls the tool in between."""
 
     card = InstantModel.card
@@ -100,31 +100,31 @@ class Telling:
     def __init__(self) -> None:
         self._told = 0
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        await hear(Sent())
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        await on_delta(AttemptStarted())
         done = len(request.messages) // 2
         self._told += 1
-        text = Text(text=history(self._told)[done][1])
+        text = TextBlock(text=history(self._told)[done][1])
         if done == 4:
-            return _reply(Text(text=f"{FINAL}: {text.text}"))
-        call = ToolUse(id=f"c{done}", name="add", input={"a": self._told, "b": 1})
+            return _make_reply(TextBlock(text=f"{FINAL}: {text.text}"))
+        call = ToolUseBlock(id=f"c{done}", name="add", input={"a": self._told, "b": 1})
         message = Message(role="assistant", content=(text, call))
-        return Reply(message=message, usage=_USAGE, stop_reason="tool_use", model="instant", id="m")
+        return ModelReply(message=message, usage=_USAGE, stop_reason="tool_use", model="instant", id="m")
 
 
 async def all_waiting(agents: int) -> float:
     """Return the KB per agent that has ended and can be asked again, including its ten messages."""
-    model = Delegating(0, Telling())
+    model = DelegatingModel(0, HistoryModel())
     held = []
-    async with _session(model) as session:
+    async with _open_session(model) as session:
         for started in range(0, agents + _AT_ONCE, _AT_ONCE):
             model.agents = _AT_ONCE
-            assert await text_of(session, "go") == FINAL
+            assert await run_prompt(session, "go") == FINAL
             session.agent.conversation.messages.clear()
             if started in (0, agents):
                 gc.collect()
                 held.append(memory())
-        assert len(session.parts.crew.agents()) == agents + _AT_ONCE
+        assert len(session.services.supervisor.list_agents()) == agents + _AT_ONCE
         assert SUMS.count == 4 * (agents + _AT_ONCE)
     return (held[1] - held[0]) / agents
 
@@ -132,8 +132,8 @@ async def all_waiting(agents: int) -> float:
 @asynccontextmanager
 async def over_http(base: str, rounds: int, stream: bool):
     """Return a call whose answers are always streamed."""
-    async with _session(ours("chat", base)) as session:
-        yield lambda: text_of(session, f"ROUNDS={rounds}")
+    async with _open_session(create_retrying_model("chat", base)) as session:
+        yield lambda: run_prompt(session, f"ROUNDS={rounds}")
 
 
 if __name__ == "__main__":

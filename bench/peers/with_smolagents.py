@@ -30,7 +30,7 @@ def add(a: int, b: int) -> str:
     return add_up(a, b)
 
 
-def _calls(*calls: tuple[str, dict]) -> ChatMessage:
+def _make_calls(*calls: tuple[str, dict]) -> ChatMessage:
     functions = [ChatMessageToolCallFunction(name=name, arguments=given) for name, given in calls]
     return ChatMessage(
         role=MessageRole.ASSISTANT,
@@ -43,27 +43,27 @@ def _calls(*calls: tuple[str, dict]) -> ChatMessage:
     )
 
 
-class Scripted(Model):
+class ScriptedSmolModel(Model):
     def __init__(self, replies: list[ChatMessage]) -> None:
         super().__init__(model_id="scripted")
-        self._replies = iter([*replies, _calls(("final_answer", {"answer": FINAL}))])
+        self._replies = iter([*replies, _make_calls(("final_answer", {"answer": FINAL}))])
 
     def generate(self, *_, **__) -> ChatMessage:
         return next(self._replies)
 
 
-def _scripted(rounds: int) -> Scripted:
-    return Scripted([_calls(("add", {"a": done, "b": 1})) for done in range(rounds)])
+def _create_scripted_model(rounds: int) -> ScriptedSmolModel:
+    return ScriptedSmolModel([_make_calls(("add", {"a": done, "b": 1})) for done in range(rounds)])
 
 
-def _agent(model, tools, rounds: int, **given) -> ToolCallingAgent:
+def _create_agent(model, tools, rounds: int, **given) -> ToolCallingAgent:
     return ToolCallingAgent(
         tools=tools, model=model, max_steps=rounds + 5, verbosity_level=LogLevel.OFF, **given
     )
 
 
 def run(rounds: int):
-    agent = _agent(_scripted(rounds), [add], rounds)
+    agent = _create_agent(_create_scripted_model(rounds), [add], rounds)
     return lambda: agent.run("go")
 
 
@@ -75,22 +75,24 @@ def crowd(agents: int, rounds: int):
         Args:
             task: The task.
         """
-        return _agent(_scripted(rounds), [add], rounds).run(task)
+        return _create_agent(_create_scripted_model(rounds), [add], rounds).run(task)
 
-    parent = _agent(Scripted([_calls(*[("delegate", {"task": CHILD})] * agents)]), [delegate], 4)
+    parent = _create_agent(
+        ScriptedSmolModel([_make_calls(*[("delegate", {"task": CHILD})] * agents)]), [delegate], 4
+    )
 
-    def call():
+    def run_parent():
         parent.run("go")
         return str(parent.memory.steps[1].observations).count(FINAL)
 
-    return call
+    return run_parent
 
 
-_SHARED = Scripted([])
+_SHARED = ScriptedSmolModel([])
 
 
 def waiting(number: int):
-    agent = _agent(_SHARED, [add], 5)
+    agent = _create_agent(_SHARED, [add], 5)
     for k, (role, text) in enumerate(history(number)):
         timing = Timing(start_time=0.0, end_time=1.0)
         step = ActionStep(step_number=k, timing=timing, model_output=text)
@@ -106,7 +108,7 @@ def over_http(base: str, rounds: int, stream: bool):
 
     if base not in _MODELS:
         _MODELS[base] = OpenAIServerModel(model_id="mock", api_base=f"{base}/v1", api_key="bench")
-    agent = _agent(_MODELS[base], [add], rounds, stream_outputs=stream)
+    agent = _create_agent(_MODELS[base], [add], rounds, stream_outputs=stream)
     return lambda: agent.run(f"ROUNDS={rounds}")
 
 

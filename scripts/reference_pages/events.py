@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-from msgspec import inspect as shapes
+from msgspec import Struct, inspect
 
-from reference_pages.words import (
-    Field,
-    Wordless,
-    code,
-    default_words,
-    fields_of,
-    own_words,
-    page,
-    table,
-    type_words,
+from reference_pages.doc_text import (
+    DocumentedField,
+    MissingDescription,
+    describe_default,
+    describe_type,
+    format_code,
+    list_fields,
+    read_docstring,
+    render_page,
+    render_table,
 )
-from shoal.core.events import Event, Journaled, Live
+from shoal.core.events import Event, JournaledEvent, LiveEvent
 
 _OPENING = """
-What happens in a run is told as events. *Journaled* ones are appended to
-`shoal/runs/SESSION/journal.jsonl` in the home before anybody is told, one JSON object a line, with `at`
-(the time) and `type` in front; *live* ones are told to whoever looks just then and kept nowhere. `shoal
-watch --json` prints them, `session.watch` of the library gives them as the classes of `shoal.events`,
-whose names are these without underscores (`agent_ended` is `AgentEnded`), and the control socket sends
-them after `subscribe`.
+Everything that happens in a run is an event. *Journaled* events are appended to
+`shoal/runs/SESSION/journal.jsonl` in the home before they are published, one JSON object per line that starts
+with `at` (the time) and `type`. *Live* events are published but not stored. `shoal watch --json` prints them,
+`session.subscribe` passes them to a callback as objects of the named class of `shoal.events`, and the control
+socket sends them after `subscribe`.
 
-Every event has `agent`: whose it is, `lead` for the lead. Previews are the first 200 characters; the
-whole is in the transcript. An event of a type that is not known, or with more fields, is of a newer
-version: pass it over.
+Every event has `agent`, the id of its agent; it is `lead` for the lead. Previews are the first 200 \
+characters;
+the whole text is in the transcript. Ignore events of an unknown type and unknown fields: a newer version \
+wrote
+them.
 """
 
 
-def events_page() -> str:
-    journaled = [_event(kind) for kind in Journaled.__subclasses__()]
-    live = [_event(kind) for kind in Live.__subclasses__()]
-    inner = [_structure(kind) for kind in _structures()]
-    return page(
+def build_events_page() -> str:
+    journaled = [_render_event(kind) for kind in JournaledEvent.__subclasses__()]
+    live = [_render_event(kind) for kind in LiveEvent.__subclasses__()]
+    inner = [_render_structure(kind) for kind in _find_structures()]
+    return render_page(
         "Events",
         _OPENING,
         "## Journaled",
@@ -50,73 +50,77 @@ def events_page() -> str:
     )
 
 
-def _event(kind: type[Event]) -> str:
-    words = own_words(kind)
-    if not words:
-        raise Wordless(f"The event {kind.__name__} has no docstring: write one in core/events.py.")
-    fields = [field for field in fields_of(kind) if field.name != "agent"]
-    return "\n\n".join(filter(None, (f"### `{_tag(kind)}`", words, _rows(fields))))
-
-
-def _structure(kind: type[Struct]) -> str:
-    head = f"### {kind.__name__}"
-    tag = f"`type` is `{_tag(kind)}`." if _tag(kind) else ""
+def _render_event(kind: type[Event]) -> str:
+    description = read_docstring(kind)
+    if not description:
+        raise MissingDescription(f"The event {kind.__name__} has no docstring: write one in core/events.py.")
+    fields = [field for field in list_fields(kind) if field.name != "agent"]
     return "\n\n".join(
-        filter(None, (head, " ".join(filter(None, (own_words(kind), tag))), _rows(fields_of(kind))))
+        filter(None, (f"### `{_read_tag(kind)}`", f"`{kind.__name__}`: {description}", _render_rows(fields)))
     )
 
 
-def _rows(fields: list[Field]) -> str:
+def _render_structure(kind: type[Struct]) -> str:
+    head = f"### {kind.__name__}"
+    tag = f"`type` is `{_read_tag(kind)}`." if _read_tag(kind) else ""
+    return "\n\n".join(
+        filter(
+            None, (head, " ".join(filter(None, (read_docstring(kind), tag))), _render_rows(list_fields(kind)))
+        )
+    )
+
+
+def _render_rows(fields: list[DocumentedField]) -> str:
     if not fields:
         return ""
     rows = [
         (
-            code(field.name),
-            type_words(field.type, _link),
-            "" if field.required else f"default {default_words(field.default)}",
-            field.words,
+            format_code(field.name),
+            describe_type(field.type, _make_link),
+            "" if field.required else f"default {describe_default(field.default)}",
+            field.description,
         )
         for field in fields
     ]
-    return table(("field", "type", "", "meaning"), rows)
+    return render_table(("field", "type", "", "meaning"), rows)
 
 
-def _link(kind: type[Struct]) -> str:
+def _make_link(kind: type[Struct]) -> str:
     return f"[{kind.__name__}](#{kind.__name__.lower()})"
 
 
-def _tag(kind: type[Struct]) -> str:
-    info = shapes.type_info(kind)
-    assert isinstance(info, shapes.StructType)
+def _read_tag(kind: type[Struct]) -> str:
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
     return str(info.tag or "")
 
 
-def _structures() -> list[type[Struct]]:
+def _find_structures() -> list[type[Struct]]:
     found: dict[type[Struct], None] = {}
-    for kind in (*Journaled.__subclasses__(), *Live.__subclasses__()):
-        for field in fields_of(kind):
-            _gather(field.type, found)
+    for kind in (*JournaledEvent.__subclasses__(), *LiveEvent.__subclasses__()):
+        for field in list_fields(kind):
+            _collect_structures(field.type, found)
     return sorted(found, key=lambda kind: kind.__name__)
 
 
-def _gather(kind: shapes.Type, found: dict[type[Struct], None]) -> None:
-    if isinstance(kind, shapes.StructType) and kind.cls not in found:
+def _collect_structures(kind: inspect.Type, found: dict[type[Struct], None]) -> None:
+    if isinstance(kind, inspect.StructType) and kind.cls not in found:
         found[kind.cls] = None
-    elif isinstance(kind, shapes.StructType):
+    elif isinstance(kind, inspect.StructType):
         return
-    for inner in _inside(kind):
-        _gather(inner, found)
+    for inner in _list_inner_types(kind):
+        _collect_structures(inner, found)
 
 
-def _inside(kind: shapes.Type) -> Iterator[shapes.Type]:
+def _list_inner_types(kind: inspect.Type) -> Iterator[inspect.Type]:
     match kind:
-        case shapes.StructType(fields=fields):
+        case inspect.StructType(fields=fields):
             yield from (field.type for field in fields)
-        case shapes.UnionType(types=types):
+        case inspect.UnionType(types=types):
             yield from types
-        case shapes.VarTupleType(item_type=item) | shapes.ListType(item_type=item):
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
             yield item
-        case shapes.DictType(value_type=value):
+        case inspect.DictType(value_type=value):
             yield value
-        case shapes.Metadata(type=inner):
+        case inspect.Metadata(type=inner):
             yield inner

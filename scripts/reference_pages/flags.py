@@ -7,11 +7,11 @@ from importlib import import_module
 
 import click
 
-from reference_pages.words import code, page, sentence, table
-from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.commands import COMMANDS, SubCommand
-from shoal.surfaces.cli.flags import SECTIONS
-from shoal.surfaces.cli.main import EXAMPLES, root
+from reference_pages.doc_text import format_code, format_sentence, render_page, render_table
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.command_registry import COMMANDS, SubCommand
+from shoal.surfaces.cli.flags import FLAG_SECTIONS
+from shoal.surfaces.cli.main import EXAMPLES, root_command
 
 _OPENING = """
 `shoal --help` lists the flags of a run, `shoal COMMAND --help` those of a command. `--json` prints JSON
@@ -21,67 +21,76 @@ line](../command-line.md) says how the parts fit together.
 _COMMON = frozenset({"--debug", "--help"})
 
 
-def flags_page() -> str:
+def build_flags_page() -> str:
     commands = [
-        _command(f"shoal {name}", import_module(sub.module).command, sub) for name, sub in COMMANDS.items()
+        _render_command(f"shoal {name}", import_module(sub.module).command, sub)
+        for name, sub in COMMANDS.items()
     ]
-    codes = table(("code", "meaning"), [(code(number), words) for number, words in exits.IN_HELP])
-    return page("Commands and flags", _OPENING, _run(), *commands, f"## Exit codes\n\n{codes}")
+    codes = render_table(
+        ("code", "meaning"), [(format_code(number), words) for number, words in exit_codes.HELP_ROWS]
+    )
+    return render_page("Commands and flags", _OPENING, _render_run(), *commands, f"## Exit codes\n\n{codes}")
 
 
-def _run() -> str:
-    parts = ["## `shoal [PROMPT]`", sentence(root.help or ""), _console(EXAMPLES.splitlines())]
-    for title, options in SECTIONS:
-        parts += [f"### {title}", _options(options)]
+def _render_run() -> str:
+    parts = [
+        "## `shoal [PROMPT]`",
+        format_sentence(root_command.help or ""),
+        _render_console(EXAMPLES.splitlines()),
+    ]
+    for title, options in FLAG_SECTIONS:
+        parts += [f"### {title}", _render_options(options)]
     return "\n\n".join(parts)
 
 
-def _command(name: str, command: click.Command, sub: SubCommand) -> str:
-    return "\n\n".join(_told(name, command, sub.examples, "##"))
+def _render_command(name: str, command: click.Command, sub: SubCommand) -> str:
+    return "\n\n".join(_render_parts(name, command, sub.examples, "##"))
 
 
-def _told(name: str, command: click.Command, examples: Sequence[str], mark: str) -> Iterator[str]:
+def _render_parts(name: str, command: click.Command, examples: Sequence[str], mark: str) -> Iterator[str]:
     context = click.Context(command, info_name=name)
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"{mark} `{name}`"
-    yield sentence(command.help or "")
+    yield format_sentence(command.help or "")
     parts = command.commands if isinstance(command, click.Group) else {}
     if not parts or (isinstance(command, click.Group) and command.invoke_without_command):
         yield f"```text\n{name} {usage}\n```"
     options = [each for each in command.params if isinstance(each, click.Option)]
     shown = [
-        each for each in options if not _COMMON & set(each.opts) and not each.hidden and not _of_a_run(each)
+        each
+        for each in options
+        if not _COMMON & set(each.opts) and not each.hidden and not _is_run_flag(each)
     ]
     if shown:
-        yield _options(shown)
-    if any(_of_a_run(each) for each in options):
+        yield _render_options(shown)
+    if any(_is_run_flag(each) for each in options):
         yield "The flags of [a run](#shoal-prompt) hold here too, where they make sense."
-    own = [each for each in examples if f"{name} " in f"{each} "]
-    if own and not parts:
-        yield _console(own)
+    own_examples = [each for each in examples if f"{name} " in f"{each} "]
+    if own_examples and not parts:
+        yield _render_console(own_examples)
     for part, inner in sorted(parts.items()):
-        yield from _told(f"{name} {part}", inner, examples, f"{mark}#")
+        yield from _render_parts(f"{name} {part}", inner, examples, f"{mark}#")
 
 
-def _of_a_run(option: click.Option) -> bool:
-    return any(option is each for _, options in SECTIONS for each in options)
+def _is_run_flag(option: click.Option) -> bool:
+    return any(option is each for _, options in FLAG_SECTIONS for each in options)
 
 
-def _options(options: Sequence[click.Option]) -> str:
+def _render_options(options: Sequence[click.Option]) -> str:
     rows = []
     for option in options:
-        context = click.Context(root)
+        context = click.Context(root_command)
         record = option.get_help_record(context)
         if record is not None:
-            flag, words = record
-            rows.append((code(flag), words))
-    return table(("flag", "meaning"), rows)
+            flag, help_text = record
+            rows.append((format_code(flag), help_text))
+    return render_table(("flag", "meaning"), rows)
 
 
-def _console(lines: Sequence[str]) -> str:
-    return "\n".join(("```console", *(f"$ {_plain(line)}" for line in lines if line.strip()), "```"))
+def _render_console(lines: Sequence[str]) -> str:
+    return "\n".join(("```console", *(f"$ {_format_example(line)}" for line in lines if line.strip()), "```"))
 
 
-def _plain(line: str) -> str:
-    command, _, words = line.strip().partition("   ")
-    return f"{command}  # {words.strip()}" if words else command
+def _format_example(line: str) -> str:
+    command, _, comment = line.strip().partition("   ")
+    return f"{command}  # {comment.strip()}" if comment else command

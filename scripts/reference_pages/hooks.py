@@ -6,17 +6,33 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from reference_pages.words import Wordless, code, fields_of, own_words, page, table, type_words
-from shoal.core.hook_events import ALWAYS, OCCASIONS, OF_AGENTS, Occasion
-from shoal.core.hooks import EVENTS, IN_A_ROW, MATCHED, PARTING_SECONDS, USUAL_SECONDS, HookEvent
-from shoal.wire.hook_output import LIMIT, _Answer, _Said, _Specific
+from reference_pages.doc_text import (
+    MissingDescription,
+    describe_type,
+    format_code,
+    list_fields,
+    read_docstring,
+    render_page,
+    render_table,
+)
+from shoal.core.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCRIPTIONS, HookEventDescription
+from shoal.core.hooks import (
+    DEFAULT_HOOK_SECONDS,
+    HOOK_EVENTS,
+    MATCHER_FIELDS,
+    MAX_WAKES_IN_A_ROW,
+    SESSION_END_HOOK_SECONDS,
+    HookEvent,
+)
+from shoal.wire.hook_output_codec import MAX_TEXT_LENGTH, _EventSpecificOutput, _HookOutput, _PermissionAnswer
 
 _OPENING = f"""
 A hook is a program of yours, an address or a function that is told of events. [Hooks](../hooks.md) says
 how one is set up; this is what each event tells, as one JSON object on standard input, and what may be
 answered. A command that ends with 0 goes on, and its standard output is read where it is a JSON object;
 with 2 it blocks, with standard error as the reason; anything else is shown to the person and blocks
-nothing, unless the hook has `"onFailure": "block"`. It has {USUAL_SECONDS:g} seconds, {PARTING_SECONDS:g}
+nothing, unless the hook has `"onFailure": "block"`. It has {DEFAULT_HOOK_SECONDS:g} seconds, \
+{SESSION_END_HOOK_SECONDS:g}
 at `SessionEnd`, unless its `timeout` says otherwise. Nobody waits for a command with `"async": true` or
 `"asyncRewake": true`, nor for one whose first line is `{{"async": true, "asyncTimeout": milliseconds}}`: it
 decides nothing, and what it tells comes
@@ -26,56 +42,73 @@ _ANSWER = f"""
 ## Answers
 
 An object with any of these fields, as JSON from a command or an address, or as a dict from a function. At
-most {LIMIT:,} characters of a text enter a conversation. After `UserPromptSubmit` and `SessionStart` text
+most {MAX_TEXT_LENGTH:,} characters of a text enter a conversation. After `UserPromptSubmit` and \
+`SessionStart` text
 that is no JSON is context for the model. Of several hooks the strictest decision counts, the first
 refusal, and all contexts.
 """
 
 
-def hooks_page() -> str:
-    if set(OCCASIONS) != set(EVENTS):
-        raise Wordless(f"core/hook_events.py and core/hooks.py differ: {set(OCCASIONS) ^ set(EVENTS)}")
-    overview = table(
+def build_hooks_page() -> str:
+    if set(HOOK_EVENT_DESCRIPTIONS) != set(HOOK_EVENTS):
+        raise MissingDescription(
+            f"core/hook_events.py and core/hooks.py differ: {set(HOOK_EVENT_DESCRIPTIONS) ^ set(HOOK_EVENTS)}"
+        )
+    overview = render_table(
         ("event", "when", "matched on"),
-        [(f"[`{name}`](#{name.lower()})", OCCASIONS[name].when, _matched(name)) for name in EVENTS],
+        [
+            (f"[`{name}`](#{name.lower()})", HOOK_EVENT_DESCRIPTIONS[name].when, _format_matched(name))
+            for name in HOOK_EVENTS
+        ],
     )
     common = (
         "## Every event\n\n"
-        + table(("field", "meaning"), _rows(ALWAYS))
+        + render_table(("field", "meaning"), _make_rows(COMMON_FIELDS))
         + "\n\nFor every agent but the lead also:\n\n"
-        + table(("field", "meaning"), _rows(OF_AGENTS))
+        + render_table(("field", "meaning"), _make_rows(AGENT_FIELDS))
     )
-    answers = [_ANSWER.strip(), _fields(_Said), "### `hookSpecificOutput`", _fields(_Specific)]
-    answers += ["### `hookSpecificOutput.decision`", _fields(_Answer)]
-    return page("Hooks", _OPENING, overview, common, *(_event(name) for name in EVENTS), *answers)
+    answers = [
+        _ANSWER.strip(),
+        _render_fields(_HookOutput),
+        "### `hookSpecificOutput`",
+        _render_fields(_EventSpecificOutput),
+    ]
+    answers += ["### `hookSpecificOutput.decision`", _render_fields(_PermissionAnswer)]
+    return render_page(
+        "Hooks", _OPENING, overview, common, *(_render_event(name) for name in HOOK_EVENTS), *answers
+    )
 
 
-def _event(name: HookEvent) -> str:
-    occasion: Occasion = OCCASIONS[name]
-    parts = [f"## {name}", occasion.when]
-    if rows := _rows(occasion.told) + [
-        (key, f"{words} At times.") for key, words in _rows(occasion.at_times)
+def _render_event(name: HookEvent) -> str:
+    description: HookEventDescription = HOOK_EVENT_DESCRIPTIONS[name]
+    parts = [f"## {name}", description.when]
+    if rows := _make_rows(description.fields) + [
+        (key, f"{words} At times.") for key, words in _make_rows(description.optional_fields)
     ]:
-        parts.append(table(("field", "meaning"), rows))
-    blocked = occasion.blocked
-    if str(IN_A_ROW) not in blocked and "in a row" in blocked:
-        raise Wordless(f"{name} says another number than {IN_A_ROW} times in a row.")
+        parts.append(render_table(("field", "meaning"), rows))
+    blocked = description.on_block
+    if str(MAX_WAKES_IN_A_ROW) not in blocked and "in a row" in blocked:
+        raise MissingDescription(f"{name} says another number than {MAX_WAKES_IN_A_ROW} times in a row.")
     parts.append(f"Blocked: {blocked[0].lower()}{blocked[1:]}")
     return "\n\n".join(parts)
 
 
-def _matched(name: HookEvent) -> str:
-    return code(MATCHED[name]) if name in MATCHED else ""
+def _format_matched(name: HookEvent) -> str:
+    return format_code(MATCHER_FIELDS[name]) if name in MATCHER_FIELDS else ""
 
 
-def _rows(fields: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [(key if key.startswith("`") else code(key), words) for key, words in fields.items()]
+def _make_rows(fields: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(key if key.startswith("`") else format_code(key), words) for key, words in fields.items()]
 
 
-def _fields(kind: type[Struct]) -> str:
+def _render_fields(kind: type[Struct]) -> str:
     rows = []
-    for field in fields_of(kind):
-        if not field.words:
-            raise Wordless(f"{kind.__name__}.{field.name} has no words: write some below it in the code.")
-        rows.append((code(field.name), type_words(field.type).removesuffix(" or unset"), field.words))
-    return f"{own_words(kind)}\n\n{table(('field', 'type', 'meaning'), rows)}"
+    for field in list_fields(kind):
+        if not field.description:
+            raise MissingDescription(
+                f"{kind.__name__}.{field.name} has no words: write some below it in the code."
+            )
+        rows.append(
+            (format_code(field.name), describe_type(field.type).removesuffix(" or unset"), field.description)
+        )
+    return f"{read_docstring(kind)}\n\n{render_table(('field', 'type', 'meaning'), rows)}"

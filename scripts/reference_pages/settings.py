@@ -7,42 +7,45 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from msgspec import inspect as shapes
+from msgspec import Struct, inspect
 
-from reference_pages.variables import variables
-from reference_pages.words import (
-    Field,
-    Wordless,
-    code,
-    default_words,
-    fields_of,
-    own_words,
-    page,
-    table,
-    type_words,
+from reference_pages.doc_text import (
+    DocumentedField,
+    MissingDescription,
+    describe_default,
+    describe_type,
+    format_code,
+    list_fields,
+    read_docstring,
+    render_page,
+    render_table,
 )
-from shoal.wire.settings import (
-    AgentLimits,
-    Known,
-    ModelFacts,
-    Own,
-    Rules,
+from reference_pages.variables import list_variables
+from shoal.wire.settings_codec import (
+    AgentLimitSettings,
+    ModelSettings,
+    PermissionSettings,
     SandboxSettings,
+    SettingsSchema,
+    ShoalSettings,
     TelemetrySettings,
 )
 
 EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("examples.json").read_text(encoding="utf-8"))
 """An example value for each key, by its path."""
 _INNER: dict[type[Struct], str] = {
-    Rules: "permissions",
-    ModelFacts: "shoal.models.NAME",
-    AgentLimits: "shoal.agent_limits",
+    PermissionSettings: "permissions",
+    ModelSettings: "shoal.models.NAME",
+    AgentLimitSettings: "shoal.agent_limits",
     SandboxSettings: "shoal.sandbox",
     TelemetrySettings: "shoal.telemetry",
 }
-_PLACES: tuple[tuple[type[Struct], str], ...] = ((Known, ""), (Own, "shoal"), *_INNER.items())
-_MORE = {
+_STRUCT_PATHS: tuple[tuple[type[Struct], str], ...] = (
+    (SettingsSchema, ""),
+    (ShoalSettings, "shoal"),
+    *_INNER.items(),
+)
+_LINKS = {
     "permissions": "[permissions.md](../permissions.md)",
     "hooks": "[hooks](hooks.md)",
     "mcpServers": "[mcp.md](../mcp.md)",
@@ -68,60 +71,71 @@ _VARIABLES = (
 )
 
 
-def settings_page() -> str:
-    parts = [_part("", "At the top", Known), _part("permissions", "`permissions`", Rules)]
-    parts.append(_part("shoal", "`shoal`", Own))
-    inner = (ModelFacts, AgentLimits, SandboxSettings, TelemetrySettings)
-    parts += [_part(_INNER[kind], f"`{_INNER[kind]}`", kind) for kind in inner]
-    rows = [(code(name), words) for name, words in variables().items()]
-    told = f"## Variables\n\n{_VARIABLES}\n\n{table(('variable', 'meaning'), rows)}"
-    return page("Settings", _OPENING, *parts, told)
+def build_settings_page() -> str:
+    parts = [
+        _render_part("", "At the top", SettingsSchema),
+        _render_part("permissions", "`permissions`", PermissionSettings),
+    ]
+    parts.append(_render_part("shoal", "`shoal`", ShoalSettings))
+    inner = (ModelSettings, AgentLimitSettings, SandboxSettings, TelemetrySettings)
+    parts += [_render_part(_INNER[kind], f"`{_INNER[kind]}`", kind) for kind in inner]
+    rows = [(format_code(name), words) for name, words in list_variables().items()]
+    variables_section = f"## Variables\n\n{_VARIABLES}\n\n{render_table(('variable', 'meaning'), rows)}"
+    return render_page("Settings", _OPENING, *parts, variables_section)
 
 
-def keys() -> Iterator[tuple[str, str]]:
+def list_keys() -> Iterator[tuple[str, str]]:
     """Yield the path to every key, with its description."""
-    for kind, way in _PLACES:
-        for field in fields_of(kind):
-            yield ".".join(filter(None, (way, field.name))), field.words
+    for kind, path in _STRUCT_PATHS:
+        for field in list_fields(kind):
+            yield ".".join(filter(None, (path, field.name))), field.description
 
 
-def example(key: str) -> dict[str, Any]:
+def build_example(key: str) -> dict[str, Any]:
     """Build a complete settings file that sets this key."""
-    *way, name = key.split(".")
-    kind = next(kind for kind, place in _PLACES if place == ".".join(way))
-    value = _example(key, next(field for field in fields_of(kind) if field.name == name))
-    for each in (name, *reversed(way)):
+    *parents, name = key.split(".")
+    kind = next(kind for kind, place in _STRUCT_PATHS if place == ".".join(parents))
+    value = _find_example_value(key, next(field for field in list_fields(kind) if field.name == name))
+    for each in (name, *reversed(parents)):
         value = {each: value}
     return value  # type: ignore[no-any-return]
 
 
-def _example(key: str, field: Field) -> Any:
+def _find_example_value(key: str, field: DocumentedField) -> Any:
     """Return the example written for the key, or else an obvious value other than the default."""
     if key in EXAMPLES:
         return EXAMPLES[key]
     match field.type:
-        case shapes.BoolType():
+        case inspect.BoolType():
             return not field.default
-        case shapes.LiteralType(values=values):
+        case inspect.LiteralType(values=values):
             return next(value for value in values if value != field.default)
-    raise Wordless(f"{key} has no example: add one to scripts/reference_pages/examples.json.")
+    raise MissingDescription(f"{key} has no example: add one to scripts/reference_pages/examples.json.")
 
 
-def _part(way: str, title: str, kind: type[Struct]) -> str:
+def _render_part(path: str, title: str, kind: type[Struct]) -> str:
     rows = []
-    for field in fields_of(kind):
-        key = ".".join(filter(None, (way, field.name)))
-        if not field.words:
-            raise Wordless(f"{kind.__name__}.{field.name} has no words: write some below it in the code.")
-        shown = json.dumps({field.name: _example(key, field)}, ensure_ascii=False)[1:-1]
+    for field in list_fields(kind):
+        key = ".".join(filter(None, (path, field.name)))
+        if not field.description:
+            raise MissingDescription(
+                f"{kind.__name__}.{field.name} has no words: write some below it in the code."
+            )
+        example = json.dumps({field.name: _find_example_value(key, field)}, ensure_ascii=False)[1:-1]
         rows.append(
-            (code(field.name), type_words(field.type), _default(field.default), field.words, code(shown))
+            (
+                format_code(field.name),
+                describe_type(field.type),
+                _describe_default(field.default),
+                field.description,
+                format_code(example),
+            )
         )
-    words = own_words(kind)
-    more = f" More in {_MORE[way]}." if way in _MORE else ""
+    description = read_docstring(kind)
+    more = f" More in {_LINKS[path]}." if path in _LINKS else ""
     head = ("key", "type", "default", "meaning", "example")
-    return f"## {title}\n\n{words}{more}\n\n{table(head, rows)}"
+    return f"## {title}\n\n{description}{more}\n\n{render_table(head, rows)}"
 
 
-def _default(value: Any) -> str:
-    return "see below" if isinstance(value, Struct) else default_words(value)
+def _describe_default(value: Any) -> str:
+    return "see below" if isinstance(value, Struct) else describe_default(value)

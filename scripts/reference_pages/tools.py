@@ -12,13 +12,13 @@ from typing import Any
 from msgspec import Struct
 
 import shoal
-from reference_pages.words import code, page, table
-from shoal.app.definitions.definitions import definitions_for
-from shoal.core.definitions import tool_names
-from shoal.core.messages import ToolUse
-from shoal.core.requests import Request, ToolSchema
+from reference_pages.doc_text import format_code, render_page, render_table
+from shoal.app.definitions.agent_catalog import load_agent_catalog
+from shoal.core.agent_definitions import select_tools
+from shoal.core.messages import ToolUseBlock
+from shoal.core.model_requests import ModelRequest, ToolSchema
 from shoal.core.tools import Tool
-from shoal.tools.mcp.resources import resource_tools
+from shoal.tools.mcp.resource_tools import build_resource_tools
 
 _OPENING = """
 What agents work with. Each call is [allowed, asked about or denied](../permissions.md) before it runs; a
@@ -29,137 +29,147 @@ of its own. The texts are those that models read.
 Tools of [MCP servers](../mcp.md) are called `mcp__SERVER__TOOL`, and a program gives tools of its own to
 `shoal.open`.
 """
-_LISTS = ("Agent", "Skill")
+_TOOLS_WITH_LISTS = ("Agent", "Skill")
 """Tools whose descriptions end with a list of what exists at the moment."""
-_WHO = ("lead", "agent", "teammate")
+_SPEAKERS = ("lead", "agent", "teammate")
 
 
-class Seen(Struct):
-    told: dict[str, dict[str, ToolSchema]]
+class SeenTools(Struct):
+    schemas: dict[str, dict[str, ToolSchema]]
     """Tool schemas that a model received, by speaker."""
     tools: dict[str, Tool]
 
 
-def tools_page() -> str:
-    seen = _seen()
-    names = list(dict.fromkeys(name for who in _WHO for name in seen.told[who]))
-    who = table(
+def build_tools_page() -> str:
+    seen = _collect_tools()
+    names = list(dict.fromkeys(name for who in _SPEAKERS for name in seen.schemas[who]))
+    who = render_table(
         ("tool", "lead", "general-purpose agent", "teammate", "only reads", "deadline"),
-        [_row(name, seen) for name in names],
+        [_make_row(name, seen) for name in names],
     )
-    own = [_tool(name, seen.told["lead"][name]) for name in names]
-    return page("Tools", _OPENING, f"## Who has what\n\n{who}\n\n{_agents(names)}", *own, *_further(seen))
+    sections = [_render_tool(name, seen.schemas["lead"][name]) for name in names]
+    return render_page(
+        "Tools",
+        _OPENING,
+        f"## Who has what\n\n{who}\n\n{_render_agents(names)}",
+        *sections,
+        *_render_other_tools(seen),
+    )
 
 
-def _row(name: str, seen: Seen) -> tuple[str, ...]:
+def _make_row(name: str, seen: SeenTools) -> tuple[str, ...]:
     tool = seen.tools[name]
-    has = ("yes" if name in seen.told[who] else "" for who in _WHO)
+    has = ("yes" if name in seen.schemas[who] else "" for who in _SPEAKERS)
     deadline = "" if tool.deadline is None else f"{tool.deadline:g} s"
-    return (f"[`{name}`](#{name.lower()})", *has, "yes" if tool.reads_only else "", deadline)
+    return (f"[`{name}`](#{name.lower()})", *has, "yes" if tool.is_read_only else "", deadline)
 
 
-def _agents(names: list[str]) -> str:
-    with tempfile.TemporaryDirectory() as nowhere:
-        found = definitions_for(cwd=Path(nowhere), home=Path(nowhere), managed=()).all()
+def _render_agents(names: list[str]) -> str:
+    with tempfile.TemporaryDirectory() as directory:
+        found = load_agent_catalog(cwd=Path(directory), home=Path(directory), managed=()).all()
     lines = []
     for each in sorted(found, key=lambda definition: definition.name):
-        chosen = tool_names(each, names).names
-        told = ", ".join(map(code, chosen)) if len(chosen) < len(names) else "all that an agent may have"
-        lines.append((code(each.name), told))
+        tool_names = select_tools(each, names).names
+        told = (
+            ", ".join(map(format_code, tool_names))
+            if len(tool_names) < len(names)
+            else "all that an agent may have"
+        )
+        lines.append((format_code(each.name), told))
     return (
         "An agent has the tools of its [definition](../agents.md#fields), "
-        "less those that are the lead's alone:\n\n" + table(("built-in agent", "tools"), lines)
+        "less those that are the lead's alone:\n\n" + render_table(("built-in agent", "tools"), lines)
     )
 
 
-def _further(seen: Seen) -> Iterator[str]:
+def _render_other_tools(seen: SeenTools) -> Iterator[str]:
     yield "## Tools that are there at times\n\nThe rest is given only where it has something to do."
-    schema = seen.told["formed"]["StructuredOutput"]
+    schema = seen.schemas["formed"]["StructuredOutput"]
     plain = ToolSchema(name=schema.name, description=schema.description, input_schema={})
     yield (
-        f"{_tool(schema.name, plain)}\n\n"
+        f"{_render_tool(schema.name, plain)}\n\n"
         "It is the lead's where `--json-schema` or `output_schema` asks for an answer in a form; its inputs "
         "are that form."
     )
-    for tool in resource_tools(tuple):
+    for tool in build_resource_tools(tuple):
         yield (
-            f"{_tool(tool.schema.name, tool.schema)}\n\n"
+            f"{_render_tool(tool.schema.name, tool.schema)}\n\n"
             "Every agent has it where a server with resources is connected."
         )
 
 
-def _tool(name: str, schema: ToolSchema) -> str:
+def _render_tool(name: str, schema: ToolSchema) -> str:
     description = schema.description
-    if name in _LISTS:
+    if name in _TOOLS_WITH_LISTS:
         description = "\n\n".join(description.split("\n\n")[:-1])
     quoted = "\n".join(f"> {line}".rstrip() for line in description.splitlines())
-    inputs = list(_inputs(schema.input_schema))
-    shown = table(("input", "type", "", "meaning"), inputs) if inputs else ""
+    inputs = list(_list_inputs(schema.input_schema))
+    shown = render_table(("input", "type", "", "meaning"), inputs) if inputs else ""
     return "\n\n".join(filter(None, (f"## {name}", quoted, shown)))
 
 
-def _inputs(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _list_inputs(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     needed = schema.get("required", ())
     for name, each in schema.get("properties", {}).items():
         yield (
-            code(name),
-            _type(each),
+            format_code(name),
+            _describe_type(each),
             "needed" if name in needed else "",
             each.get("description", ""),
         )
         inner = each.get("items", {}) if each.get("type") == "array" else each
-        for below, type_, need, words in _inputs(inner):
-            yield f"{code(name)} › {below}", type_, need, words
+        for inner_name, type_, inner_need, meaning in _list_inputs(inner):
+            yield f"{format_code(name)} › {inner_name}", type_, inner_need, meaning
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _describe_type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return " or ".join(code(str(value)) for value in schema["enum"])
+        return " or ".join(format_code(str(value)) for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_type(each) for each in schema["anyOf"]))
+        return " or ".join(dict.fromkeys(_describe_type(each) for each in schema["anyOf"]))
     kind = schema.get("type", "JSON")
     if isinstance(kind, list):
         return " or ".join(kind)
     if kind == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        return f"list of {_describe_type(schema.get('items', {}))}"
     bounds = [
         f"{sign} {schema[key]:g}"
         for sign, key in (("≥", "minimum"), (">", "exclusiveMinimum"), ("≤", "maximum"))
         if key in schema
     ]
-    words = {"string": "text", "integer": "whole number", "boolean": "`true` or `false`"}.get(kind, kind)
-    return " ".join((words, " and ".join(bounds))).strip()
+    type_text = {"string": "text", "integer": "whole number", "boolean": "`true` or `false`"}.get(kind, kind)
+    return " ".join((type_text, " and ".join(bounds))).strip()
 
 
-def _seen() -> Seen:
+def _collect_tools() -> SeenTools:
     """Collect the tools of a lead, its agent and teammate, and a lead with an output schema."""
-    with tempfile.TemporaryDirectory(prefix="shoal-") as place:
-        before = os.environ.get("SHOAL_HOME")
-        os.environ["SHOAL_HOME"] = f"{place}/home"
+    with tempfile.TemporaryDirectory(prefix="shoal-") as directory:
+        old_home = os.environ.get("SHOAL_HOME")
+        os.environ["SHOAL_HOME"] = f"{directory}/home"
         try:
-            project = Path(place) / "project"
+            project = Path(directory) / "project"
             project.mkdir()
-            return asyncio.run(_sessions(project))
+            return asyncio.run(_run_sessions(project))
         finally:
             os.environ.pop("SHOAL_HOME")
-            if before is not None:
-                os.environ["SHOAL_HOME"] = before
+            if old_home is not None:
+                os.environ["SHOAL_HOME"] = old_home
 
 
-async def _sessions(project: Path) -> Seen:
-    seen = Seen(told={}, tools={})
+async def _run_sessions(project: Path) -> SeenTools:
+    seen = SeenTools(schemas={}, tools={})
 
-    def mind(request: Request) -> str | list[ToolUse]:
-        who = _speaker(request)
-        seen.told.setdefault(who, {tool.name: tool for tool in request.tools})
-        spoken = sum(message.role == "assistant" for message in request.messages)
-        calls = _CALLS[spoken] if who == "lead" and spoken < len(_CALLS) else {}
-        if who == "formed" and not spoken:
+    def record_and_reply(request: ModelRequest) -> str | list[ToolUseBlock]:
+        speaker = _find_speaker(request)
+        seen.schemas.setdefault(speaker, {tool.name: tool for tool in request.tools})
+        reply_count = sum(message.role == "assistant" for message in request.messages)
+        calls = _CALLS[reply_count] if speaker == "lead" and reply_count < len(_CALLS) else {}
+        if speaker == "formed" and not reply_count:
             calls = {"StructuredOutput": {"depth": 3}}
-        return [ToolUse(id=name, name=name, input=given) for name, given in calls.items()] or "Done."
+        return [ToolUseBlock(id=name, name=name, input=given) for name, given in calls.items()] or "Done."
 
     for prompt, schema in (("LEAD", None), ("FORMED", {"type": "object"})):
-        model = shoal.ScriptedModel(mind)
+        model = shoal.ScriptedModel(record_and_reply)
         async with shoal.open(cwd=project, model=model, output_schema=schema, settings="{}") as session:
             seen.tools |= session.agent.tools
             turn = session.run(prompt)
@@ -177,7 +187,7 @@ _CALLS: tuple[dict[str, dict[str, Any]], ...] = (
 )
 
 
-def _speaker(request: Request) -> str:
+def _find_speaker(request: ModelRequest) -> str:
     if "a member of the team" in request.system:
         return "teammate"
     first = request.messages[0].text.split()[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reference_pages.words import Wordless
+from reference_pages.doc_text import MissingDescription
 from shoal.app.settings import settings
 
 VARIABLES = {
@@ -28,18 +28,18 @@ VARIABLES = {
 }
 
 
-def variables() -> dict[str, str]:
+def list_variables() -> dict[str, str]:
     read = {
-        *settings._HOMES,
-        *settings._MODELS,
-        *settings._SUBAGENT_MODELS,
-        *settings._COORDINATOR,
-        *settings._FORKS,
-        *settings._STATES,
-        *settings._VARIABLES.values(),
+        *settings._HOME_VARIABLES,
+        *settings._MODEL_VARIABLES,
+        *settings._SUBAGENT_MODEL_VARIABLES,
+        *settings._COORDINATOR_VARIABLES,
+        *settings._FORK_VARIABLES,
+        *settings._SESSION_STATE_VARIABLES,
+        *settings._ACCESS_VARIABLES.values(),
     }
     if read != set(VARIABLES):
-        raise Wordless(
+        raise MissingDescription(
             f"reference_pages/variables.py and app/settings/settings.py differ: {read ^ set(VARIABLES)}"
         )
     return VARIABLES

@@ -13,36 +13,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.app.door import open as open  # noqa: A004 - always used as shoal.open
-    from shoal.app.door import run_sync as run_sync
+    from shoal.app.api import open as open  # noqa: A004 - always used as shoal.open
+    from shoal.app.api import run_sync as run_sync
     from shoal.app.options import Options as Options
     from shoal.app.session.session import Session as Session
-    from shoal.app.teams.record import AgentsRecord as AgentsRecord
+    from shoal.app.teams.team_store import TeamStore as TeamStore
     from shoal.core import errors as errors
     from shoal.core import events as events
     from shoal.core import messages as messages
-    from shoal.core.identity import Identity as Identity
+    from shoal.core.identity import AgentIdentity as AgentIdentity
     from shoal.core.identity import acting_as as acting_as
     from shoal.core.identity import current_cwd as current_cwd
     from shoal.core.identity import current_identity as current_identity
     from shoal.core.identity import current_member as current_member
-    from shoal.core.tools import Outcome as Outcome
-    from shoal.core.tools import Site as Site
-    from shoal.models.replay import ReplayModel as ReplayModel
-    from shoal.models.scripted import ScriptedModel as ScriptedModel
-    from shoal.tools.define import tool as tool
+    from shoal.core.tools import ToolContext as ToolContext
+    from shoal.core.tools import ToolOutput as ToolOutput
+    from shoal.models.replay_model import ReplayModel as ReplayModel
+    from shoal.models.scripted_model import ScriptedModel as ScriptedModel
+    from shoal.tools.function_tool import tool as tool
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "AgentsRecord": "shoal.app.teams.record",
-    "Identity": "shoal.core.identity",
+_EXPORT_MODULES = {
+    "TeamStore": "shoal.app.teams.team_store",
+    "AgentIdentity": "shoal.core.identity",
     "Options": "shoal.app.options",
-    "Outcome": "shoal.core.tools",
-    "ReplayModel": "shoal.models.replay",
-    "ScriptedModel": "shoal.models.scripted",
+    "ToolOutput": "shoal.core.tools",
+    "ReplayModel": "shoal.models.replay_model",
+    "ScriptedModel": "shoal.models.scripted_model",
     "Session": "shoal.app.session.session",
-    "Site": "shoal.core.tools",
+    "ToolContext": "shoal.core.tools",
     "acting_as": "shoal.core.identity",
     "current_cwd": "shoal.core.identity",
     "current_identity": "shoal.core.identity",
@@ -50,14 +50,14 @@ _HOMES = {
     "errors": "shoal.core",
     "events": "shoal.core",
     "messages": "shoal.core",
-    "open": "shoal.app.door",
-    "run_sync": "shoal.app.door",
-    "tool": "shoal.tools.define",
+    "open": "shoal.app.api",
+    "run_sync": "shoal.app.api",
+    "tool": "shoal.tools.function_tool",
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = _EXPORT_MODULES.get(name)
     if home is None:
         raise AttributeError(f"module 'shoal' has no attribute {name!r}")
     if home == "shoal.core":
@@ -66,4 +66,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*_HOMES, "__version__"})
+    return sorted({*_EXPORT_MODULES, "__version__"})

@@ -1,77 +1,77 @@
-"""Conversations: each message on the transcript before it counts."""
+"""Conversation: a message is written to the transcript before it is added."""
 
 from __future__ import annotations
 
 import pytest
-from rig import HeldTranscript
+from agent_harness import RecordingTranscript
 
-from shoal.agent.conversation import Conversation, unanswered
+from shoal.agent.conversation import Conversation, find_unanswered_calls
 from shoal.core.clock import SystemClock
-from shoal.core.entries import Entry, Rewound, Said
 from shoal.core.errors import StoreError
-from shoal.core.ids import Ids
-from shoal.core.messages import Message, Text, ToolResult, ToolUse, user
+from shoal.core.ids import IdGenerator
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.transcript_entries import MessageEntry, RewindEntry, TranscriptEntry
 
 
-def calls(*ids: str) -> Message:
-    return Message(role="assistant", content=tuple(ToolUse(id=i, name="t", input={}) for i in ids))
+def make_calls(*ids: str) -> Message:
+    return Message(role="assistant", content=tuple(ToolUseBlock(id=i, name="t", input={}) for i in ids))
 
 
-def result(call_id: str) -> Message:
-    return Message(role="user", content=(ToolResult(tool_use_id=call_id, content="ok"),))
+def make_result(call_id: str) -> Message:
+    return Message(role="user", content=(ToolResultBlock(tool_use_id=call_id, content="ok"),))
 
 
-def conversation() -> tuple[Conversation, HeldTranscript]:
-    transcript = HeldTranscript()
-    return Conversation(transcript, SystemClock(), Ids(1)), transcript
+def create_conversation() -> tuple[Conversation, RecordingTranscript]:
+    transcript = RecordingTranscript()
+    return Conversation(transcript, SystemClock(), IdGenerator(1)), transcript
 
 
 @pytest.mark.spec("TRN-01")
 def test_every_entry_points_to_the_one_before_it() -> None:
-    talk, transcript = conversation()
-    talk.add(user("a"))
-    talk.add(calls("1", "2"))
-    talk.add(result("1"))
-    talk.add(result("2"))
-    talk.add(calls("3"))
-    talk.interrupt()
-    talk.add(user("b"))
-    entries = [e for e in transcript.entries if isinstance(e, Said)]
+    thread, transcript = create_conversation()
+    thread.add_message(user_message("a"))
+    thread.add_message(make_calls("1", "2"))
+    thread.add_message(make_result("1"))
+    thread.add_message(make_result("2"))
+    thread.add_message(make_calls("3"))
+    thread.interrupt_open_calls()
+    thread.add_message(user_message("b"))
+    entries = [e for e in transcript.entries if isinstance(e, MessageEntry)]
     assert len(entries) == 7
     assert [e.parent for e in entries] == [None, *(e.id for e in entries[:-1])]
-    assert len(talk.messages) == 5  # both results are one message for the model
+    assert len(thread.messages) == 5  # both results are one message for the model
 
 
-def test_a_message_that_cannot_be_written_does_not_count() -> None:
-    class Full(HeldTranscript):
-        def append(self, entry: Entry) -> None:
+def test_a_message_that_cannot_be_written_is_not_added() -> None:
+    class Full(RecordingTranscript):
+        def append(self, entry: TranscriptEntry) -> None:
             raise StoreError("full", path=None)  # type: ignore[arg-type]
 
-    talk = Conversation(Full(), SystemClock(), Ids(1))
+    thread = Conversation(Full(), SystemClock(), IdGenerator(1))
     with pytest.raises(StoreError):
-        talk.add(user("a"))
-    assert talk.messages == []
-    assert talk.last is None
+        thread.add_message(user_message("a"))
+    assert thread.messages == []
+    assert thread.last_entry is None
 
 
 def test_only_calls_without_a_result_are_interrupted() -> None:
-    talk, _ = conversation()
-    talk.add(user("a"))
-    talk.add(calls("1", "2", "3"))
-    talk.add(result("1"))
-    assert [c.id for c in unanswered(talk.messages)] == ["2", "3"]
-    talk.interrupt()
-    answered = [b.tool_use_id for b in talk.messages[-1].content if isinstance(b, ToolResult)]
+    thread, _ = create_conversation()
+    thread.add_message(user_message("a"))
+    thread.add_message(make_calls("1", "2", "3"))
+    thread.add_message(make_result("1"))
+    assert [c.id for c in find_unanswered_calls(thread.messages)] == ["2", "3"]
+    thread.interrupt_open_calls()
+    answered = [b.tool_use_id for b in thread.messages[-1].content if isinstance(b, ToolResultBlock)]
     assert answered == ["1", "2", "3"]
-    assert talk.interrupt() is None
+    assert thread.interrupt_open_calls() is None
 
 
-def test_rewinding_goes_on_after_an_earlier_entry() -> None:
-    talk, transcript = conversation()
-    first = talk.add(user("a"))
-    talk.add(Message(role="assistant", content=(Text(text="b"),)))
-    talk.rewind(first, [user("a")], turn=1)
-    talk.add(user("c"))
-    assert isinstance(transcript.entries[2], Rewound)
+def test_a_rewound_conversation_continues_after_an_earlier_entry() -> None:
+    thread, transcript = create_conversation()
+    first = thread.add_message(user_message("a"))
+    thread.add_message(Message(role="assistant", content=(TextBlock(text="b"),)))
+    thread.rewind_to(first, [user_message("a")], turn=1)
+    thread.add_message(user_message("c"))
+    assert isinstance(transcript.entries[2], RewindEntry)
     assert transcript.entries[2].parent == first
     assert transcript.entries[3].parent == transcript.entries[2].id  # type: ignore[union-attr]

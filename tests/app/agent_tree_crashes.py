@@ -22,57 +22,57 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
 
 import shoal
-from cast import agent, cast, use
-from git_rig import Repository
-from shoal.app.quarters import worktrees
-from shoal.app.session import build
+from agent_scripts import call_tool, script_agents, spawn_agent
+from git_repository import GitRepository
+from shoal.app.isolation import repository_worktrees
+from shoal.app.session import session_builder
 from shoal.core.events import AgentEnded, AgentStarted
-from shoal.core.requests import Request
-from shoal.stores.files.journal import read_journal
+from shoal.core.model_requests import ModelRequest
+from shoal.stores.files.file_journal import read_journal
 
-LOADED = (build, worktrees)
-WATCHED = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "subprocess.Popen")
+PRELOADED_MODULES = (session_builder, repository_worktrees)
+WATCHED_EVENTS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "subprocess.Popen")
 SETTINGS = '{"shoal": {"worktree_guard": "weak"}}'
 
 
-class Death:
+class ScheduledKill:
     """Kills this process at the step of this number, counted from the moment it is armed."""
 
     def __init__(self, step: int) -> None:
-        self._left = step
-        self._near = False
-        sys.addaudithook(self._hear)
+        self._steps_left = step
+        self._is_armed = False
+        sys.addaudithook(self._count_step)
 
-    def comes(self) -> None:
-        self._near = True
+    def arm(self) -> None:
+        self._is_armed = True
 
-    def _hear(self, event: str, _: object) -> None:
-        if self._near and event in WATCHED:
-            self._left -= 1
-            if self._left == 0:
+    def _count_step(self, event: str, _: object) -> None:
+        if self._is_armed and event in WATCHED_EVENTS:
+            self._steps_left -= 1
+            if self._steps_left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def making(death: Death) -> Any:
-    def first(_: Request) -> Any:
-        death.comes()
-        return agent("You look", "c1", isolation="worktree")
+def die_while_creating(kill: ScheduledKill) -> Any:
+    def spawn_in_worktree(_: ModelRequest) -> Any:
+        kill.arm()
+        return spawn_agent("You look", "c1", isolation="worktree")
 
-    return cast(lead=[first, "end"], You=[lambda _: os._exit(0)])
+    return script_agents(lead=[spawn_in_worktree, "end"], You=[lambda _: os._exit(0)])
 
 
-def giving_back(death: Death) -> Any:
-    def last(_: Request) -> str:
-        death.comes()
+def die_while_returning(kill: ScheduledKill) -> Any:
+    def finish(_: ModelRequest) -> str:
+        kill.arm()
         return "seen"
 
-    return cast(
-        lead=[agent("You look", "c1", isolation="worktree"), lambda _: os._exit(0)],
-        You=[use("Bash", "b", command="ls"), last],
+    return script_agents(
+        lead=[spawn_agent("You look", "c1", isolation="worktree"), lambda _: os._exit(0)],
+        You=[call_tool("Bash", "b", command="ls"), finish],
     )
 
 
-async def session(repository: Repository, model: Any, **options: Any) -> None:
+async def run_session(repository: GitRepository, model: Any, **options: Any) -> None:
     async with shoal.open(
         cwd=repository.top, model=model, skip_permissions=True, settings=SETTINGS, **options
     ) as opened:
@@ -80,12 +80,12 @@ async def session(repository: Repository, model: Any, **options: Any) -> None:
             pass
 
 
-def apart(work: Callable[[], Any]) -> bool:
+def run_in_fork(create_coroutine: Callable[[], Any]) -> bool:
     """Run in a fork; return True if it finished."""
     child = os.fork()
     if child == 0:
         try:
-            asyncio.run(work())
+            asyncio.run(create_coroutine())
             os._exit(0)
         except BaseException:  # noqa: BLE001 - the wall around a copy of this process
             traceback.print_exc()
@@ -97,7 +97,7 @@ def apart(work: Callable[[], Any]) -> bool:
     return True
 
 
-def faults(repository: Repository, ident: str) -> list[str]:
+def find_faults(repository: GitRepository, ident: str) -> list[str]:
     journal = repository.home / "shoal" / "runs" / ident / "journal.jsonl"
     events = [each.event for each in read_journal(journal)] if journal.exists() else []
     begun = {event.agent for event in events if isinstance(event, AgentStarted)}
@@ -113,13 +113,13 @@ def faults(repository: Repository, ident: str) -> list[str]:
 
 
 def main(directory: Path, stride: int) -> None:
-    first = Repository(directory / "first")
-    for life in (making, giving_back):
+    first = GitRepository(directory / "first")
+    for life in (die_while_creating, die_while_returning):
         last, deaths, wrong = 1, 0, list[str]()
         while True:
-            repository, ident = first.copied(directory / f"{life.__name__}-{last}"), str(uuid.uuid4())
+            repository, ident = first.copy_to(directory / f"{life.__name__}-{last}"), str(uuid.uuid4())
             os.environ |= {"HOME": str(directory), "SHOAL_HOME": str(repository.home)}
-            if apart(lambda: session(repository, life(Death(last)), session_id=ident)):  # noqa: B023
+            if run_in_fork(lambda: run_session(repository, life(ScheduledKill(last)), session_id=ident)):  # noqa: B023
                 break
             # A git that the dead process had started may run for a moment: its worktree counts as owned.
             for lease in repository.home.glob("worktrees/*/.owners/*"):
@@ -127,8 +127,8 @@ def main(directory: Path, stride: int) -> None:
                     fcntl.flock(file, fcntl.LOCK_EX)
             known = any(repository.home.glob(f"projects/*/{ident}.jsonl"))
             if known:
-                assert apart(lambda: session(repository, cast(lead=["end"]), resume=ident))  # noqa: B023
-                found = faults(repository, ident)
+                assert run_in_fork(lambda: run_session(repository, script_agents(lead=["end"]), resume=ident))  # noqa: B023
+                found = find_faults(repository, ident)
                 wrong += [f"{life.__name__}, killed at step {last}: {each}" for each in found]
             shutil.rmtree(repository.top.parent)
             last, deaths = last + stride, deaths + 1

@@ -1,4 +1,4 @@
-"""The agents that come with Shoal: the tools each has, and what its prompt must say."""
+"""Built-in agents: their tools and the required content of their prompts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.definitions.definitions import Definitions, definitions_for
-from shoal.app.definitions.own_documents import documents_directory, index
-from shoal.core.definitions import tool_names
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
+from shoal.app.definitions.bundled_docs import find_docs_directory, find_docs_index
+from shoal.core.agent_definitions import select_tools
 
 OFFERED = (
     *("Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "WebFetch"),
@@ -20,12 +20,12 @@ OFFERED = (
 
 
 @pytest.fixture
-def definitions(tmp_path: Path) -> Definitions:
-    return definitions_for(cwd=tmp_path, home=tmp_path / "home", managed=())
+def definitions(tmp_path: Path) -> AgentCatalog:
+    return load_agent_catalog(cwd=tmp_path, home=tmp_path / "home", managed=())
 
 
 @pytest.mark.spec("DEF-04")
-def test_six_are_there_and_nothing_is_wrong_with_them(definitions: Definitions):
+def test_the_catalog_has_six_built_in_agents_without_problems(definitions: AgentCatalog):
     names = {each.name for each in definitions.all()}
     assert names == {"general-purpose", "Explore", "Plan", "Bash", "statusline-setup", "shoal-guide"}
     assert definitions.problems == ()
@@ -45,15 +45,15 @@ def test_six_are_there_and_nothing_is_wrong_with_them(definitions: Definitions):
         ("shoal-guide", ("Read", "Glob", "Grep", "WebFetch")),
     ],
 )
-def test_each_has_its_fitting_tools_and_misses_none(
-    definitions: Definitions, name: str, tools: tuple[str, ...]
+def test_each_built_in_agent_has_its_tools_and_none_is_missing(
+    definitions: AgentCatalog, name: str, tools: tuple[str, ...]
 ):
-    found = tool_names(definitions.find(name), OFFERED)
+    found = select_tools(definitions.find(name), OFFERED)
     assert (found.names, found.missing, found.only) == (tools, (), ())
 
 
 @pytest.mark.spec("DEF-04")
-def test_explore_takes_a_light_model_and_the_others_inherit(definitions: Definitions):
+def test_explore_uses_a_light_model_and_the_other_agents_inherit(definitions: AgentCatalog):
     assert {each.name: each.model for each in definitions.all() if each.model} == {"Explore": "haiku"}
     assert {each.name for each in definitions.all() if each.one_shot} == {"Explore", "Plan"}
     modes = {each.name: each.permission_mode for each in definitions.all() if each.permission_mode}
@@ -61,8 +61,8 @@ def test_explore_takes_a_light_model_and_the_others_inherit(definitions: Definit
 
 
 @pytest.mark.spec("DEF-04")
-def test_the_guide_is_found_under_its_other_name_unless_a_person_has_one(tmp_path: Path):
-    definitions = definitions_for(cwd=tmp_path, home=tmp_path / "home", managed=())
+def test_the_guide_has_an_alias_unless_a_user_defines_an_agent_with_it(tmp_path: Path):
+    definitions = load_agent_catalog(cwd=tmp_path, home=tmp_path / "home", managed=())
     assert definitions.find("claude-code-guide").name == "shoal-guide"
     assert "claude-code-guide" not in {each.name for each in definitions.all()}
     own = tmp_path / "home" / "agents" / "guide.md"
@@ -82,12 +82,14 @@ def test_the_guide_is_found_under_its_other_name_unless_a_person_has_one(tmp_pat
         ("shoal-guide", ["own documents", "Do not answer from memory", "Only your last message"]),
     ],
 )
-def test_a_prompt_says_what_the_agent_must_know(definitions: Definitions, name: str, phrases: list[str]):
+def test_each_prompt_contains_the_required_instructions(
+    definitions: AgentCatalog, name: str, phrases: list[str]
+):
     prompt = definitions.find(name).prompt
     assert [phrase for phrase in phrases if phrase not in prompt] == []
 
 
-def test_every_prompt_is_short_and_treats_what_it_reads_as_data(definitions: Definitions):
+def test_every_prompt_is_short_and_treats_file_content_as_data(definitions: AgentCatalog):
     for each in definitions.all():
         assert len(each.prompt) < 2_500, each.name
         assert "{" not in re.sub(r"\{\"type\".*?\}", "", each.prompt), each.name
@@ -96,21 +98,21 @@ def test_every_prompt_is_short_and_treats_what_it_reads_as_data(definitions: Def
 
 
 @pytest.mark.spec("DEF-04")
-def test_the_guide_is_told_where_the_documents_are(definitions: Definitions):
+def test_the_prompt_of_the_guide_names_the_documentation_directory(definitions: AgentCatalog):
     prompt = definitions.find("shoal-guide").prompt
-    assert str(documents_directory()) in prompt
-    assert str(index()) in prompt
-    assert index().read_text().startswith("# Documentation")
+    assert str(find_docs_directory()) in prompt
+    assert str(find_docs_index()) in prompt
+    assert find_docs_index().read_text().startswith("# Documentation")
     pages = re.findall(r"`([\w-]+\.md)`", prompt)
     assert pages
-    assert [page for page in pages if not (documents_directory() / page).is_file()] == []
+    assert [page for page in pages if not (find_docs_directory() / page).is_file()] == []
 
 
 def test_the_built_in_agents_are_read_without_loading_yaml():
     code = (
         "import sys; from pathlib import Path\n"
-        "from shoal.app.definitions.definitions import definitions_for\n"
-        "found = definitions_for(cwd=Path('/'), home=Path('/nonexistent'), managed=()).all()\n"
+        "from shoal.app.definitions.agent_catalog import load_agent_catalog\n"
+        "found = load_agent_catalog(cwd=Path('/'), home=Path('/nonexistent'), managed=()).all()\n"
         "print(len(found), 'yaml' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Where agents come from: the order of the sources, changes while a session runs, and files that are bad."""
+"""Sources of agent definitions: precedence, changes during a session, and bad files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from shoal.app.definitions.definitions import Definitions, definitions_for, given_definitions
-from shoal.app.definitions.files import LARGEST, Folder
-from shoal.core.definitions import Definition
-from shoal.core.errors import BadDefinition, UnknownAgent
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, load_given_agents
+from shoal.app.definitions.agent_files import MAX_FILE_BYTES, AgentDefinitionFiles
+from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
 
 
-def text(name: str, description: str = "d", extra: str = "") -> str:
+def format_definition(name: str, description: str = "d", extra: str = "") -> str:
     return f"---\nname: {name}\ndescription: {description}\n{extra}---\nYou are {name}.\n"
 
 
-class Place:
-    """A repository with a directory below it, a home, a managed file and a plug-in."""
+class DefinitionPlaces:
+    """A repository with a subdirectory, a home, a managed file and a plugin."""
 
     def __init__(self, root: Path) -> None:
         self.repository = root / "repository"
@@ -40,37 +40,37 @@ class Place:
         path.write_text(content)
         return path
 
-    def definitions(self, given: Any = None) -> Definitions:
-        return definitions_for(
+    def load_catalog(self, given: Any = None) -> AgentCatalog:
+        return load_agent_catalog(
             cwd=self.cwd,
             home=self.home,
-            given=given_definitions(given, self.cwd),
+            given=load_given_agents(given, self.cwd),
             managed=(self.managed,),
             plugins=(("tools", self.plugin),),
         )
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def places(tmp_path: Path) -> DefinitionPlaces:
+    return DefinitionPlaces(tmp_path)
 
 
-def own(definitions: Definitions) -> list[str]:
+def list_own_names(definitions: AgentCatalog) -> list[str]:
     return [each.name for each in definitions.all() if each.source.kind != "builtin"]
 
 
 @pytest.mark.spec("DEF-03", "HOM-02", "HOM-03")
-def test_of_two_sources_the_first_wins_and_the_rest_is_told(place: Place):
+def test_the_first_source_wins_and_shadowed_definitions_are_listed(places: DefinitionPlaces):
     paths = [
-        place.write(place.managed.parent / "agents", "x.md", text("Explore", "managed")),
-        place.write(place.near, "x.md", text("Explore", "near")),
-        place.write(place.far, "x.md", text("Explore", "far")),
-        place.write(place.user, "x.md", text("Explore", "user")),
+        places.write(places.managed.parent / "agents", "x.md", format_definition("Explore", "managed")),
+        places.write(places.near, "x.md", format_definition("Explore", "near")),
+        places.write(places.far, "x.md", format_definition("Explore", "far")),
+        places.write(places.user, "x.md", format_definition("Explore", "user")),
     ]
     given = {"Explore": {"description": "given", "prompt": "p"}}
     order = []
     for gone in [paths[0], None, *paths[1:]]:
-        definitions = place.definitions(given if len(order) < 2 else None)
+        definitions = places.load_catalog(given if len(order) < 2 else None)
         found = definitions.find("Explore")
         order.append((found.source.kind, found.description))
         weaker = [each.definition.source.kind for each in definitions.shadowed]
@@ -86,75 +86,77 @@ def test_of_two_sources_the_first_wins_and_the_rest_is_told(place: Place):
         ("project", "far"),
         ("user", "user"),
     ]
-    assert place.definitions().find("Explore").source.kind == "builtin"
-    assert place.definitions().shadowed == ()
+    assert places.load_catalog().find("Explore").source.kind == "builtin"
+    assert places.load_catalog().shadowed == ()
 
 
 @pytest.mark.spec("DEF-03", "DEF-11")
-def test_a_plug_ins_agents_carry_its_namespace_and_come_after_the_persons(place: Place):
-    place.write(place.plugin, "lint.md", text("lint"))
-    place.write(place.user, "lint.md", text("lint"))
-    definitions = place.definitions()
-    assert own(definitions) == ["lint", "tools:lint"]
+def test_plugin_agents_have_its_namespace_and_follow_the_users(places: DefinitionPlaces):
+    places.write(places.plugin, "lint.md", format_definition("lint"))
+    places.write(places.user, "lint.md", format_definition("lint"))
+    definitions = places.load_catalog()
+    assert list_own_names(definitions) == ["lint", "tools:lint"]
     assert definitions.find("tools:lint").source.kind == "plugin"
     kinds = [each.source.kind for each in definitions.all()]
     assert kinds[:3] == ["user", "plugin", "builtin"]
-    place.write(place.plugin, "lint.md", text("lint", extra="maxTurns: x\n"))
-    with pytest.raises(BadDefinition, match="maxTurns"):
+    places.write(places.plugin, "lint.md", format_definition("lint", extra="maxTurns: x\n"))
+    with pytest.raises(InvalidAgentDefinition, match="maxTurns"):
         definitions.find("tools:lint")
     assert definitions.find("lint").source.kind == "user"
 
 
-def test_subdirectories_are_read_and_only_markdown_is(place: Place):
-    place.write(place.near, "deep/er/a.md", text("a"))
+def test_only_markdown_files_are_read_including_subdirectories(places: DefinitionPlaces):
+    places.write(places.near, "deep/er/a.md", format_definition("a"))
     for other in ("b.txt", ".hidden.md", ".git/c.md", "d.md~"):
-        place.write(place.near, other, text("other"))
-    assert own(place.definitions()) == ["a"]
+        places.write(places.near, other, format_definition("other"))
+    assert list_own_names(places.load_catalog()) == ["a"]
 
 
-def test_directories_above_the_repository_are_none_of_the_projects(place: Place):
-    place.write(place.repository.parent / ".claude" / "agents", "x.md", text("outside"))
-    assert own(place.definitions()) == []
-    (place.repository / ".git").rmdir()
-    place.write(place.far, "x.md", text("above"))
-    place.write(place.near, "x.md", text("here"))
-    assert own(place.definitions()) == ["here"]
+def test_directories_above_the_repository_do_not_belong_to_the_project(places: DefinitionPlaces):
+    places.write(places.repository.parent / ".claude" / "agents", "x.md", format_definition("outside"))
+    assert list_own_names(places.load_catalog()) == []
+    (places.repository / ".git").rmdir()
+    places.write(places.far, "x.md", format_definition("above"))
+    places.write(places.near, "x.md", format_definition("here"))
+    assert list_own_names(places.load_catalog()) == ["here"]
 
 
-def test_a_home_inside_the_project_is_the_users_and_not_the_projects(place: Place):
-    place.write(place.cwd / ".claude" / "agents", "x.md", text("x"))
-    definitions = definitions_for(cwd=place.cwd, home=place.cwd / ".claude", managed=())
+def test_a_home_inside_the_project_counts_as_the_users(places: DefinitionPlaces):
+    places.write(places.cwd / ".claude" / "agents", "x.md", format_definition("x"))
+    definitions = load_agent_catalog(cwd=places.cwd, home=places.cwd / ".claude", managed=())
     assert definitions.find("x").source.kind == "user"
     assert definitions.shadowed == ()
 
 
-def test_a_file_with_json_can_be_given_too(place: Place):
-    path = place.write(place.cwd, "agents.json", '{"a": {"description": "d", "prompt": "p"}}')
-    assert place.definitions("agents.json").find("a").source.path == path
+def test_agents_can_be_given_as_a_json_file(places: DefinitionPlaces):
+    path = places.write(places.cwd, "agents.json", '{"a": {"description": "d", "prompt": "p"}}')
+    assert places.load_catalog("agents.json").find("a").source.path == path
     path.write_text('{"a": {"description": "d",\n "prompt": "p",\n "tools": 1}}')
-    with pytest.raises(BadDefinition, match=r"agents\.json:3: a\.tools: "):
-        place.definitions("agents.json")
-    with pytest.raises(BadDefinition, match=r"--agents: No such file or directory: .*JSON is expected"):
-        place.definitions("nothing.json")
+    with pytest.raises(InvalidAgentDefinition, match=r"agents\.json:3: a\.tools: "):
+        places.load_catalog("agents.json")
+    with pytest.raises(
+        InvalidAgentDefinition, match=r"--agents: No such file or directory: .*JSON is expected"
+    ):
+        places.load_catalog("nothing.json")
 
 
-def later(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time of a change is the system's to set, so the clock goes on instead."""
+def advance_clock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advance the clock instead of the change time, which only the system can set."""
     then = path.stat().st_ctime_ns + 10_000_000_000
     monkeypatch.setattr("time.time_ns", lambda: then)
 
 
-def change(path: Path) -> None:
-    path.write_text(text("a", "changed"))
+def change_file(path: Path) -> None:
+    path.write_text(format_definition("a", "changed"))
 
 
-def replace(path: Path) -> None:
+def replace_file(path: Path) -> None:
     other = path.with_suffix(".tmp")
-    other.write_text(text("a", "changed"))
+    other.write_text(format_definition("a", "changed"))
     other.replace(path)
 
 
-def same_size_and_time(path: Path) -> None:
+def change_with_equal_size_and_time(path: Path) -> None:
     before = path.stat()
     path.write_text(path.read_text().replace("description: d", "description: c"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -162,61 +164,61 @@ def same_size_and_time(path: Path) -> None:
 
 @pytest.mark.spec("SKL-02")
 @pytest.mark.parametrize("long_ago", [True, False])
-@pytest.mark.parametrize("how", [change, replace, same_size_and_time])
-def test_a_changed_file_is_seen_at_the_next_question(
-    place: Place, how: Callable[[Path], None], long_ago: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", [change_file, replace_file, change_with_equal_size_and_time])
+def test_a_changed_file_is_seen_at_the_next_lookup(
+    places: DefinitionPlaces, how: Callable[[Path], None], long_ago: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    path = place.write(place.near, "a.md", text("a"))
+    path = places.write(places.near, "a.md", format_definition("a"))
     if long_ago:
-        later(path, monkeypatch)
-    definitions = place.definitions()
+        advance_clock(path, monkeypatch)
+    definitions = places.load_catalog()
     before = definitions.find("a")
     how(path)
     assert definitions.find("a").description != before.description
 
 
-def test_new_and_removed_files_and_directories_are_seen_at_the_next_question(place: Place):
-    definitions = place.definitions()
-    assert own(definitions) == []
+def test_new_and_removed_files_and_directories_are_seen_at_the_next_lookup(places: DefinitionPlaces):
+    definitions = places.load_catalog()
+    assert list_own_names(definitions) == []
     for number in range(20):
-        place.write(place.near, f"{number:02}.md", text(f"a{number}"))
-        assert own(definitions) == [f"a{each}" for each in range(number + 1)]
-    place.write(place.near, "below/x.md", text("x"))
-    assert "x" in own(definitions)
-    place.write(place.near, "below/y.md", text("y"))
-    assert "y" in own(definitions)
-    (place.near / "below" / "x.md").unlink()
-    assert "x" not in own(definitions)
-    place.write(place.user, "z.md", text("z"))
+        places.write(places.near, f"{number:02}.md", format_definition(f"a{number}"))
+        assert list_own_names(definitions) == [f"a{each}" for each in range(number + 1)]
+    places.write(places.near, "below/x.md", format_definition("x"))
+    assert "x" in list_own_names(definitions)
+    places.write(places.near, "below/y.md", format_definition("y"))
+    assert "y" in list_own_names(definitions)
+    (places.near / "below" / "x.md").unlink()
+    assert "x" not in list_own_names(definitions)
+    places.write(places.user, "z.md", format_definition("z"))
     assert definitions.find("z")
 
 
-def test_what_has_settled_is_not_read_again(place: Place, monkeypatch: pytest.MonkeyPatch):
-    path = place.write(place.near, "a.md", text("a"))
-    folder = Folder(place.near, "project")
-    later(path, monkeypatch)
-    assert folder.look()
-    (first,) = folder.found
-    assert not folder.look()
-    assert folder.found[0] is first
+def test_unchanged_files_are_not_read_again(places: DefinitionPlaces, monkeypatch: pytest.MonkeyPatch):
+    path = places.write(places.near, "a.md", format_definition("a"))
+    folder = AgentDefinitionFiles(places.near, "project")
+    advance_clock(path, monkeypatch)
+    assert folder.refresh()
+    (first,) = folder.results
+    assert not folder.refresh()
+    assert folder.results[0] is first
 
 
-def test_what_was_written_just_now_is_read_again(place: Place, monkeypatch: pytest.MonkeyPatch):
-    """A second change within one tick of the file system's clock leaves the same time behind."""
-    path = place.write(place.near, "a.md", text("a"))
+def test_recently_written_files_are_read_again(places: DefinitionPlaces, monkeypatch: pytest.MonkeyPatch):
+    """A second change within one tick of the file system's clock has the same time."""
+    path = places.write(places.near, "a.md", format_definition("a"))
     now = path.stat().st_ctime_ns
     monkeypatch.setattr("time.time_ns", lambda: now)
-    folder = Folder(place.near, "project")
-    folder.look()
-    (first,) = folder.found
-    assert not folder.look()
-    assert folder.found[0] is not first
+    folder = AgentDefinitionFiles(places.near, "project")
+    folder.refresh()
+    (first,) = folder.results
+    assert not folder.refresh()
+    assert folder.results[0] is not first
 
 
-def test_of_two_files_with_one_name_the_first_by_path_wins_and_both_are_named(place: Place):
-    second = place.write(place.near, "z/a.md", text("a", "second"))
-    first = place.write(place.near, "b.md", text("a", "first"))
-    definitions = place.definitions()
+def test_of_two_files_with_one_name_the_first_path_wins_and_both_are_reported(places: DefinitionPlaces):
+    second = places.write(places.near, "z/a.md", format_definition("a", "second"))
+    first = places.write(places.near, "b.md", format_definition("a", "first"))
+    definitions = places.load_catalog()
     assert definitions.find("a").description == "first"
     (problem,) = definitions.problems
     assert (problem.source.path, problem.field) == (second, "name")
@@ -225,102 +227,106 @@ def test_of_two_files_with_one_name_the_first_by_path_wins_and_both_are_named(pl
 
 
 @pytest.mark.spec("DEF-02")
-def test_a_bad_file_is_named_and_hides_no_other(place: Place):
-    place.write(place.near, "good.md", text("good"))
-    bad = place.write(place.near, "bad.md", text("worse", extra="maxTurns: none\n"))
-    definitions = place.definitions()
-    assert own(definitions) == ["good"]
+def test_a_bad_file_is_reported_and_hides_no_other(places: DefinitionPlaces):
+    places.write(places.near, "good.md", format_definition("good"))
+    bad = places.write(places.near, "bad.md", format_definition("worse", extra="maxTurns: none\n"))
+    definitions = places.load_catalog()
+    assert list_own_names(definitions) == ["good"]
     assert [str(problem).partition(": a whole")[0] for problem in definitions.problems] == [
         f"{bad}:4: maxTurns"
     ]
-    with pytest.raises(BadDefinition) as error:
+    with pytest.raises(InvalidAgentDefinition) as error:
         definitions.find("worse")
     assert (error.value.path, error.value.line, error.value.field) == (bad, 4, "maxTurns")
-    bad.write_text(text("worse"))
+    bad.write_text(format_definition("worse"))
     assert definitions.find("worse").source.path == bad
     assert definitions.problems == ()
 
 
 @pytest.mark.spec("DEF-02")
 @pytest.mark.parametrize("field", ["tools", "disallowedTools"])
-def test_a_pattern_that_no_rule_can_hold_is_a_bad_value(place: Place, field: str):
-    path = place.write(place.near, "a.md", text("a", extra=f"{field}: Read, Bash(git:* push)\n"))
-    with pytest.raises(BadDefinition, match=r"`:\*` stands at its end alone") as error:
-        place.definitions().find("a")
+def test_an_invalid_rule_pattern_is_a_bad_value(places: DefinitionPlaces, field: str):
+    path = places.write(
+        places.near, "a.md", format_definition("a", extra=f"{field}: Read, Bash(git:* push)\n")
+    )
+    with pytest.raises(InvalidAgentDefinition, match=r"`:\*` stands at its end alone") as error:
+        places.load_catalog().find("a")
     assert (error.value.path, error.value.line, error.value.field) == (path, 4, field)
     assert str(error.value).count(field) == 1, "its place is told once"
-    with pytest.raises(BadDefinition, match=r"--agents: a\.tools: .*is empty"):
-        place.definitions({"a": {"description": "d", "prompt": "p", "tools": ["Bash( )"]}})
+    with pytest.raises(InvalidAgentDefinition, match=r"--agents: a\.tools: .*is empty"):
+        places.load_catalog({"a": {"description": "d", "prompt": "p", "tools": ["Bash( )"]}})
 
 
-def test_a_bad_file_is_not_replaced_by_a_weaker_agent_of_its_name(place: Place):
-    place.write(place.near, "Explore.md", "broken")
-    definitions = place.definitions()
-    with pytest.raises(BadDefinition, match=r"Explore\.md:1: there is no front matter"):
+def test_a_bad_file_is_not_replaced_by_a_weaker_agent_of_its_name(places: DefinitionPlaces):
+    places.write(places.near, "Explore.md", "broken")
+    definitions = places.load_catalog()
+    with pytest.raises(InvalidAgentDefinition, match=r"Explore\.md:1: there is no front matter"):
         definitions.find("Explore")
     assert [each.definition.source.kind for each in definitions.shadowed] == ["builtin"]
     assert definitions.find("Plan").source.kind == "builtin"
     # In one place the good one of that name is meant.
-    place.write(place.near, "other.md", text("Explore"))
+    places.write(places.near, "other.md", format_definition("Explore"))
     assert definitions.find("Explore").source.kind == "project"
 
 
-def test_files_that_cannot_be_definitions_are_told_and_nothing_hangs(place: Place):
-    place.write(place.near, "good.md", text("good"))
-    place.write(place.near, "huge.md", "x" * (LARGEST + 1))
-    place.write(place.near, "empty.md", "")
-    place.write(place.near, "nul.md", text("nul") + "\0")
-    (place.near / "latin.md").write_bytes(b"---\nname: caf\xe9\n---\n")
-    (place.near / "broken-link.md").symlink_to("nowhere")
-    (place.near / "directory.md").mkdir()
-    os.mkfifo(place.near / "pipe.md")
-    (place.near / "round").symlink_to(place.near)
-    definitions = place.definitions()
-    assert own(definitions) == ["good"]
-    told = {problem.name: problem.what for problem in definitions.problems}
-    assert told.keys() == {"huge", "empty", "nul", "latin", "broken-link", "directory", "pipe"}
-    assert "1,000,001 bytes" in told["huge"]
-    assert "UTF-8" in told["latin"]
-    assert "not a file" in told["pipe"]
+def test_unreadable_definition_files_are_reported_without_hanging(places: DefinitionPlaces):
+    places.write(places.near, "good.md", format_definition("good"))
+    places.write(places.near, "huge.md", "x" * (MAX_FILE_BYTES + 1))
+    places.write(places.near, "empty.md", "")
+    places.write(places.near, "nul.md", format_definition("nul") + "\0")
+    (places.near / "latin.md").write_bytes(b"---\nname: caf\xe9\n---\n")
+    (places.near / "broken-link.md").symlink_to("nowhere")
+    (places.near / "directory.md").mkdir()
+    os.mkfifo(places.near / "pipe.md")
+    (places.near / "round").symlink_to(places.near)
+    definitions = places.load_catalog()
+    assert list_own_names(definitions) == ["good"]
+    problems = {problem.name: problem.what for problem in definitions.problems}
+    assert problems.keys() == {"huge", "empty", "nul", "latin", "broken-link", "directory", "pipe"}
+    assert "1,000,001 bytes" in problems["huge"]
+    assert "UTF-8" in problems["latin"]
+    assert "not a file" in problems["pipe"]
 
 
-def test_a_place_for_agents_that_is_a_file_is_told(place: Place):
-    place.write(place.cwd / ".claude", "agents", "x")
-    assert [problem.what for problem in place.definitions().problems] == [
+def test_an_agents_directory_that_is_a_file_is_reported(places: DefinitionPlaces):
+    places.write(places.cwd / ".claude", "agents", "x")
+    assert [problem.what for problem in places.load_catalog().problems] == [
         "it cannot be read: Not a directory"
     ]
 
 
-def test_an_unknown_name_lists_the_known_and_guesses(place: Place):
-    place.write(place.plugin, "lint.md", text("lint"))
-    definitions = place.definitions()
+def test_an_unknown_name_error_lists_known_names_and_suggests_one(places: DefinitionPlaces):
+    places.write(places.plugin, "lint.md", format_definition("lint"))
+    definitions = places.load_catalog()
     for name, meant in (
         ("explore", "Explore"),
         ("general_purpose", "general-purpose"),
         ("lint", "tools:lint"),
     ):
-        with pytest.raises(UnknownAgent) as error:
+        with pytest.raises(UnknownAgentType) as error:
             definitions.find(name)
-        assert error.value.close[0] == meant
+        assert error.value.similar[0] == meant
         assert f"Is {meant} meant?" in str(error.value)
-    with pytest.raises(UnknownAgent) as error:
+    with pytest.raises(UnknownAgentType) as error:
         definitions.find("zzz")
-    assert error.value.close == ()
-    assert set(error.value.known) == {each.name for each in definitions.all()}
+    assert error.value.similar == ()
+    assert set(error.value.available) == {each.name for each in definitions.all()}
     assert "statusline-setup" in str(error.value)
 
 
-def test_warnings_of_all_files_are_kept(place: Place):
-    path = place.write(place.near, "a.md", text("a", extra="colour: red\n"))
-    (warning,) = place.definitions().warnings
+def test_the_catalog_collects_the_warnings_of_all_files(places: DefinitionPlaces):
+    path = places.write(places.near, "a.md", format_definition("a", extra="colour: red\n"))
+    (warning,) = places.load_catalog().warnings
     assert warning.startswith(f"{path}:4: colour: ")
 
 
 @pytest.mark.parametrize(
     ("directory", "trusted"), [("managed", True), ("near", False), ("user", True), ("plugin", False)]
 )
-def test_what_may_come_from_anyone_is_not_trusted(place: Place, directory: str, trusted: bool):
-    where = {"managed": place.managed.parent / "agents", "plugin": place.plugin}
-    place.write(where.get(directory) or getattr(place, directory), "a.md", text("a"))
-    found: Definition = place.definitions().all()[0]
-    assert found.source.trusted is trusted
+def test_definitions_from_untrusted_sources_are_not_trusted(
+    places: DefinitionPlaces, directory: str, trusted: bool
+):
+    where = {"managed": places.managed.parent / "agents", "plugin": places.plugin}
+    places.write(where.get(directory) or getattr(places, directory), "a.md", format_definition("a"))
+    found: AgentDefinition = places.load_catalog().all()[0]
+    assert found.source.is_trusted is trusted

@@ -1,4 +1,4 @@
-"""The home of an earlier commit is opened, resumed and shown: formats outlive the names of classes."""
+"""The home of an earlier commit can be opened, resumed and shown: formats outlive class names."""
 
 from __future__ import annotations
 
@@ -10,89 +10,88 @@ from typing import Any
 import pytest
 
 import shoal
-from cast import all_turns, cast
-from old_home import AGENTS, CUT_OFF, EVERYTHING, SESSIONS, TEAM, WORK, OldHome, unpack_home
-from shoal.app.outside.questions import find_cut_off, give_late, open_rows
-from shoal.app.picture.picture import Picture, drawn
-from shoal.app.quarters.worktrees import worktrees_of
-from shoal.app.teams.record import AgentsRecord
+from agent_scripts import run_all_turns, script_agents
+from old_home import AGENTS, CUT_OFF, EVERYTHING, SESSIONS, TEAM, WORK, OldHome
+from shoal.app.isolation.repository_worktrees import open_worktrees
+from shoal.app.run_access.pending_questions import (
+    find_interrupted_question,
+    list_pending_questions,
+    submit_late_answer,
+)
+from shoal.app.run_view.run_view import RunView, build_run_view
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
-from shoal.core.events import Journaled
-from shoal.core.ids import AgentId, Ids, SessionId
+from shoal.core.events import JournaledEvent
+from shoal.core.ids import AgentId, IdGenerator, SessionId
 from shoal.core.names import AgentName
-from shoal.core.questions import Allowed, Chosen
-from shoal.models.scripted import ScriptedModel
-from shoal.stores.files.journal import read_journal
-from shoal.stores.files.places import journal_path
-from shoal.stores.files.questions import Questions
-from shoal.stores.files.sessions import list_sessions
+from shoal.core.questions import AllowAnswer, ChoiceAnswer
+from shoal.models.scripted_model import ScriptedModel
+from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.home_paths import get_journal_path
+from shoal.stores.files.question_files import QuestionFiles
+from shoal.stores.files.session_files import list_sessions
 from shoal.testing import FakeClock
-from shoal.wire.journal import journal_line
+from shoal.wire.journal_codec import encode_journal_line
 
 FORMATS = Path(__file__).parents[1] / "wire" / "pinned_formats.json"
 
 
-@pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OldHome:
-    found = unpack_home(tmp_path)
-    monkeypatch.setenv("SHOAL_HOME", str(found.home))
-    return found
+def get_journal(old_home: OldHome, session: str) -> Path:
+    return get_journal_path(old_home.home, SessionId(session))
 
 
-def journal(old: OldHome, session: str) -> Path:
-    return journal_path(old.home, SessionId(session))
+def build_old_view(old_home: OldHome, session: str) -> RunView:
+    return build_run_view(read_journal(get_journal(old_home, session)))
 
 
-def draw(old: OldHome, session: str) -> Picture:
-    return drawn(read_journal(journal(old, session)))
+def open_questions(old_home: OldHome, session: str) -> QuestionFiles:
+    return QuestionFiles(get_journal(old_home, session).parent / "questions")
 
 
-def questions(old: OldHome, session: str) -> Questions:
-    return Questions(journal(old, session).parent / "questions")
-
-
-def texts(session: shoal.Session) -> list[str]:
+def list_texts(session: shoal.Session) -> list[str]:
     return [message.text for message in session.agent.conversation.messages]
 
 
-def opened(old: OldHome, model: Any, session: str, **options: Any) -> shoal.Session:
-    return shoal.open(cwd=old.project, model=model, resume=session, skip_permissions=True, **options)
+def open_old_session(old_home: OldHome, model: Any, session: str, **options: Any) -> shoal.Session:
+    return shoal.open(cwd=old_home.project, model=model, resume=session, skip_permissions=True, **options)
 
 
-def clock_after(old: OldHome, session: str) -> FakeClock:
-    """Return a clock that stands just behind the session's end: later, its schedules would have expired."""
-    return FakeClock(start=draw(old, session).run.last + 1_000)
+def create_clock_after(old_home: OldHome, session: str) -> FakeClock:
+    """Create a clock just after the session's end; later its schedules would have expired."""
+    return FakeClock(start=build_old_view(old_home, session).run.last + 1_000)
 
 
-def holds(new: Any, before: Any) -> bool:
-    """Return whether all of `before` is in `new`, which may have more fields."""
+def contains(new: Any, before: Any) -> bool:
+    """Return True if `new` has everything in `before`; it may have more fields."""
     if isinstance(before, dict):
-        return isinstance(new, dict) and all(key in new and holds(new[key], before[key]) for key in before)
+        return isinstance(new, dict) and all(key in new and contains(new[key], before[key]) for key in before)
     if isinstance(before, list):
-        return isinstance(new, list) and len(new) == len(before) and all(map(holds, new, before))
+        return isinstance(new, list) and len(new) == len(before) and all(map(contains, new, before))
     return bool(new == before)
 
 
 @pytest.mark.parametrize("session", SESSIONS)
-def test_every_event_of_an_old_journal_is_known_and_written_as_it_was(old: OldHome, session: str) -> None:
+def test_every_event_of_an_old_journal_is_decoded_and_encoded_unchanged(
+    old_home: OldHome, session: str
+) -> None:
     reports: list[str] = []
-    recorded = list(read_journal(journal(old, session), report=reports.append))
-    lines = journal(old, session).read_bytes().splitlines()
+    recorded = list(read_journal(get_journal(old_home, session), report_problem=reports.append))
+    lines = get_journal(old_home, session).read_bytes().splitlines()
     assert not reports
     assert len(recorded) == len(lines)
     for each, line in zip(recorded, lines, strict=True):
-        assert isinstance(each.event, Journaled), line
-        assert holds(json.loads(journal_line(each.event, each.at)), json.loads(line))
+        assert isinstance(each.event, JournaledEvent), line
+        assert contains(json.loads(encode_journal_line(each.event, each.at)), json.loads(line))
 
 
-def test_the_old_journals_have_an_event_of_every_type_there_was(old: OldHome) -> None:
-    lines = journal(old, EVERYTHING).read_text().splitlines()
+def test_the_old_journals_contain_an_event_of_every_old_type(old_home: OldHome) -> None:
+    lines = get_journal(old_home, EVERYTHING).read_text().splitlines()
     assert {json.loads(line)["type"] for line in lines} <= set(json.loads(FORMATS.read_text())["journal"])
     assert len(lines) == 36
 
 
-def test_old_sessions_are_listed_the_newest_first(old: OldHome) -> None:
-    found = list_sessions(old.home, str(old.project), limit=10)
+def test_old_sessions_are_listed_the_newest_first(old_home: OldHome) -> None:
+    found = list_sessions(old_home.home, str(old_home.project), limit=10)
     assert [(each.session, each.prompt) for each in found] == [
         (CUT_OFF, "Make a file"),
         (TEAM, "Dig and fill"),
@@ -101,23 +100,27 @@ def test_old_sessions_are_listed_the_newest_first(old: OldHome) -> None:
     ]
 
 
-async def test_an_old_session_is_resumed_where_it_stood(old: OldHome) -> None:
-    async with opened(old, ScriptedModel(["I am back."]), WORK, clock=clock_after(old, WORK)) as session:
-        said = texts(session)
+async def test_an_old_session_is_resumed_with_its_state(old_home: OldHome) -> None:
+    async with open_old_session(
+        old_home, ScriptedModel(["I am back."]), WORK, clock=create_clock_after(old_home, WORK)
+    ) as session:
+        said = list_texts(session)
         assert "Summary: a report was written and corrected." in said[0]
         assert said[-2:] == ["Say good bye\nOne more thing", "Good bye."]
-        assert await all_turns(session, "Go on") == "I am back."
-        (due,) = session.parts.timetable.all()
+        assert await run_all_turns(session, "Go on") == "I am back."
+        (due,) = session.services.timetable.list_schedules()
         assert due.schedule.prompt == "look at the build"
-    run = draw(old, WORK).run
+    run = build_old_view(old_home, WORK).run
     assert (run.turns, run.ended) == (6, True)
 
 
-async def test_files_of_an_old_session_are_brought_back(old: OldHome) -> None:
-    report = old.project / "report.txt"
+async def test_undo_restores_files_of_an_old_session(old_home: OldHome) -> None:
+    report = old_home.project / "report.txt"
     assert report.read_text() == "second\n"
-    async with opened(old, ScriptedModel([]), WORK, clock=clock_after(old, WORK)) as session:
-        assert [len(turn.files) for turn in session.turns()] == [1, 1, 0, 0, 0]
+    async with open_old_session(
+        old_home, ScriptedModel([]), WORK, clock=create_clock_after(old_home, WORK)
+    ) as session:
+        assert [len(turn.files) for turn in session.list_undoable_turns()] == [1, 1, 0, 0, 0]
         undone = await session.undo(2)
         assert undone.restored == (report,)
         assert report.read_text() == "first\n"
@@ -125,36 +128,42 @@ async def test_files_of_an_old_session_are_brought_back(old: OldHome) -> None:
         assert not report.exists()
 
 
-async def test_an_old_agent_goes_on_with_its_conversation(old: OldHome) -> None:
-    (slow,) = [row for row in draw(old, AGENTS).agents() if row.background]
-    model = cast(lead=["It was resumed."], Slow=["Slow but done.", "?", "And this too."])
-    async with opened(old, model, AGENTS) as session:
+async def test_an_old_agent_is_resumed_with_its_conversation(old_home: OldHome) -> None:
+    (slow,) = [row for row in build_old_view(old_home, AGENTS).iter_agents() if row.background]
+    model = script_agents(lead=["It was resumed."], Slow=["Slow but done.", "?", "And this too."])
+    async with open_old_session(old_home, model, AGENTS) as session:
         reached = await session.send(slow.id, "One thing more")
         assert reached.how == "resumed"
-        await all_turns(session, None)
+        await run_all_turns(session, None)
         (completion,) = [
-            each.completion for each in session.parts.crew.agents() if each.agent == AgentId(slow.id)
+            each.completion
+            for each in session.services.supervisor.list_agents()
+            if each.agent == AgentId(slow.id)
         ]
         assert completion is not None
         assert completion.text == "And this too."
 
 
-async def test_an_old_team_is_taken_up_again(old: OldHome) -> None:
-    async with opened(old, ScriptedModel(lambda _: "I read it."), TEAM) as session:
-        await all_turns(session, "Go on")
-        assert {each.name for each in session.parts.teams.members()} == {"ann", "bob"}
-    record = AgentsRecord(old.home, clock=SystemClock(), ids=Ids(1))
-    mail = await record.mailboxes("crew").history(AgentName("bob"))
+async def test_an_old_team_is_resumed(old_home: OldHome) -> None:
+    async with open_old_session(old_home, ScriptedModel(lambda _: "I read it."), TEAM) as session:
+        await run_all_turns(session, "Go on")
+        assert {each.name for each in session.services.teams.list_members()} == {"ann", "bob"}
+    record = TeamStore(old_home.home, clock=SystemClock(), ids=IdGenerator(1))
+    mail = await record.open_mailboxes("crew").read_history(AgentName("bob"))
     await record.aclose()
     assert [each.text for each in mail][:4] == ["Begin.", "I am digging", "Go on.", "Are you there?"]
 
 
-async def test_an_old_board_has_its_tasks_and_frees_those_of_dead_members(old: OldHome) -> None:
-    stored = [json.loads(path.read_text()) for path in sorted((old.home / "tasks" / "crew").glob("*.json"))]
+async def test_an_old_task_board_keeps_its_tasks_and_releases_those_of_dead_members(
+    old_home: OldHome,
+) -> None:
+    stored = [
+        json.loads(path.read_text()) for path in sorted((old_home.home / "tasks" / "crew").glob("*.json"))
+    ]
     assert [task["status"] for task in stored] == ["completed", "pending", "in_progress", "in_progress"]
-    record = AgentsRecord(old.home, clock=SystemClock(), ids=Ids(1))
-    tasks = await record.board("crew").list()
-    team = await record.rosters.read("crew")
+    record = TeamStore(old_home.home, clock=SystemClock(), ids=IdGenerator(1))
+    tasks = await record.open_board("crew").list_tasks()
+    team = await record.rosters.read_team("crew")
     await record.aclose()
     assert [(task.subject, task.status, task.owner) for task in tasks] == [
         ("Dig", "completed", "ann"),
@@ -165,52 +174,52 @@ async def test_an_old_board_has_its_tasks_and_frees_those_of_dead_members(old: O
     assert [member.name for member in team.members] == ["team-lead", "bob", "ann"]
 
 
-def test_old_questions_are_answered_or_open_as_they_were(old: OldHome) -> None:
-    asked = questions(old, WORK)
+def test_old_questions_keep_their_answered_or_open_state(old_home: OldHome) -> None:
+    asked = open_questions(old_home, WORK)
     chosen = asked.get("q1")
     assert chosen is not None
-    assert asked.answer_to(chosen) == Chosen(answers={"Which colour?": "Red"})
-    assert asked.open() == ()
-    (waiting,) = questions(old, CUT_OFF).open()
-    (row,) = open_rows(old.home, SystemClock())
+    assert asked.read_answer(chosen) == ChoiceAnswer(answers={"Which colour?": "Red"})
+    assert asked.list_open() == ()
+    (waiting,) = open_questions(old_home, CUT_OFF).list_open()
+    (row,) = list_pending_questions(old_home.home, SystemClock())
     assert (row.session, row.question, row.live) == (CUT_OFF, waiting, False)
 
 
-async def test_an_old_question_gets_its_answer_after_a_resume(old: OldHome) -> None:
-    (waiting,) = questions(old, CUT_OFF).open()
-    async with opened(old, ScriptedModel(["I go on.", "I heard it."]), CUT_OFF) as session:
-        assert await all_turns(session, "Go on") == "I go on."
-        row = find_cut_off(old.home, waiting.id, SystemClock())
+async def test_an_old_question_can_be_answered_after_a_resume(old_home: OldHome) -> None:
+    (waiting,) = open_questions(old_home, CUT_OFF).list_open()
+    async with open_old_session(old_home, ScriptedModel(["I go on.", "I heard it."]), CUT_OFF) as session:
+        assert await run_all_turns(session, "Go on") == "I go on."
+        row = find_interrupted_question(old_home.home, waiting.id, SystemClock())
         assert row is not None
-        give_late(row, Allowed())
+        submit_late_answer(row, AllowAnswer())
         turn = await session.next_turn()
         assert turn is not None
         async for _ in turn:
             pass
-        assert '<permission-granted tool="Bash" tool-use-id="b1">' in texts(session)[-2]
+        assert '<permission-granted tool="Bash" tool-use-id="b1">' in list_texts(session)[-2]
 
 
 @pytest.mark.needs("git")
-async def test_work_that_an_old_agent_left_in_a_worktree_is_found(old: OldHome) -> None:
-    worktrees = worktrees_of(old.project, home=old.home, environ=os.environ, clock=SystemClock())
-    (standing,) = await worktrees.list()
+async def test_retained_work_of_an_old_agent_is_found(old_home: OldHome) -> None:
+    worktrees = open_worktrees(old_home.project, home=old_home.home, environ=os.environ, clock=SystemClock())
+    (standing,) = await worktrees.list_worktrees()
     assert standing.work is not None
     assert standing.work.uncommitted == ("new.txt",)
 
 
-def test_the_picture_of_an_old_session_has_its_questions_and_costs(old: OldHome) -> None:
-    picture = draw(old, WORK)
-    (lead,) = picture.agents()
+def test_the_run_view_of_an_old_session_has_its_questions_and_costs(old_home: OldHome) -> None:
+    view = build_old_view(old_home, WORK)
+    (lead,) = view.iter_agents()
     assert (lead.requests, lead.tool_calls, round(lead.usd, 4)) == (17, 11, 0.316)
-    frame = picture.since(0)
-    assert [row.answer is not None for row in frame.questions] == [True, True, True]
-    assert [(row.model, row.requests, round(row.usd, 4)) for row in frame.costs] == [("scripted", 17, 0.316)]
-    assert [row.kind for row in frame.notes] == ["unsettled", "warning"]
-    assert picture.run.prompt == "Write the report"
+    delta = view.delta_since(0)
+    assert [row.answer is not None for row in delta.questions] == [True, True, True]
+    assert [(row.model, row.requests, round(row.usd, 4)) for row in delta.costs] == [("scripted", 17, 0.316)]
+    assert [row.kind for row in delta.notes] == ["unsettled", "warning"]
+    assert view.run.prompt == "Write the report"
 
 
-def test_the_picture_of_old_agents_is_their_tree(old: OldHome) -> None:
-    rows = list(draw(old, AGENTS).agents())
+def test_the_run_view_of_an_old_session_has_its_agent_tree(old_home: OldHome) -> None:
+    rows = list(build_old_view(old_home, AGENTS).iter_agents())
     assert [(row.depth, row.state, row.background) for row in rows] == [
         (0, "idle", False),
         (1, "completed", False),
@@ -220,28 +229,28 @@ def test_the_picture_of_old_agents_is_their_tree(old: OldHome) -> None:
     ]
 
 
-def test_the_picture_of_an_old_team_has_members_tasks_and_mail(old: OldHome) -> None:
-    picture = draw(old, TEAM)
-    assert [(row.name, row.team) for row in picture.agents()] == [
+def test_the_run_view_of_an_old_team_has_members_tasks_and_mail(old_home: OldHome) -> None:
+    view = build_old_view(old_home, TEAM)
+    assert [(row.name, row.team) for row in view.iter_agents()] == [
         ("lead", ""),
         ("bob", "crew"),
         ("ann", "crew"),
     ]
-    frame = picture.since(0)
-    assert {row.subject: (row.status, row.owner) for row in frame.tasks} == {
+    delta = view.delta_since(0)
+    assert {row.subject: (row.status, row.owner) for row in delta.tasks} == {
         "Dig": ("completed", "ann"),
         "Fill": ("pending", "bob"),
         "Paint": ("in_progress", "bob"),
         "Rest": ("deleted", ""),
         "Sweep": ("in_progress", "ann"),
     }
-    assert (frame.letters_in_all, frame.letters_unread) == (10, 0)
-    assert ("ann", "bob", "I am digging") in [(row.sender, row.to, row.text) for row in frame.letters]
-    assert picture.run.teams == ("crew",)
+    assert (delta.letters_in_all, delta.letters_unread) == (10, 0)
+    assert ("ann", "bob", "I am digging") in [(row.sender, row.to, row.text) for row in delta.letters]
+    assert view.run.teams == ("crew",)
 
 
-def test_the_picture_of_an_old_run_that_died_shows_what_it_asked(old: OldHome) -> None:
-    picture = draw(old, CUT_OFF)
-    (row,) = picture.open_questions()
+def test_the_run_view_of_an_old_interrupted_run_shows_its_question(old_home: OldHome) -> None:
+    view = build_old_view(old_home, CUT_OFF)
+    (row,) = view.list_open_questions()
     assert (row.name, row.answered) == ("lead", 0)
-    assert not picture.run.ended
+    assert not view.run.ended

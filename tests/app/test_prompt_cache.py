@@ -1,4 +1,4 @@
-"""What forks, wakes and resumed sessions read from a provider's prompt cache, over real HTTP."""
+"""Forks and resumed agents and sessions read from a provider's prompt cache, over real HTTP."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ from typing import Any
 
 import msgspec
 import pytest
-from fork_kit import agent_call, in_process, message_to, open_forking, started, through
+from fork_helpers import (
+    list_agent_starts,
+    open_session_with_forks,
+    run_to_end,
+    send_message,
+    spawn_agent,
+    start_process,
+)
 
 import shoal
-from shoal.agent.forking import MARK
+from shoal.agent.forks import FORK_MARK
 from shoal.core.events import RequestSettled
-from shoal.core.messages import ToolUse
+from shoal.core.messages import ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.stores.files.journal import FileJournal, read_journal
+from shoal.stores.files.file_journal import FileJournal, read_journal
 from shoal.testing import MockServer, PrefixCache, messages_server
 
 LEAST = 0.95
-READ = ToolUse(id="", name="Read", input={"file_path": "long.txt"})
+READ = ToolUseBlock(id="", name="Read", input={"file_path": "long.txt"})
 
 
 @pytest.fixture
@@ -33,7 +40,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def texts(body: Any) -> list[str]:
+def list_user_texts(body: Any) -> list[str]:
     return [
         block["text"]
         for message in body["messages"]
@@ -43,18 +50,18 @@ def texts(body: Any) -> list[str]:
     ]
 
 
-def to_wake(said: list[str]) -> str | None:
+def find_agent_to_wake(said: list[str]) -> str | None:
     return next((text.removeprefix("wake ") for text in said if text.startswith("wake ")), None)
 
 
-def has_sent(body: Any) -> bool:
+def has_sent_message(body: Any) -> bool:
     replies = (message["content"] for message in body["messages"] if message["role"] == "assistant")
     return any(block.get("name") == "SendMessage" for content in replies for block in content)
 
 
-def used(session: shoal.Session) -> list[tuple[str, Usage]]:
-    """Whose request, and what it used, in the order in which they were settled."""
-    journal = session.parts.journal
+def list_usage(session: shoal.Session) -> list[tuple[str, Usage]]:
+    """List the agent and usage of each request, in the order of settlement."""
+    journal = session.services.journal
     events = (
         [recorded.event for recorded in read_journal(journal.path)]
         if isinstance(journal, FileJournal)
@@ -63,62 +70,64 @@ def used(session: shoal.Session) -> list[tuple[str, Usage]]:
     return [(event.agent, event.usage) for event in events if isinstance(event, RequestSettled)]
 
 
-def share(reads: Usage, prior: Usage) -> float:
-    """How much of what was sent before is read from the cache."""
+def compute_cached_share(reads: Usage, prior: Usage) -> float:
+    """Return the share of the earlier request that was read from the cache."""
     return reads.cache_read_input_tokens / prior.prompt_tokens
 
 
-def at(server: MockServer, monkeypatch: pytest.MonkeyPatch) -> str:
+def use_server(server: MockServer, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
     return "anthropic:claude-sonnet-4-5"
 
 
-def forking(jobs: int, *, fork: Callable[[Any], Any] = lambda _: "done") -> Callable[[Any], Any]:
-    """Reads a long file, forks, and is content; told `wake X`, it writes to X."""
+def script_forks(jobs: int, *, fork: Callable[[Any], Any] = lambda _: "done") -> Callable[[Any], Any]:
+    """The lead reads a long file and forks; on `wake X` it messages X."""
 
-    def mind(body: Any) -> Any:
-        said = texts(body)
-        if any(text.startswith(MARK) for text in said):
+    def choose_reply(body: Any) -> Any:
+        said = list_user_texts(body)
+        if any(text.startswith(FORK_MARK) for text in said):
             return fork(body)
-        if (agent := to_wake(said)) is not None:
-            return "woken" if has_sent(body) else message_to(agent, "and then?")
+        if (agent := find_agent_to_wake(said)) is not None:
+            return "woken" if has_sent_message(body) else send_message(agent, "and then?")
         replies = sum(message["role"] == "assistant" for message in body["messages"])
         if replies == 0:
             return READ
-        return [agent_call("", f"job {n}") for n in range(jobs)] if replies == 1 else "so be it"
+        return [spawn_agent("", f"job {n}") for n in range(jobs)] if replies == 1 else "so be it"
 
-    return mind
+    return choose_reply
 
 
-def unmarked(value: Any) -> Any:
+def strip_cache_marks(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: unmarked(part) for key, part in value.items() if key != "cache_control"}
-    return [unmarked(part) for part in value] if isinstance(value, list) else value
+        return {key: strip_cache_marks(part) for key, part in value.items() if key != "cache_control"}
+    return [strip_cache_marks(part) for part in value] if isinstance(value, list) else value
 
 
-def prefix_hash(body: Any, messages: list[Any]) -> str:
-    return sha256(msgspec.json.encode(unmarked([body["tools"], body["system"], messages]))).hexdigest()
+def hash_prefix(body: Any, messages: list[Any]) -> str:
+    return sha256(
+        msgspec.json.encode(strip_cache_marks([body["tools"], body["system"], messages]))
+    ).hexdigest()
 
 
 @pytest.mark.spec("USR-21", "FRK-02")
-async def test_parent_and_ten_forks_send_the_same_bytes_up_to_the_directive(
+async def test_parent_and_ten_forks_send_identical_bytes_up_to_the_fork_prompt(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        messages_server(forking(10), cache=PrefixCache(lookback=0)) as server,
-        open_forking(project, at(server, monkeypatch)) as session,
+        messages_server(script_forks(10), cache=PrefixCache(lookback=0)) as server,
+        open_session_with_forks(project, use_server(server, monkeypatch)) as session,
     ):
-        await through(session, "look at it")
+        await run_to_end(session, "look at it")
     bodies = [request.body for request in server.requests]
-    forks = [body for body in bodies if any(text.startswith(MARK) for text in texts(body))]
+    forks = [body for body in bodies if any(text.startswith(FORK_MARK) for text in list_user_texts(body))]
     parent = next(body for body in bodies[2:] if body not in forks)
     assert len(forks) == 10
-    # All the parent said and heard up to the reply that forked.
-    hashes = {prefix_hash(body, body["messages"][:4]) for body in (parent, *forks)}
+    # All messages of the parent up to the reply that forked.
+    hashes = {hash_prefix(body, body["messages"][:4]) for body in (parent, *forks)}
     assert len(hashes) == 1
     # And the placeholders: everything but the last text.
     siblings = {
-        prefix_hash(body, [*body["messages"][:4], body["messages"][4]["content"][:-1]]) for body in forks
+        hash_prefix(body, [*body["messages"][:4], body["messages"][4]["content"][:-1]]) for body in forks
     }
     assert len(siblings) == 1
     assert len({body["messages"][4]["content"][-1]["text"] for body in forks}) == 10
@@ -128,98 +137,104 @@ async def test_parent_and_ten_forks_send_the_same_bytes_up_to_the_directive(
 
 
 @pytest.mark.spec("USR-21", "FRK-02")
-async def test_a_fork_reads_what_its_parent_sent_and_its_sibling_from_the_cache(
+async def test_a_fork_reads_the_requests_of_parent_and_sibling_from_the_cache(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        messages_server(forking(3), cache=PrefixCache(lookback=0)) as server,
-        open_forking(project, at(server, monkeypatch)) as session,
+        messages_server(script_forks(3), cache=PrefixCache(lookback=0)) as server,
+        open_session_with_forks(project, use_server(server, monkeypatch)) as session,
     ):
-        await through(session, "look at it")
-        settled = used(session)
+        await run_to_end(session, "look at it")
+        settled = list_usage(session)
     prior = settled[1][1]
     assert prior.prompt_tokens > 8_000
     forks = [usage for agent, usage in settled if agent != "lead"]
     assert len(forks) == 3
-    assert all(share(usage, prior) >= LEAST for usage in forks)
+    assert all(compute_cached_share(usage, prior) >= LEAST for usage in forks)
 
     one_by_one = PrefixCache(lookback=0)
     bodies = [request.body for request in server.requests]
-    one_by_one.usage(bodies[1], 1)
-    first, second = [one_by_one.usage(body, 1) for body in bodies if texts(body)[-1].startswith(MARK)][:2]
+    one_by_one.charge_request(bodies[1], 1)
+    first, second = [
+        one_by_one.charge_request(body, 1)
+        for body in bodies
+        if list_user_texts(body)[-1].startswith(FORK_MARK)
+    ][:2]
     assert second.cache_read_input_tokens > first.cache_read_input_tokens
     assert second.cache_creation_input_tokens < first.cache_creation_input_tokens
 
 
 @pytest.mark.spec("USR-21")
-@pytest.mark.parametrize("kept", [True, False])
-async def test_a_woken_fork_reads_what_it_sent_before_from_the_cache(
-    project: Path, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+@pytest.mark.parametrize("persist", [True, False])
+async def test_a_resumed_fork_reads_its_earlier_request_from_the_cache(
+    project: Path, monkeypatch: pytest.MonkeyPatch, *, persist: bool
 ) -> None:
     async with (
-        messages_server(forking(1), cache=PrefixCache(lookback=0)) as server,
-        open_forking(project, at(server, monkeypatch), persist=kept) as session,
+        messages_server(script_forks(1), cache=PrefixCache(lookback=0)) as server,
+        open_session_with_forks(project, use_server(server, monkeypatch), persist=persist) as session,
     ):
-        (fork,) = started(await through(session, "look at it"))
-        await through(session, f"wake {fork.agent}")
-        first, second = (usage for agent, usage in used(session) if agent == fork.agent)
-    assert share(second, first) >= LEAST
+        (fork,) = list_agent_starts(await run_to_end(session, "look at it"))
+        await run_to_end(session, f"wake {fork.agent}")
+        first, second = (usage for agent, usage in list_usage(session) if agent == fork.agent)
+    assert compute_cached_share(second, first) >= LEAST
 
 
-def working(body: Any) -> Any:
-    """An agent that is named reads a long file and reports; the lead starts one, and wakes it when told."""
-    said = texts(body)
-    if (agent := to_wake(said)) is not None:
-        return "woken" if has_sent(body) else message_to(agent, "and then?")
+def choose_worker_reply(body: Any) -> Any:
+    """The agent reads a long file and reports; the lead starts it, and messages it on `wake X`."""
+    said = list_user_texts(body)
+    if (agent := find_agent_to_wake(said)) is not None:
+        return "woken" if has_sent_message(body) else send_message(agent, "and then?")
     replies = sum(message["role"] == "assistant" for message in body["messages"])
     if "read it" in said[0]:
         return "reported" if replies else READ
-    return "so be it" if replies else agent_call("", "read it", subagent_type="general-purpose", effort="low")
+    return (
+        "so be it" if replies else spawn_agent("", "read it", subagent_type="general-purpose", effort="low")
+    )
 
 
 @pytest.mark.spec("USR-21")
-@pytest.mark.parametrize("mind", [forking(1), working])
-async def test_an_agent_woken_in_a_later_process_and_its_lead_read_from_the_cache(
-    project: Path, monkeypatch: pytest.MonkeyPatch, mind: Callable[[Any], Any]
+@pytest.mark.parametrize("choose_reply", [script_forks(1), choose_worker_reply])
+async def test_an_agent_resumed_in_a_later_process_and_its_lead_read_from_the_cache(
+    project: Path, monkeypatch: pytest.MonkeyPatch, choose_reply: Callable[[Any], Any]
 ) -> None:
-    async with messages_server(mind, cache=PrefixCache(lookback=0)) as server:
-        model = at(server, monkeypatch)
-        async with open_forking(project, model) as session:
-            (child,) = started(await through(session, "look at it"))
-            before = len(used(session))
-        again = await in_process(project, model, f"wake {child.agent}", session=session.id)
+    async with messages_server(choose_reply, cache=PrefixCache(lookback=0)) as server:
+        model = use_server(server, monkeypatch)
+        async with open_session_with_forks(project, model) as session:
+            (child,) = list_agent_starts(await run_to_end(session, "look at it"))
+            before = len(list_usage(session))
+        again = await start_process(project, model, f"wake {child.agent}", session=session.id)
         assert await again.wait() == 0
-        settled = used(session)
+        settled = list_usage(session)
     lead = [usage for agent, usage in settled if agent == "lead"]
     in_first = sum(agent == "lead" for agent, _ in settled[:before])
-    assert share(lead[in_first], lead[in_first - 1]) >= LEAST
+    assert compute_cached_share(lead[in_first], lead[in_first - 1]) >= LEAST
     *_, prior, woken = (usage for agent, usage in settled if agent == child.agent)
-    assert share(woken, prior) >= LEAST
+    assert compute_cached_share(woken, prior) >= LEAST
 
 
 @pytest.mark.spec("FRK-07", "USR-21")
 async def test_a_side_question_reads_the_conversation_from_the_cache(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def mind(body: Any) -> Any:
+    def choose_reply(body: Any) -> Any:
         return "words" if len(body["messages"]) > 1 else READ
 
     async with (
-        messages_server(mind, cache=PrefixCache(lookback=0)) as server,
-        open_forking(project, at(server, monkeypatch)) as session,
+        messages_server(choose_reply, cache=PrefixCache(lookback=0)) as server,
+        open_session_with_forks(project, use_server(server, monkeypatch)) as session,
     ):
-        await through(session, "look at it")
-        assert await session.ask_aside("what is in it?") == "words"
-        assert await session.suggest() == "words"
+        await run_to_end(session, "look at it")
+        assert await session.ask_side_question("what is in it?") == "words"
+        assert await session.suggest_prompt() == "words"
         await session.compact()
-        _, prior, aside, proposal, summary = (usage for _, usage in used(session))
-    assert share(aside, prior) >= LEAST
-    assert share(proposal, prior) >= LEAST
-    assert share(summary, prior) >= LEAST
+        _, prior, aside, proposal, summary = (usage for _, usage in list_usage(session))
+    assert compute_cached_share(aside, prior) >= LEAST
+    assert compute_cached_share(proposal, prior) >= LEAST
+    assert compute_cached_share(summary, prior) >= LEAST
 
 
 @pytest.mark.spec("USR-21")
-async def test_a_fork_whose_process_was_killed_goes_on_with_its_job_and_the_same_prefix(
+async def test_a_fork_of_a_killed_process_resumes_with_the_same_prefix(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work = asyncio.Event()
@@ -230,21 +245,23 @@ async def test_a_fork_whose_process_was_killed_goes_on_with_its_job_and_the_same
             await asyncio.Event().wait()
         return "done"
 
-    async with messages_server(forking(1, fork=fork), cache=PrefixCache(lookback=0)) as server:
-        model = at(server, monkeypatch)
-        first = await in_process(project, model, "look at it")
+    async with messages_server(script_forks(1, fork=fork), cache=PrefixCache(lookback=0)) as server:
+        model = use_server(server, monkeypatch)
+        first = await start_process(project, model, "look at it")
         async with asyncio.timeout(20):
             await at_work.wait()
         os.killpg(first.pid, signal.SIGKILL)
         await first.wait()
         (meta,) = Path(os.environ["SHOAL_HOME"]).glob("projects/*/*/subagents/agent-*.meta.json")
         session, agent = meta.parent.parent.name, meta.name.removeprefix("agent-").removesuffix(".meta.json")
-        second = await in_process(project, model, f"wake {agent}", session=session)
+        second = await start_process(project, model, f"wake {agent}", session=session)
         assert await second.wait() == 0
     bodies = [request.body for request in server.requests]
-    begun, woken = [body for body in bodies if any(text.startswith(MARK) for text in texts(body))]
+    begun, woken = [
+        body for body in bodies if any(text.startswith(FORK_MARK) for text in list_user_texts(body))
+    ]
     length = len(begun["messages"])
-    assert prefix_hash(woken, woken["messages"][: length - 1]) == prefix_hash(begun, begun["messages"][:-1])
-    directive, message = texts(woken)[-2:]
-    assert directive == texts(begun)[-1]
+    assert hash_prefix(woken, woken["messages"][: length - 1]) == hash_prefix(begun, begun["messages"][:-1])
+    directive, message = list_user_texts(woken)[-2:]
+    assert directive == list_user_texts(begun)[-1]
     assert "and then?" in message

@@ -1,4 +1,4 @@
-"""The purse of a session: where its limits come from, what is told of them, what a resumed one knows."""
+"""The budget of a session: sources of its limits, warnings, and costs after a resume."""
 
 from __future__ import annotations
 
@@ -6,34 +6,29 @@ import json
 from pathlib import Path
 
 import pytest
+from app_session_helpers import run_prompt
 
 import shoal
-from shoal.core.caps import Caps, Limits, Refusal
 from shoal.core.clock import SystemClock
-from shoal.core.errors import BudgetSpent
-from shoal.core.events import AgentStarted, BudgetWarned, Finished, RequestSettled
-from shoal.core.ids import LEAD, AgentId, RequestId
-from shoal.core.messages import Text, ToolUse
+from shoal.core.errors import BudgetExhausted
+from shoal.core.events import AgentStarted, BudgetThresholdReached, RequestSettled
+from shoal.core.ids import LEAD_ID, AgentId, RequestId
+from shoal.core.limits import AgentCaps, BudgetLimits, BudgetRefusal
+from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.core.usage import ModelCard, Price, Usage
-from shoal.models.scripted import Line, ScriptedModel
-from shoal.stores.files.journal import FileJournal, read_journal
+from shoal.models.scripted_model import ScriptedModel, ScriptedReply
+from shoal.stores.files.file_journal import FileJournal, read_journal
 
 CARD = ModelCard(id="m", provider="x", price=Price(input=10.0, output=50.0))
 ASKED = Usage(input_tokens=1_000, output_tokens=100)
 COST = 0.015
 
 
-def model(answers: int = 9) -> ScriptedModel:
-    return ScriptedModel([Line(content=(Text(text="ok"),), usage=ASKED)] * answers, card=CARD)
+def create_priced_model(answers: int = 9) -> ScriptedModel:
+    return ScriptedModel([ScriptedReply(content=(TextBlock(text="ok"),), usage=ASKED)] * answers, card=CARD)
 
 
-async def last(session: shoal.Session) -> Finished:
-    events = [event async for event in session.run("go")]
-    assert isinstance(events[-1], Finished)
-    return events[-1]
-
-
-async def test_limits_come_from_settings_and_flags_are_stronger(tmp_path: Path) -> None:
+async def test_limits_come_from_settings_and_flags_override_them(tmp_path: Path) -> None:
     settings = {
         "max_budget_usd": 5,
         "max_total_tokens": 1_000,
@@ -47,35 +42,37 @@ async def test_limits_come_from_settings_and_flags_are_stronger(tmp_path: Path) 
     }
     async with shoal.open(
         cwd=tmp_path,
-        model=model(),
+        model=create_priced_model(),
         settings=json.dumps({"shoal": settings}),
         max_budget_usd=7.0,
         max_total_tokens=2_000,
         max_agents=6,
     ) as session:
-        purse = session.agent.purse.tree
-    assert purse.limits == Limits(max_usd=7.0, max_tokens=2_000, max_requests=3, max_seconds=60)
-    assert purse.caps == Caps(max_depth=1, max_concurrent=2, max_total=6)
-    assert purse.per_agent == Limits(max_usd=1)
-    assert purse.per_type == {"Explore": Limits(max_requests=2)}
+        budget = session.agent.budget.budget
+    assert budget.limits == BudgetLimits(max_usd=7.0, max_tokens=2_000, max_requests=3, max_seconds=60)
+    assert budget.caps == AgentCaps(max_depth=1, max_concurrent=2, max_total=6)
+    assert budget.per_agent == BudgetLimits(max_usd=1)
+    assert budget.per_type == {"Explore": BudgetLimits(max_requests=2)}
 
 
 @pytest.mark.spec("USR-01")
-async def test_warnings_are_told_and_on_the_record(tmp_path: Path) -> None:
-    async with shoal.open(cwd=tmp_path, model=model(), max_budget_usd=3.5 * COST) as session:
-        told = [event async for event in session.run("one") if isinstance(event, BudgetWarned)]
-        told += [event async for event in session.run("two") if isinstance(event, BudgetWarned)]
-        journal = session.parts.journal
+async def test_budget_warnings_are_reported_and_in_the_journal(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=create_priced_model(), max_budget_usd=3.5 * COST) as session:
+        warnings = [event async for event in session.run("one") if isinstance(event, BudgetThresholdReached)]
+        warnings += [event async for event in session.run("two") if isinstance(event, BudgetThresholdReached)]
+        journal = session.services.journal
         assert isinstance(journal, FileJournal)
-    assert [(event.limit, event.percent) for event in told] == [("usd", 50)]
-    assert [r.event for r in read_journal(journal.path) if isinstance(r.event, BudgetWarned)] == told
+    assert [(event.limit, event.percent) for event in warnings] == [("usd", 50)]
+    assert [
+        r.event for r in read_journal(journal.path) if isinstance(r.event, BudgetThresholdReached)
+    ] == warnings
 
 
 @pytest.mark.spec("USR-19")
-async def test_a_resumed_session_knows_what_its_agents_spent(tmp_path: Path) -> None:
-    async with shoal.open(cwd=tmp_path, model=model()) as session:
-        await last(session)
-        journal = session.parts.journal
+async def test_a_resumed_session_counts_the_earlier_costs_of_its_agents(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=create_priced_model()) as session:
+        await run_prompt(session)
+        journal = session.services.journal
         assert isinstance(journal, FileJournal)
         path = journal.path
     worker = AgentId("a1")
@@ -86,7 +83,7 @@ async def test_a_resumed_session_knows_what_its_agents_spent(tmp_path: Path) -> 
             kind="Explore",
             name="finder",
             description="find it",
-            parent=LEAD,
+            parent=LEAD_ID,
             call="c",
             depth=1,
             model="m",
@@ -102,59 +99,59 @@ async def test_a_resumed_session_knows_what_its_agents_spent(tmp_path: Path) -> 
     record.close()
     limits = {"agent_type_limits": {"Explore": {"requests": 1}}, "max_agents": 1, "max_requests": 3}
     async with shoal.open(
-        cwd=tmp_path, model=model(), resume=session.id, settings=json.dumps({"shoal": limits})
+        cwd=tmp_path, model=create_priced_model(), resume=session.id, settings=json.dumps({"shoal": limits})
     ) as again:
-        purse = again.agent.purse.tree
-        assert purse.by_kind == {"lead": (ASKED, COST), "Explore": (ASKED, COST)}
-        assert purse.usd == pytest.approx(2 * COST)
-        assert purse.started == 1
-        refused = purse.start("Plan", 1)
-        assert isinstance(refused, Refusal)
+        budget = again.agent.budget.budget
+        assert budget.by_kind == {"lead": (ASKED, COST), "Explore": (ASKED, COST)}
+        assert budget.usd == pytest.approx(2 * COST)
+        assert budget.started_count == 1
+        refused = budget.open_slot("Plan", 1)
+        assert isinstance(refused, BudgetRefusal)
         assert refused.limit == "total"
-        typed = purse.account(worker, "Explore").reserve(CARD, 10)
-        assert isinstance(typed, Refusal)
+        typed = budget.agent_budget(worker, "Explore").reserve(CARD, 10)
+        assert isinstance(typed, BudgetRefusal)
         assert typed.scope == "kind"
-        assert (await last(again)).reason == "done"
-        spent = await last(again)
+        assert (await run_prompt(again)).reason == "done"
+        spent = await run_prompt(again)
         assert (spent.reason, spent.limit, spent.requests) == ("budget", "requests", 0)
         assert spent.cost_usd == pytest.approx(3 * COST)
 
 
 @pytest.mark.spec("USR-19")
-async def test_what_a_summary_costs_counts_too(tmp_path: Path) -> None:
-    async with shoal.open(cwd=tmp_path, model=model()) as session:
-        await last(session)
-        await last(session)
+async def test_the_cost_of_a_compaction_summary_counts(tmp_path: Path) -> None:
+    async with shoal.open(cwd=tmp_path, model=create_priced_model()) as session:
+        await run_prompt(session)
+        await run_prompt(session)
         await session.compact()
-        purse, journal = session.agent.purse.tree, session.parts.journal
+        budget, journal = session.agent.budget.budget, session.services.journal
         assert isinstance(journal, FileJournal)
     settled = [r.event for r in read_journal(journal.path) if isinstance(r.event, RequestSettled)]
     assert len(settled) == 3
-    assert purse.usage == sum((event.usage for event in settled), Usage())
-    assert purse.usd == pytest.approx(3 * COST)
+    assert budget.usage == sum((event.usage for event in settled), Usage())
+    assert budget.usd == pytest.approx(3 * COST)
 
 
-async def test_a_summary_that_is_asked_for_is_refused_on_a_spent_budget_and_nothing_is_lost(
+async def test_a_manual_compaction_is_refused_on_a_spent_budget_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    async with shoal.open(cwd=tmp_path, model=model(), max_total_tokens=1_100) as session:
-        await last(session)
+    async with shoal.open(cwd=tmp_path, model=create_priced_model(), max_total_tokens=1_100) as session:
+        await run_prompt(session)
         before = list(session.agent.conversation.messages)
-        with pytest.raises(BudgetSpent, match="the budget of 1,100 tokens is spent"):
+        with pytest.raises(BudgetExhausted, match="the budget of 1,100 tokens is spent"):
             await session.compact()
         assert session.agent.conversation.messages == before
 
 
 @pytest.mark.spec("USR-01")
-async def test_time_that_is_up_ends_the_turn_with_a_reason(tmp_path: Path) -> None:
-    mind = [ToolUse(id="c", name="Bash", input={"command": "sleep 60"})]
+async def test_an_exceeded_time_limit_ends_the_turn_with_a_reason(tmp_path: Path) -> None:
+    replies = [ToolUseBlock(id="c", name="Bash", input={"command": "sleep 60"})]
     async with shoal.open(
         cwd=tmp_path,
-        model=ScriptedModel(mind, card=CARD),
+        model=ScriptedModel(replies, card=CARD),
         settings='{"shoal": {"max_seconds": 0.3}}',
         skip_permissions=True,
     ) as session:
-        finished = await last(session)
+        finished = await run_prompt(session)
         assert (finished.reason, finished.limit) == ("deadline", "seconds")
         assert "0.3 s for the whole run have passed" in finished.detail
         assert session.agent.conversation.messages[-1].role == "user"

@@ -1,4 +1,4 @@
-"""The notes of a session: written by a fork nobody hears, kept small, given to whoever goes on."""
+"""Session memory: written by a hidden fork, bounded, and given to a resumed session."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 import shoal
-from cast import all_turns, recorded
-from shoal.app.basis.session_memory import MOST, SessionMemory
+from agent_scripts import read_events, run_all_turns
+from shoal.app.config.session_memory import MAX_CHARACTERS, SessionMemory
 from shoal.core.errors import ModelError
-from shoal.core.events import Heard, Noted
-from shoal.core.requests import Request
-from shoal.models.scripted import ScriptedModel
+from shoal.core.events import NoteAdded, TextStreamed
+from shoal.core.model_requests import ModelRequest
+from shoal.models.scripted_model import ScriptedModel
 
 ON = '{"shoal": {"session_memory": true}}'
 
 
-class Mind:
-    """Answers in order, and notes what it is told to note."""
+class NoteTakingModel:
+    """Answers prompts, and returns its notes when asked for session memory."""
 
     def __init__(self, notes: Any = "- the person wants tea") -> None:
         self.notes = notes
         self.asked_to_note: list[str] = []
-        self.noting: list[Request] = []
-        self.seen: list[Request] = []
+        self.noting: list[ModelRequest] = []
+        self.seen: list[ModelRequest] = []
 
-    def __call__(self, request: Request) -> Any:
+    def __call__(self, request: ModelRequest) -> Any:
         last = request.messages[-1].text
         if "You keep notes about this session" in last:
             self.asked_to_note.append(last)
@@ -42,77 +42,79 @@ class Mind:
         return "yes"
 
 
-def opened(tmp_path: Path, mind: Mind, **options: Any) -> shoal.Session:
-    return shoal.open(cwd=tmp_path, model=ScriptedModel(mind), **{"settings": ON, **options})
+def open_session_with_memory(tmp_path: Path, model: NoteTakingModel, **options: Any) -> shoal.Session:
+    return shoal.open(cwd=tmp_path, model=ScriptedModel(model), **{"settings": ON, **options})
 
 
-def memory(session: shoal.Session) -> SessionMemory:
-    found = session.agent.remember
+def get_memory(session: shoal.Session) -> SessionMemory:
+    found = session.agent.save_memory
     assert isinstance(found, SessionMemory)
     return found
 
 
 @pytest.mark.spec("FRK-07")
-async def test_a_compaction_brings_them_up_to_date_and_goes_on_with_them(tmp_path: Path) -> None:
-    mind = Mind()
-    async with opened(tmp_path, mind) as session:
-        await all_turns(session, "make tea")
+async def test_a_compaction_updates_the_session_memory_and_continues_with_it(tmp_path: Path) -> None:
+    model = NoteTakingModel()
+    async with open_session_with_memory(tmp_path, model) as session:
+        await run_all_turns(session, "make tea")
         before = list(session.agent.conversation.messages)
         await session.compact()
         # From where the agent stands, so that a cache holds all but the directive.
-        assert list(mind.noting[0].messages[:-1]) == before
-        assert (mind.noting[0].system, mind.noting[0].tools) == (mind.seen[0].system, mind.seen[0].tools)
-        kept = Path(os.environ["SHOAL_HOME"]) / "shoal/runs" / session.id / "memory.md"
-        assert kept.read_text() == "- the person wants tea\n"
+        assert list(model.noting[0].messages[:-1]) == before
+        assert (model.noting[0].system, model.noting[0].tools) == (model.seen[0].system, model.seen[0].tools)
+        memory_file = Path(os.environ["SHOAL_HOME"]) / "shoal/runs" / session.id / "memory.md"
+        assert memory_file.read_text() == "- the person wants tea\n"
         assert len(before) > 1
         (opening,) = session.agent.conversation.messages
         assert "a summary" in opening.text
         assert "- the person wants tea" in opening.text
-        mind.notes = "- the person had tea"
-        await all_turns(session, "more")
+        model.notes = "- the person had tea"
+        await run_all_turns(session, "more")
         await session.compact()
-        assert "- the person wants tea" in mind.asked_to_note[-1]
-        assert kept.read_text() == "- the person had tea\n"
+        assert "- the person wants tea" in model.asked_to_note[-1]
+        assert memory_file.read_text() == "- the person had tea\n"
         (opening,) = session.agent.conversation.messages
         assert "- the person had tea" in opening.text
         assert opening.text.endswith("more")
-    # The fork is nobody's answer: only its caller heard it.
-    assert not [each for each in recorded(session) if isinstance(each, Heard) and "tea" in each.text]
+    # The reply of the fork goes to its caller only.
+    assert not [
+        each for each in read_events(session) if isinstance(each, TextStreamed) and "tea" in each.text
+    ]
 
 
 @pytest.mark.spec("FRK-07")
-async def test_a_resumed_session_is_given_them_once(tmp_path: Path) -> None:
-    mind = Mind()
-    async with opened(tmp_path, mind) as session:
-        await all_turns(session, "make tea")
-        assert await memory(session).save(session.agent)
+async def test_a_resumed_session_gets_its_memory_once(tmp_path: Path) -> None:
+    model = NoteTakingModel()
+    async with open_session_with_memory(tmp_path, model) as session:
+        await run_all_turns(session, "make tea")
+        assert await get_memory(session).save_notes(session.agent)
         assert "person wants tea" not in str(session.agent.conversation.messages)
     for _ in range(2):
-        async with opened(tmp_path, mind, resume=session.id) as again:
-            await all_turns(again, "go on")
+        async with open_session_with_memory(tmp_path, model, resume=session.id) as again:
+            await run_all_turns(again, "go on")
             said = "\n".join(message.text for message in again.agent.conversation.messages)
             assert said.count("- the person wants tea") == 1
-    async with opened(tmp_path, mind, resume=session.id, settings="{}") as again:
-        assert again.agent.remember is None
+    async with open_session_with_memory(tmp_path, model, resume=session.id, settings="{}") as again:
+        assert again.agent.save_memory is None
 
 
-async def test_they_are_bounded_and_a_fork_that_fails_leaves_them(tmp_path: Path) -> None:
-    mind = Mind("x" * 3 * MOST)
-    async with opened(tmp_path, mind) as session:
-        await all_turns(session, "make tea")
-        await memory(session).save(session.agent)
-        assert len(memory(session).text()) == MOST
-        mind.notes = ModelError("the provider is gone")
+async def test_session_memory_is_bounded_and_survives_a_failed_fork(tmp_path: Path) -> None:
+    model = NoteTakingModel("x" * 3 * MAX_CHARACTERS)
+    async with open_session_with_memory(tmp_path, model) as session:
+        await run_all_turns(session, "make tea")
+        await get_memory(session).save_notes(session.agent)
+        assert len(get_memory(session).read_text()) == MAX_CHARACTERS
+        model.notes = ModelError("the provider is gone")
         await session.compact()
-        assert memory(session).text() == "x" * MOST
+        assert get_memory(session).read_text() == "x" * MAX_CHARACTERS
         assert "a summary" in session.agent.conversation.messages[0].text
-    notes = [event.text for event in recorded(session) if isinstance(event, Noted)]
+    notes = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
     assert any("could not be brought up to date" in text for text in notes)
 
 
-async def test_they_are_off_unless_a_setting_says_so(tmp_path: Path) -> None:
-    mind = Mind()
-    async with opened(tmp_path, mind, settings="{}") as session:
-        await all_turns(session, "make tea")
+async def test_session_memory_is_off_by_default(tmp_path: Path) -> None:
+    model = NoteTakingModel()
+    async with open_session_with_memory(tmp_path, model, settings="{}") as session:
+        await run_all_turns(session, "make tea")
         await session.compact()
-    assert mind.asked_to_note == []
+    assert model.asked_to_note == []

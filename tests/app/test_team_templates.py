@@ -1,4 +1,4 @@
-"""Teams from templates: what is made before the lead's first turn, how the order is kept, what is refused."""
+"""Team templates: what is created before the lead's first turn, task order, and refusals."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from typing import Any
 
 import pytest
 
-from cast import all_turns, recorded, use
-from git_rig import Repository, git
-from shoal.app.definitions.definitions import definitions_for
+from agent_scripts import call_tool, read_events, run_all_turns
+from git_repository import GitRepository, run_git
+from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.session.team_start import start_team
-from shoal.app.teams.templates import Standing, Templates, checked, read_file, templates_for
-from shoal.core.errors import AgentRefused, BadTemplate, SettingsError
+from shoal.app.teams.team_templates import (
+    TemplateCatalog,
+    TemplateLimits,
+    check_template,
+    load_templates,
+    read_template_file,
+)
+from shoal.core.errors import AgentRequestRefused, InvalidTeamTemplate, SettingsError
 from shoal.core.events import AgentStarted, TurnStarted
-from shoal.core.requests import Request
-from shoal.core.templates import Template
-from troupe import config, home, last_words, opened, tell, troupe
+from shoal.core.model_requests import ModelRequest
+from shoal.core.team_templates import TeamTemplate
+from team_scripts import get_home, get_last_text, open_session, read_team_config, script_team, send_message
 
 THREE_STEPS = """\
 ---
@@ -50,42 +56,44 @@ Lead the building of {goal}.
 """
 
 
-def written(directory: Path, name: str, text: str) -> Path:
+def write_file(directory: Path, name: str, text: str) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     path.write_text(text)
     return path
 
 
-def template_in(directory: Path, text: str, name: str = "build.md") -> Template:
-    found = read_file(written(directory, name, text))
-    assert found.template is not None, found.flaw
+def write_template(directory: Path, text: str, name: str = "build.md") -> TeamTemplate:
+    found = read_template_file(write_file(directory, name, text))
+    assert found.template is not None, found.problem
     return found.template
 
 
-def found_in(project: Path) -> Templates:
-    return templates_for(cwd=project, home=home())
+def load_project_templates(project: Path) -> TemplateCatalog:
+    return load_templates(cwd=project, home=get_home())
 
 
-async def test_nobody_of_a_template_begins_before_all_have_joined(tmp_path: Path) -> None:
+async def test_no_member_of_a_template_starts_before_all_have_joined(tmp_path: Path) -> None:
     begun = asyncio.Event()
     seen: list[list[str]] = []
 
-    def digger(request: Request) -> str:
-        seen.append([each["name"] for each in config("build")["members"]])
+    def digger(request: ModelRequest) -> str:
+        seen.append([each["name"] for each in read_team_config("build")["members"]])
         begun.set()
         return "I wait."
 
-    async def late(fields: dict[str, Any]) -> None:
-        """Whoever joins after the first gives that one time to begin."""
+    async def delay_start(fields: dict[str, Any]) -> None:
+        """Members after the first are delayed, so that the first one could start early."""
         if not fields["agent_id"].startswith("digger"):
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.3):
                     await begun.wait()
 
     parts = {"lead": ["done"], "digger": [digger], "layer-1": ["I wait."], "layer-2": ["I wait."]}
-    template = template_in(tmp_path, THREE_STEPS)
-    async with opened(tmp_path, troupe(**parts), hooks={"SubagentStart": [late]}) as session:
+    template = write_template(tmp_path, THREE_STEPS)
+    async with open_session(
+        tmp_path, script_team(**parts), hooks={"SubagentStart": [delay_start]}
+    ) as session:
         await start_team(session, template, "the roof")
         async with asyncio.timeout(10):
             await begun.wait()
@@ -93,42 +101,42 @@ async def test_nobody_of_a_template_begins_before_all_have_joined(tmp_path: Path
 
 
 @pytest.mark.spec("TSK-06")
-async def test_a_template_runs_from_its_making_to_the_last_task_in_the_order_it_names(tmp_path: Path) -> None:
+async def test_a_template_team_completes_its_tasks_in_dependency_order(tmp_path: Path) -> None:
     done: list[str] = []
     prompts: dict[str, str] = {}
 
-    def working(who: str) -> Callable[[Request], Any]:
-        """Completes each task that it is told to be its own, once."""
+    def complete_assigned_tasks(who: str) -> Callable[[ModelRequest], Any]:
+        """Complete each assigned task once."""
 
-        def say(request: Request) -> Any:
+        def choose_reply(request: ModelRequest) -> Any:
             prompts.setdefault(who, request.messages[0].text)
-            told = "\n".join(message.text for message in request.messages)
-            for task in re.findall(r"Task #(\d+) is yours now", told):
+            conversation_text = "\n".join(message.text for message in request.messages)
+            for task in re.findall(r"Task #(\d+) is yours now", conversation_text):
                 if f"{who} {task}" not in done:
                     done.append(f"{who} {task}")
-                    return use("TaskUpdate", f"{who}-{task}", taskId=task, status="completed")
+                    return call_tool("TaskUpdate", f"{who}-{task}", taskId=task, status="completed")
             return "I wait."
 
-        return say
+        return choose_reply
 
-    def lead(request: Request) -> str:
+    def lead(request: ModelRequest) -> str:
         prompts.setdefault("lead", request.messages[0].text)
         return f"{len(done)} are done"
 
     parts = {
         "lead": [lead],
-        "digger": [working("digger")],
-        "layer-1": [working("layer-1")],
-        "layer-2": [working("layer-2")],
+        "digger": [complete_assigned_tasks("digger")],
+        "layer-1": [complete_assigned_tasks("layer-1")],
+        "layer-2": [complete_assigned_tasks("layer-2")],
     }
-    template = template_in(tmp_path, THREE_STEPS)
-    async with opened(tmp_path, troupe(**parts)) as session:
+    template = write_template(tmp_path, THREE_STEPS)
+    async with open_session(tmp_path, script_team(**parts)) as session:
         started = await start_team(session, template, "the roof")
-        before = [type(event) for event in recorded(session)]
-        made = config("build")
+        before = [type(event) for event in read_events(session)]
+        made = read_team_config("build")
         tasks = {task.id: task for task in started.tasks}
-        assert await all_turns(session, started.prompt) == "3 are done"
-        board = await session.parts.between.board("build").list()
+        assert await run_all_turns(session, started.prompt) == "3 are done"
+        board = await session.services.team_store.open_board("build").list_tasks()
     assert TurnStarted not in before
     assert before.count(AgentStarted) == 3
     assert [each["name"] for each in made["members"]] == ["team-lead", "digger", "layer-1", "layer-2"]
@@ -144,73 +152,75 @@ async def test_a_template_runs_from_its_making_to_the_last_task_in_the_order_it_
     assert "Dig for the roof" in prompts["digger"]
     assert "#2 Lay it [layer-2] (after #1)" in prompts["layer-2"]
     assert prompts["lead"].startswith("Lead the building of the roof.")
-    for told in ("- layer-2", "#3 Paint it (after #2)", "The goal\nthe roof"):
-        assert told in prompts["lead"]
+    for conversation_text in ("- layer-2", "#3 Paint it (after #2)", "The goal\nthe roof"):
+        assert conversation_text in prompts["lead"]
 
 
 @pytest.mark.needs("git", "bwrap")
 @pytest.mark.spec("PLN-01", "ISO-02")
-async def test_the_shipped_feature_team_plans_builds_and_sends_back_until_it_holds(tmp_path: Path) -> None:
-    repository = Repository(tmp_path)
+async def test_the_shipped_feature_team_plans_builds_and_reworks_until_accepted(tmp_path: Path) -> None:
+    repository = GitRepository(tmp_path)
     log: list[str] = []
 
-    def when(task: str, *steps: Any, otherwise: str = "I wait.") -> Callable[[Request], Any]:
-        """Its steps in order once the task is its own; until then it waits."""
+    def play_when_assigned(
+        task: str, *steps: Any, otherwise: str = "I wait."
+    ) -> Callable[[ModelRequest], Any]:
+        """Play the steps once the task is assigned; wait until then."""
         left = list(steps)
 
-        def say(request: Request) -> Any:
+        def choose_reply(request: ModelRequest) -> Any:
             if f"Task #{task} is yours now" not in "\n".join(m.text for m in request.messages):
                 return otherwise
             step = left.pop(0) if left else "I am done."
             log.append(f"{task}:{step if isinstance(step, str) else step.name}")
             return step
 
-        return say
+        return choose_reply
 
-    write = use("Write", file_path="feature.py", content="works = False\n")
-    mend = use("Write", "mend", file_path="feature.py", content="works = True\n")
-    commit = use("Bash", command="git add -A && git commit -qm feature && git log --oneline | head -1")
-    again = use("Bash", "again", command="git commit -qam mended && git log --oneline | head -1")
-    model = troupe(
-        lead=["I wait for the plan.", "It goes on.", last_words],
+    write = call_tool("Write", file_path="feature.py", content="works = False\n")
+    mend = call_tool("Write", "mend", file_path="feature.py", content="works = True\n")
+    commit = call_tool("Bash", command="git add -A && git commit -qm feature && git log --oneline | head -1")
+    again = call_tool("Bash", "again", command="git commit -qam mended && git log --oneline | head -1")
+    model = script_team(
+        lead=["I wait for the plan.", "It goes on.", get_last_text],
         planner=[
-            when(
+            play_when_assigned(
                 "1",
-                use("ExitPlanMode", plan="One file that works."),
-                tell("builder", "The plan: one file that works."),
-                use("TaskUpdate", taskId="1", status="completed"),
+                call_tool("ExitPlanMode", plan="One file that works."),
+                send_message("builder", "The plan: one file that works."),
+                call_tool("TaskUpdate", taskId="1", status="completed"),
             )
         ],
         builder=[
-            when(
+            play_when_assigned(
                 "2",
                 write,
                 commit,
-                use("TaskUpdate", taskId="2", status="completed"),
+                call_tool("TaskUpdate", taskId="2", status="completed"),
                 "Built.",
                 mend,
                 again,
-                tell("verifier", "It is mended.", "mended"),
+                send_message("verifier", "It is mended.", "mended"),
             )
         ],
         verifier=[
-            when(
+            play_when_assigned(
                 "3",
-                tell("builder", "works is False, True was planned", "sent back"),
+                send_message("builder", "works is False, True was planned", "sent back"),
                 "I wait for the builder.",
-                use("TaskUpdate", taskId="3", status="completed"),
-                tell("team-lead", "verified: works is True", "verified"),
+                call_tool("TaskUpdate", taskId="3", status="completed"),
+                send_message("team-lead", "verified: works is True", "verified"),
             )
         ],
     )
-    template = found_in(repository.top).find("feature")
+    template = load_project_templates(repository.top).find("feature")
     settings = json.dumps({"shoal": {"plan_approver": "auto"}})
-    async with opened(repository.top, model, settings=settings) as session:
+    async with open_session(repository.top, model, settings=settings) as session:
         started = await start_team(session, template, "a file that works")
-        modes = {event.name: event.mode for event in recorded(session) if isinstance(event, AgentStarted)}
+        modes = {event.name: event.mode for event in read_events(session) if isinstance(event, AgentStarted)}
         members = {each.name: each.resolved for each in started.members}
-        await all_turns(session, started.prompt)
-        board = await session.parts.between.board(started.name).list()
+        await run_all_turns(session, started.prompt)
+        board = await session.services.team_store.open_board(started.name).list_tasks()
     assert modes["planner"] == "plan"
     assert [task.status for task in board] == ["completed"] * 3, log
     steps = [log.index(first) for first in ("1:ExitPlanMode", "2:Write", "3:SendMessage")]
@@ -218,61 +228,61 @@ async def test_the_shipped_feature_team_plans_builds_and_sends_back_until_it_hol
     tree = Path(members["builder"].worktree)
     assert (tree / "feature.py").read_text() == "works = True\n"
     assert not (repository.top / "feature.py").exists()
-    assert git(tree, "log", "--format=%s", "-2").splitlines() == ["mended", "feature"]
+    assert run_git(tree, "log", "--format=%s", "-2").splitlines() == ["mended", "feature"]
 
 
-def test_every_shipped_template_is_good_and_asks_for_nothing_that_must_be_trusted(tmp_path: Path) -> None:
-    found = found_in(tmp_path)
-    definitions = definitions_for(cwd=tmp_path, home=home())
-    allowed = Standing(mode="default", max_usd=0.01, max_tokens=1)
-    assert [each.name for each in found.standing] == ["bug-hunt", "feature", "review"]
-    for each in found.standing:
-        assert each.template is not None, each.flaw
-        assert checked(each.template, definitions, allowed).needs_goal
+def test_every_shipped_template_is_valid_and_needs_no_trust(tmp_path: Path) -> None:
+    found = load_project_templates(tmp_path)
+    definitions = load_agent_catalog(cwd=tmp_path, home=get_home())
+    allowed = TemplateLimits(mode="default", max_usd=0.01, max_tokens=1)
+    assert [each.name for each in found.effective] == ["bug-hunt", "feature", "review"]
+    for each in found.effective:
+        assert each.template is not None, each.problem
+        assert check_template(each.template, definitions, allowed).needs_goal
         assert each.template.budget_usd is None
         assert all(role.mode in (None, "plan", "dontAsk") for role in each.template.roles)
-        goal = each.template.filled("a goal of {goal} things")
+        goal = each.template.fill_goal("a goal of {goal} things")
         assert "a goal of {goal} things" in goal.roles[0].prompt
 
 
-async def test_nothing_is_left_of_a_team_that_could_not_be_made_whole(tmp_path: Path) -> None:
+async def test_a_team_that_cannot_be_created_completely_leaves_nothing(tmp_path: Path) -> None:
     text = THREE_STEPS.replace("    count: 2\n", "    count: 2\n    isolation: remote\n")
-    async with opened(tmp_path, troupe(lead=["alone"], digger=["I dig."])) as session:
-        with pytest.raises(AgentRefused):
-            await start_team(session, template_in(tmp_path, text), "the roof")
-        assert list((home() / "teams").glob("*/config.json")) == []
-        assert not list((home() / "tasks").glob("build/*.json"))
+    async with open_session(tmp_path, script_team(lead=["alone"], digger=["I dig."])) as session:
+        with pytest.raises(AgentRequestRefused):
+            await start_team(session, write_template(tmp_path, text), "the roof")
+        assert list((get_home() / "teams").glob("*/config.json")) == []
+        assert not list((get_home() / "tasks").glob("build/*.json"))
         # And the session can lead another.
-        started = await start_team(session, template_in(tmp_path, THREE_STEPS), "x", name="second")
+        started = await start_team(session, write_template(tmp_path, THREE_STEPS), "x", name="second")
         assert started.name == "second"
 
 
-def test_a_directory_of_templates_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    place = written(tmp_path / ".claude", "teams", "not a directory")
-    flaws = [str(each.flaw) for each in found_in(tmp_path).all if each.flaw is not None]
+def test_an_unreadable_template_directory_is_reported(tmp_path: Path) -> None:
+    place = write_file(tmp_path / ".claude", "teams", "not a directory")
+    flaws = [str(each.problem) for each in load_project_templates(tmp_path).all if each.problem is not None]
     assert flaws == [f"{place}: it cannot be read: Not a directory"]
 
 
-def test_a_project_s_template_stands_before_the_person_s_and_that_before_the_shipped(tmp_path: Path) -> None:
+def test_project_templates_override_user_templates_and_those_the_shipped_ones(tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / "src").mkdir(parents=True)
     (project / ".git").mkdir()
     text = "---\ndescription: {}\nroles:\n  - name: a\n    prompt: p\n---\n"
-    mine = written(home() / "teams", "review.md", text.format("mine"))
-    (home() / "teams" / "running").mkdir()
-    theirs = written(project / ".claude" / "teams", "review.md", text.format("theirs"))
+    mine = write_file(get_home() / "teams", "review.md", text.format("mine"))
+    (get_home() / "teams" / "running").mkdir()
+    theirs = write_file(project / ".claude" / "teams", "review.md", text.format("theirs"))
     toml = 'description = "in TOML"\nprompt = "Lead."\n[[roles]]\nname = "a"\nprompt = "p"\n'
-    written(project / "src" / ".claude" / "teams", "near.toml", toml)
-    found = found_in(project / "src")
+    write_file(project / "src" / ".claude" / "teams", "near.toml", toml)
+    found = load_project_templates(project / "src")
     assert found.find("review").description == "theirs"
     assert found.find("near").prompt == "Lead."
     hidden = {each.origin.path: each.hidden_by for each in found.all if each.hidden_by is not None}
     assert hidden[mine] is not None
     assert hidden[mine].path == theirs
     theirs.unlink()
-    assert found_in(project / "src").find("review").description == "mine"
+    assert load_project_templates(project / "src").find("review").description == "mine"
     with pytest.raises(SettingsError, match="Is near meant"):
-        found_in(project / "src").find("naer")
+        load_project_templates(project / "src").find("naer")
 
 
 HEAD = "---\ndescription: d\n"
@@ -340,37 +350,37 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_is_wrong_is_told_with_its_line_and_what_to_do(case: str, tmp_path: Path) -> None:
+def test_a_template_error_is_reported_with_its_line_and_a_remedy(case: str, tmp_path: Path) -> None:
     text, line, words = BAD[case]
-    flaw = read_file(written(tmp_path, "bad.md", text)).flaw
+    flaw = read_template_file(write_file(tmp_path, "bad.md", text)).problem
     assert flaw is not None
     assert flaw.line == line
     assert str(flaw).startswith(f"{tmp_path / 'bad.md'}:{line}: ")
     assert words in str(flaw)
 
 
-def test_what_is_wrong_in_toml_has_its_line_too(tmp_path: Path) -> None:
+def test_a_toml_template_error_is_reported_with_its_line(tmp_path: Path) -> None:
     text = 'description = "d"\nprompt = """\nx = 1\n[[roles]]\n"""\n[[roles]]\nname = "a"\nprompt = "p"\n'
-    flaw = read_file(written(tmp_path, "a.toml", f'{text}mode = "yolo"\n')).flaw
+    flaw = read_template_file(write_file(tmp_path, "a.toml", f'{text}mode = "yolo"\n')).problem
     assert flaw is not None
     assert (flaw.line, flaw.field) == (9, "roles[1].mode")
-    flaw = read_file(written(tmp_path, "b.toml", f"{text}mode yolo\n")).flaw
+    flaw = read_template_file(write_file(tmp_path, "b.toml", f"{text}mode yolo\n")).problem
     assert flaw is not None
     assert (flaw.line, "it is not TOML" in flaw.what) == (9, True)
 
 
-def test_a_file_that_cannot_be_read_is_a_problem_and_no_crash(tmp_path: Path) -> None:
+def test_an_unreadable_template_is_a_problem_and_no_crash(tmp_path: Path) -> None:
     path = tmp_path / "bad.md"
     path.write_bytes(b"---\n\xff\n---\n")
-    assert "not UTF-8" in str(read_file(path).flaw)
-    assert "cannot be read" in str(read_file(tmp_path / "none.md").flaw)
+    assert "not UTF-8" in str(read_template_file(path).problem)
+    assert "cannot be read" in str(read_template_file(tmp_path / "none.md").problem)
 
 
-def test_an_agent_that_nobody_has_is_named_with_its_line(tmp_path: Path) -> None:
-    template = template_in(tmp_path, HEAD + ROLE + "    type: general-purpos\n---\n")
-    with pytest.raises(BadTemplate, match="Is general-purpose meant") as refused:
-        checked(template, definitions_for(cwd=tmp_path, home=home()))
-    assert refused.value.flaw.line == 6
+def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None:
+    template = write_template(tmp_path, HEAD + ROLE + "    type: general-purpos\n---\n")
+    with pytest.raises(InvalidTeamTemplate, match="Is general-purpose meant") as refused:
+        check_template(template, load_agent_catalog(cwd=tmp_path, home=get_home()))
+    assert refused.value.problem.line == 6
 
 
 @pytest.mark.spec("USR-05")
@@ -383,15 +393,13 @@ def test_an_agent_that_nobody_has_is_named_with_its_line(tmp_path: Path) -> None
         ("budget: {tokens: 1001}\n", "1001 is more than the 1000 of your settings"),
     ],
 )
-def test_a_project_s_template_never_widens_what_the_person_allows(
-    more: str, words: str, tmp_path: Path
-) -> None:
+def test_a_project_template_cannot_widen_permissions(more: str, words: str, tmp_path: Path) -> None:
     text = f"{HEAD}{ROLE}{more}---\n"
-    definitions = definitions_for(cwd=tmp_path, home=home())
-    allowed = Standing(mode="default", max_usd=5, max_tokens=1000)
-    with pytest.raises(BadTemplate, match=words) as refused:
-        checked(template_in(tmp_path / "project", text), definitions, allowed)
-    assert refused.value.flaw.line == 6
-    own = read_file(written(home() / "teams", "own.md", text), "user").template
+    definitions = load_agent_catalog(cwd=tmp_path, home=get_home())
+    allowed = TemplateLimits(mode="default", max_usd=5, max_tokens=1000)
+    with pytest.raises(InvalidTeamTemplate, match=words) as refused:
+        check_template(write_template(tmp_path / "project", text), definitions, allowed)
+    assert refused.value.problem.line == 6
+    own = read_template_file(write_file(get_home() / "teams", "own.md", text), "user").template
     assert own is not None
-    assert checked(own, definitions, allowed) is own
+    assert check_template(own, definitions, allowed) is own

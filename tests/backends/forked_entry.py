@@ -14,24 +14,24 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from shoal.backends.line import SocketLine
+from shoal.backends.socket_channel import SocketChannel
 
 
 def main(fd: int) -> None:
     listed = list(Path("/proc/self/fd").iterdir())
     fds = sorted(int(path.name) for path in listed if path.exists())  # without the one that listed them
-    asyncio.run(work(fd, fds))
+    asyncio.run(run_order(fd, fds))
 
 
-async def work(fd: int, fds: list[int]) -> None:
-    line = SocketLine.inherited(fd)
+async def run_order(fd: int, fds: list[int]) -> None:
+    line = SocketChannel.from_descriptor(fd)
     brief = await line.receive()
     if not brief:
         return
     order: dict[str, Any] = json.loads(brief)
     match order["do"]:
         case "describe":
-            line.send(json.dumps(description(fd, fds)).encode())
+            line.send(json.dumps(describe_process(fd, fds)).encode())
         case "echo":
             while (message := await line.receive()) is not None:
                 line.send(message)
@@ -42,20 +42,20 @@ async def work(fd: int, fds: list[int]) -> None:
         case "die":
             os.kill(os.getpid(), signal.SIGKILL)
         case "wait":
-            await wait(line, order)
-    await line.sent()
+            await wait_for_signal(line, order)
+    await line.wait_until_sent()
 
 
-async def wait(line: SocketLine, order: dict[str, Any]) -> None:
+async def wait_for_signal(channel: SocketChannel, order: dict[str, Any]) -> None:
     if order.get("stubborn"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for script in order.get("families", []):
-        start_family(script)
-    line.send(b"up")
+        start_shell_family(script)
+    channel.send(b"up")
     await asyncio.Event().wait()
 
 
-def start_family(script: str) -> None:
+def start_shell_family(script: str) -> None:
     """Start a family of processes, and return once each of them has reported that it is up."""
     with subprocess.Popen(["bash", "-c", script], stdout=subprocess.PIPE) as family:
         assert family.stdout is not None
@@ -63,7 +63,7 @@ def start_family(script: str) -> None:
         family.returncode = 0  # not waited for
 
 
-def description(fd: int, fds: list[int]) -> dict[str, Any]:
+def describe_process(fd: int, fds: list[int]) -> dict[str, Any]:
     masks = dict(
         text.split(":\t") for text in Path("/proc/self/status").read_text().splitlines() if ":\t" in text
     )

@@ -1,10 +1,9 @@
-"""The fork server by itself, and what is left of it and its children when something is killed: nothing."""
+"""The fork server, and cleanup after kills of its processes."""
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -15,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from process_helpers import wait_for_exit
 
-from processes_in import processes_in
+from process_search import find_processes_in
 
 HERE = Path(__file__).parent
 OWN_SESSION = "setsid sh -c 'echo up; sleep 999' & sleep 999"
@@ -31,7 +31,7 @@ FAMILIES = {
 
 
 class Server:
-    """A fork server with its socket, and the news that came by it."""
+    """A fork server and its control socket."""
 
     def __init__(self, log: Path, *words: str) -> None:
         self.control, theirs = socket.socketpair()
@@ -88,27 +88,16 @@ def place(tmp_path: Path) -> Path:
     return made
 
 
-def none_left_in(directory: Path, *, until: float) -> bool:
-    while left := processes_in(directory):
+def have_all_exited_in(directory: Path, *, until: float) -> bool:
+    while left := find_processes_in(directory):
         if time.monotonic() > until:
             return False
         for pid in left:
-            ended(pid, until=until)
+            wait_for_exit(pid, within=until - time.monotonic())
     return True
 
 
-def ended(pid: int, *, until: float) -> bool:
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([fd], [], [], max(0, until - time.monotonic()))[0])
-    finally:
-        os.close(fd)
-
-
-def test_orders_are_answered_each_by_its_id(server: Server, place: Path) -> None:
+def test_each_request_is_answered_with_its_id(server: Server, place: Path) -> None:
     lines = [server.fork(n, place, do="exit", status=n) for n in range(1, 21)]
     news = [server.news() for _ in range(60)]
     assert sorted(item["started"] for item in news if "started" in item) == list(range(1, 21))
@@ -120,7 +109,7 @@ def test_orders_are_answered_each_by_its_id(server: Server, place: Path) -> None
         line.close()
 
 
-def test_a_child_that_cannot_start_is_told_and_the_next_one_starts(server: Server, place: Path) -> None:
+def test_a_failed_start_is_reported_and_the_next_child_starts(server: Server, place: Path) -> None:
     with server.fork(1, place / "missing", do="echo"), server.fork(2, place, do="exit", status=0):
         failed = server.news()
         assert failed["failed"] == 1
@@ -128,7 +117,7 @@ def test_a_child_that_cannot_start_is_told_and_the_next_one_starts(server: Serve
         assert server.news()["started"] == 2
 
 
-def test_a_signal_reaches_the_group_and_what_left_it(server: Server, place: Path) -> None:
+def test_a_signal_reaches_the_group_and_processes_that_left_it(server: Server, place: Path) -> None:
     with server.fork(7, place, do="wait", families=[OWN_SESSION, DAEMON]) as line:
         assert line.recv(6) == b"\x00\x00\x00\x02up"
         pid = server.news()["pid"]
@@ -136,7 +125,7 @@ def test_a_signal_reaches_the_group_and_what_left_it(server: Server, place: Path
         server.signal(7, signal.SIGTERM)
         assert server.news() == {"exited": 7, "status": -signal.SIGTERM}
         assert server.news() == {"gone": 7}
-        assert processes_in(place) == []
+        assert find_processes_in(place) == []
 
 
 @pytest.mark.spec("USR-23")
@@ -151,13 +140,13 @@ def test_five_seconds_after_kill_9_of_a_child_its_family_is_gone(
         assert server.news()["started"] == 2
         os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
-        assert none_left_in(place, until=killed + 5)
+        assert have_all_exited_in(place, until=killed + 5)
         assert server.news() == {"exited": 1, "status": -signal.SIGKILL}
         assert server.news() == {"gone": 1}
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_at_the_end_of_its_socket_a_server_ends_its_children_and_itself(
+def test_a_server_stops_its_children_and_itself_when_its_socket_closes(
     tmp_path: Path, place: Path, stubborn: bool
 ) -> None:
     server = Server(tmp_path / "log", "forked_entry:main")
@@ -167,7 +156,7 @@ def test_at_the_end_of_its_socket_a_server_ends_its_children_and_itself(
     assert [line.recv(6) for line in lines] == [b"\x00\x00\x00\x02up"] * 3
     server.close()
     assert server.process.wait(timeout=5) == 0
-    assert processes_in(place) == []
+    assert find_processes_in(place) == []
     for line in lines:
         line.close()
 
@@ -190,8 +179,8 @@ LEAD = """
 import asyncio, json, os, sys
 from pathlib import Path
 from shoal.backends.process_backend import ProcessBackend
-from shoal.backends.processes import GuardedProcesses
-from shoal.core.backends import Papers, Wanted
+from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.core.member_backends import MemberLaunchArgs, MemberLaunch
 from shoal.core.clock import SystemClock
 
 place, order = Path(sys.argv[1]), sys.argv[2]
@@ -201,16 +190,18 @@ async def main():
     backend = ProcessBackend(
         processes, SystemClock(), entry="forked_entry:main", log_directory=place.parent / "logs"
     )
-    berths = []
+    members = []
     for name in ("one", "two", "three"):
-        papers = Papers(
+        launch_args = MemberLaunchArgs(
             agent=name + "@crew", name=name, team="crew", color=None, session="s", kind="k", model="m"
         )
-        wanted = Wanted(papers=papers, cwd=place, env=dict(os.environ), brief=order.encode())
-        berths.append(await backend.spawn(wanted))
-    for berth in berths:
-        assert await berth.line.receive() == b"up"
-    print(processes.guardian, backend.server, flush=True)
+        launch = MemberLaunch(
+            launch_args=launch_args, cwd=place, env=dict(os.environ), bootstrap=order.encode()
+        )
+        members.append(await backend.spawn_member(launch))
+    for member in members:
+        assert await member.channel.receive() == b"up"
+    print(processes.guardian_pid, backend.server_pid, flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
@@ -231,12 +222,12 @@ def test_five_seconds_after_kill_9_of_the_lead_no_child_of_a_fork_server_is_left
     assert lead.stdout is not None
     with lead.stdout:
         guardian, server = map(int, lead.stdout.readline().split())
-        assert len(processes_in(place)) >= 6
+        assert len(find_processes_in(place)) >= 6
         if server_is_stopped:
             os.kill(server, signal.SIGSTOP)
         lead.send_signal(signal.SIGKILL)
         killed = time.monotonic()
         lead.wait()
-    assert none_left_in(place, until=killed + 5), "a process is left"
-    assert ended(server, until=killed + 5), "the fork server is left"
-    assert ended(guardian, until=killed + 5), "the guardian is left"
+    assert have_all_exited_in(place, until=killed + 5), "a process is left"
+    assert wait_for_exit(server, within=killed + 5 - time.monotonic()), "the fork server is left"
+    assert wait_for_exit(guardian, within=killed + 5 - time.monotonic()), "the guardian is left"

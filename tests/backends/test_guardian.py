@@ -1,4 +1,4 @@
-"""What is left of a session whose lead dies: nothing."""
+"""The guardian leaves no process when the lead is killed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+from process_helpers import wait_for_exit
 
 LEAD = """
 import asyncio, os, sys
 from pathlib import Path
-from shoal.backends.processes import GuardedProcesses
+from shoal.backends.guarded_processes import GuardedProcesses
 from shoal.core.clock import SystemClock
-from shoal.core.ports import Launch
+from shoal.core.ports import ProcessLaunch
 
 FAMILY = sys.argv[1]
 
@@ -25,11 +26,11 @@ async def main():
     processes = GuardedProcesses(SystemClock())
     held = os.open(sys.argv[2], os.O_WRONLY)
     for _ in range(3):
-        await processes.start(Launch(
+        await processes.start_process(ProcessLaunch(
             argv=["bash", "-c", FAMILY], cwd=Path("/"), env=dict(os.environ), stdout=held, stderr=held
         ))
     os.close(held)
-    print(processes.guardian, flush=True)
+    print(processes.guardian_pid, flush=True)
     await asyncio.sleep(1000)
 
 asyncio.run(main())
@@ -69,8 +70,8 @@ def test_five_seconds_after_kill_9_of_the_lead_nothing_is_left(family: str, tmp_
         killed = time.monotonic()
         lead.wait()
     try:
-        assert _ended(held, within=5 - (time.monotonic() - killed)), "a process is left"
-        assert _ended_process(guardian, within=5 - (time.monotonic() - killed)), "the guardian is left"
+        assert _wait_until_closed(held, within=5 - (time.monotonic() - killed)), "a process is left"
+        assert wait_for_exit(guardian, within=5 - (time.monotonic() - killed)), "the guardian is left"
     finally:
         os.close(held)
 
@@ -82,20 +83,9 @@ def _read_until_up(held: int, times: int) -> None:
         said += os.read(held, 4096)
 
 
-def _ended(held: int, *, within: float) -> bool:
+def _wait_until_closed(held: int, *, within: float) -> bool:
     until = time.monotonic() + within
     while select.select([held], [], [], max(0, until - time.monotonic()))[0]:
         if not os.read(held, 4096):
             return True
     return False
-
-
-def _ended_process(pid: int, *, within: float) -> bool:
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([fd], [], [], max(0, within))[0])
-    finally:
-        os.close(fd)

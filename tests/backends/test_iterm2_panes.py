@@ -1,4 +1,4 @@
-"""Panes of iTerm2 against a stand-in for its `it2`, which really runs what is typed, in a slow shell."""
+"""iTerm2 panes with a fake `it2` that runs the typed commands in a slow shell."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from shoal.backends.iterm2 import Iterm2Panes
-from shoal.core.backends import Pane, PaneEnd
+from shoal.backends.iterm2_panes import Iterm2Panes
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ProcessError
+from shoal.core.member_backends import PaneExit, PaneSpec
 
-STAND_IN = Path(__file__).with_name("it2_stand_in.py")
+STAND_IN = Path(__file__).with_name("fake_it2.py")
 LEAD = "11111111-2222-3333-4444-555555555555"
 
 
@@ -51,38 +51,38 @@ async def panes(environ: dict[str, str]) -> AsyncIterator[Iterm2Panes]:
     await made.aclose()
 
 
-def calls(root: Path) -> list[list[str]]:
+def list_calls(root: Path) -> list[list[str]]:
     return [json.loads(line) for line in (root / "calls").read_text().splitlines()]
 
 
-def pane(root: Path, name: str, *argv: str, split: bool = True) -> Pane:
-    return Pane(title=name, color="pink", argv=argv, cwd=root, env={"SAID": "it's $so"}, split=split)
+def make_spec(root: Path, name: str, *argv: str, split: bool = True) -> PaneSpec:
+    return PaneSpec(title=name, color="pink", argv=argv, cwd=root, env={"SAID": "it's $so"}, split=split)
 
 
-async def over(panes: Iterm2Panes, session: str) -> PaneEnd:
+async def wait_for_exit(panes: Iterm2Panes, session: str) -> PaneExit:
     async with asyncio.timeout(30):
-        return await panes.over(session)
+        return await panes.wait_for_pane_exit(session)
 
 
 @pytest.mark.spec("BCK-04")
-async def test_a_command_runs_in_a_split_pane_and_its_end_is_heard(
+async def test_a_command_runs_in_a_split_pane_and_its_exit_is_reported(
     panes: Iterm2Panes, tmp_path: Path
 ) -> None:
     assert panes.type == "iterm2"
-    assert await panes.unavailable() == ""
+    assert await panes.explain_unavailable() == ""
     out, gate = tmp_path / "out", tmp_path / "gate"
     os.mkfifo(gate)
     script = (
         f'printf "%s|%s|%s|%s" "$SAID" "$PWD" "$1" "$(test -t 0 && echo tty)" > {out}; exit $(cat {gate})'
     )
-    session = await panes.open(pane(tmp_path, "alice", "sh", "-c", script, "sh", "a 'b'"))
-    assert await panes.alive(session)
-    os.kill(panes.pid(session), 0)
+    session = await panes.open_pane(make_spec(tmp_path, "alice", "sh", "-c", script, "sh", "a 'b'"))
+    assert await panes.is_pane_alive(session)
+    os.kill(panes.find_pane_pid(session), 0)
     await asyncio.to_thread(gate.write_text, "5")
-    assert await over(panes, session) == PaneEnd(status=5)
+    assert await wait_for_exit(panes, session) == PaneExit(status=5)
     assert out.read_text() == f"it's $so|{tmp_path}|a 'b'|tty"
-    assert not await panes.alive(session)
-    split, name, run = calls(tmp_path)
+    assert not await panes.is_pane_alive(session)
+    split, name, run = list_calls(tmp_path)
     assert split == ["session", "split", "--vertical", "--session", LEAD]
     assert name == ["session", "set-name", "--session", session, "alice"]
     assert run[:4] == ["session", "run", "--session", session]
@@ -90,27 +90,27 @@ async def test_a_command_runs_in_a_split_pane_and_its_end_is_heard(
 
 
 @pytest.mark.spec("BCK-04", "USR-20")
-async def test_several_at_once_start_in_slow_shells_and_only_ours_are_closed(
+async def test_several_panes_start_in_slow_shells_and_only_own_panes_are_closed(
     panes: Iterm2Panes, tmp_path: Path
 ) -> None:
-    wanted = [pane(tmp_path, f"m{number}", "sleep", "600") for number in range(4)]
-    opened = await asyncio.gather(*map(panes.open, wanted))
+    wanted = [make_spec(tmp_path, f"m{number}", "sleep", "600") for number in range(4)]
+    opened = await asyncio.gather(*map(panes.open_pane, wanted))
     assert len({*opened}) == 4
-    splits = [call for call in calls(tmp_path) if call[1] == "split"]
+    splits = [call for call in list_calls(tmp_path) if call[1] == "split"]
     assert splits[0][2:] == ["--vertical", "--session", LEAD]
     assert [call[-1] for call in splits[1:]] == [*opened[:-1]]
-    pids = [panes.pid(each) for each in opened]
-    await panes.close(LEAD)
-    await panes.close(opened[0])
-    await panes.close(opened[0])
-    assert await over(panes, opened[0]) == PaneEnd()
+    pids = [panes.find_pane_pid(each) for each in opened]
+    await panes.close_pane(LEAD)
+    await panes.close_pane(opened[0])
+    await panes.close_pane(opened[0])
+    assert await wait_for_exit(panes, opened[0]) == PaneExit()
     # The person closes one.
     os.kill(int((tmp_path / f"{opened[1]}.pid").read_text()), signal.SIGTERM)
-    await over(panes, opened[1])
-    tab = await panes.open(pane(tmp_path, "own", "sleep", "600", split=False))
-    assert ["tab", "new"] in calls(tmp_path)
+    await wait_for_exit(panes, opened[1])
+    tab = await panes.open_pane(make_spec(tmp_path, "own", "sleep", "600", split=False))
+    assert ["tab", "new"] in list_calls(tmp_path)
     await panes.aclose()
-    closed = [call[3] for call in calls(tmp_path) if call[1] == "close"]
+    closed = [call[3] for call in list_calls(tmp_path) if call[1] == "close"]
     assert closed == [opened[0], opened[2], opened[3], tab]
     async with asyncio.timeout(20):
         for pid in pids:
@@ -119,21 +119,21 @@ async def test_several_at_once_start_in_slow_shells_and_only_ours_are_closed(
 
 
 @pytest.mark.spec("BCK-04")
-async def test_it_is_there_only_in_iterm2_with_its_program(environ: dict[str, str], tmp_path: Path) -> None:
+async def test_iterm2_panes_need_iterm2_and_the_it2_program(environ: dict[str, str], tmp_path: Path) -> None:
     elsewhere = {name: value for name, value in environ.items() if not name.startswith(("TERM_P", "ITERM"))}
-    assert "This is not iTerm2" in await Iterm2Panes(elsewhere, SystemClock()).unavailable()
+    assert "This is not iTerm2" in await Iterm2Panes(elsewhere, SystemClock()).explain_unavailable()
     without = Iterm2Panes({**environ, "PATH": os.environ["PATH"]}, SystemClock())
-    assert "pip install it2" in await without.unavailable()
+    assert "pip install it2" in await without.explain_unavailable()
     with pytest.raises(ProcessError):
-        await without.open(pane(tmp_path, "alice", "true"))
+        await without.open_pane(make_spec(tmp_path, "alice", "true"))
 
 
-async def test_a_program_that_refuses_says_why(environ: dict[str, str], tmp_path: Path) -> None:
+async def test_an_error_of_it2_is_reported(environ: dict[str, str], tmp_path: Path) -> None:
     it2 = tmp_path / "bin" / "it2"
     it2.write_text("#!/bin/sh\necho 'Error: the Python API is off' >&2\nexit 2\n")
     panes = Iterm2Panes(environ, SystemClock())
     with pytest.raises(ProcessError, match="it2 session split failed: Error: the Python API is off"):
-        await panes.open(pane(tmp_path, "alice", "true"))
+        await panes.open_pane(make_spec(tmp_path, "alice", "true"))
 
 
 @pytest.mark.spec("BCK-04")
@@ -142,5 +142,5 @@ async def test_a_pane_whose_script_cannot_be_written_is_closed_again(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(ProcessError, match=r"The script of alice cannot be written: .*nowhere"):
-        await panes.open(pane(tmp_path, "alice", "true"))
-    assert [call[:2] for call in calls(tmp_path)] == [["session", "split"], ["session", "close"]]
+        await panes.open_pane(make_spec(tmp_path, "alice", "true"))
+    assert [call[:2] for call in list_calls(tmp_path)] == [["session", "split"], ["session", "close"]]

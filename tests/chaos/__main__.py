@@ -18,31 +18,37 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from tests.chaos import completions, endings, rounds
-from tests.chaos.runner import ALL, MAIL, Size, report, run
+from tests.chaos import member_shutdowns, result_delivery, rounds
+from tests.chaos.store_chaos import (
+    ALL_OPERATIONS,
+    MAIL_OPERATIONS,
+    StoreChaosSize,
+    print_result,
+    run_store_chaos,
+)
 from tests.chaos.troubles import TROUBLES
-from tests.chaos.works import WORKS
+from tests.chaos.workloads import WORKLOADS
 
-AT_ONCE = 10
+TEAM_SIZE = 10
 """Members of a team in each state; more members need more teams."""
 KINDS = ("records", "mail", "ends", "endings", "teams", "rounds")
-SMALL = Size(processes=16, operations=150)
+SMALL = StoreChaosSize(processes=16, operations=150)
 
 
-class Row(Struct, frozen=True):
+class ChaosRow(Struct, frozen=True):
     """Result of one kind of chaos."""
 
     name: str
-    did: str
+    work_done: str
     faults: int
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def parsed() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--only", choices=KINDS)
     parser.add_argument("--seconds", type=float, default=540, help="after which nothing more is begun")
@@ -50,7 +56,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="of teams and sub-agents; members in each state to end")
     many: dict[str, Any] = {"action": "append"}
     parser.add_argument("--trouble", choices=list(TROUBLES), **many, help="of the rounds; all without it")
-    parser.add_argument("--work", choices=list(WORKS), **many, help="of the rounds")
+    parser.add_argument("--work", choices=list(WORKLOADS), **many, help="of the rounds")
     parser.add_argument("--backend", choices=rounds.BACKENDS, **many, help="where teammates run")
     parser.add_argument("--keep", type=Path, help="where the rounds take place, and their files stay")
     parser.add_argument("--processes", type=int, default=50, help="on one record")
@@ -62,84 +68,88 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
-    given = parsed()
+    given = parse_arguments()
     # Ended from outside, it still ends its processes and removes its files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory() as made:
         place = Path(made).resolve()
-        rows = everything(place, given) if given.only is None else ONLY[given.only](place, given)
+        rows = run_all(place, given) if given.only is None else ONLY[given.only](place, given)
     width = max(len(row.name) for row in rows) if rows else 0
     for row in rows:
-        say(f"{row.name:<{width}}  {row.did:<60}  {row.faults} faults")
+        print_line(f"{row.name:<{width}}  {row.work_done:<60}  {row.faults} faults")
     sys.exit(any(row.faults for row in rows))
 
 
-def everything(place: Path, given: argparse.Namespace) -> list[Row]:
+def run_all(place: Path, arguments: argparse.Namespace) -> list[ChaosRow]:
     """Run all kinds; those without a fixed size share the remaining time."""
-    until = time.monotonic() + given.seconds
+    until = time.monotonic() + arguments.seconds
     rows = [
-        *recorded(place / "records", SMALL),
-        *ended(place / "ends", agents=200, kills=20),
-        *shut_down(place / "endings", 10, given),
+        *run_record_operations(place / "records", SMALL),
+        *run_agent_ends(place / "ends", agents=200, kills=20),
+        *run_shutdowns(place / "endings", 10, arguments),
     ]
-    given.seconds = until - time.monotonic()
-    return [*rows, *disturbed(place / "rounds", given)]
+    arguments.seconds = until - time.monotonic()
+    return [*rows, *run_disturbed_rounds(place / "rounds", arguments)]
 
 
-def recorded(place: Path, size: Size) -> list[Row]:
+def run_record_operations(place: Path, size: StoreChaosSize) -> list[ChaosRow]:
     place.mkdir(parents=True, exist_ok=True)
-    outcome = run(place / "home", size, say)
-    report(outcome)
+    outcome = run_store_chaos(place / "home", size, print_line)
+    print_result(outcome)
     did = f"{outcome.operations:,} operations, {outcome.kills:,} kills"
-    return [Row("one record, many processes", did, len(outcome.faults))]
+    return [ChaosRow("one record, many processes", did, len(outcome.faults))]
 
 
-def ended(place: Path, *, agents: int, kills: int) -> list[Row]:
-    tally = completions.run(place, agents, say, kills=kills)
-    say(
-        f"{tally.started} agents, {tally.ended} ends, {tally.told} told, the lead killed {tally.killed} "
+def run_agent_ends(place: Path, *, agents: int, kills: int) -> list[ChaosRow]:
+    tally = result_delivery.run_delivery_chaos(place, agents, print_line, kills=kills)
+    print_line(
+        f"{tally.started} agents, {tally.ended} ends, {tally.delivered} told, the lead killed {tally.kills} "
         f"times, {len(tally.faults)} faults ({tally.seconds:.0f} s)"
     )
     for fault in tally.faults[:20]:
-        say(f"  {fault}")
-    return [Row("ends of agents", f"{tally.ended} ends, {tally.killed} kills", len(tally.faults))]
+        print_line(f"  {fault}")
+    return [ChaosRow("ends of agents", f"{tally.ended} ends, {tally.kills} kills", len(tally.faults))]
 
 
-def shut_down(place: Path, each: int, given: argparse.Namespace) -> list[Row]:
+def run_shutdowns(place: Path, members_per_state: int, arguments: argparse.Namespace) -> list[ChaosRow]:
     faults, gone, slowest = 0, 0, 0.0
-    backend = given.backend[0] if given.backend else "in-process"
-    for at in range(0, each, AT_ONCE):
-        tally = asyncio.run(endings.run(place / str(at), min(AT_ONCE, each - at), backend))
+    backend = arguments.backend[0] if arguments.backend else "in-process"
+    for at in range(0, members_per_state, TEAM_SIZE):
+        tally = asyncio.run(
+            member_shutdowns.run_shutdown_chaos(
+                place / str(at), min(TEAM_SIZE, members_per_state - at), backend
+            )
+        )
         faults, gone = faults + len(tally.faults), gone + tally.ended
         slowest = max(slowest, tally.slowest)
         for fault in tally.faults[:20]:
-            say(f"  {fault}")
-    say(f"{gone} members were shut down, the slowest in {slowest:.1f} s, {faults} faults")
-    return [Row("members asked to end", f"{gone} members, the slowest in {slowest:.1f} s", faults)]
+            print_line(f"  {fault}")
+    print_line(f"{gone} members were shut down, the slowest in {slowest:.1f} s, {faults} faults")
+    return [ChaosRow("members asked to end", f"{gone} members, the slowest in {slowest:.1f} s", faults)]
 
 
-def disturbed(place: Path, given: argparse.Namespace) -> list[Row]:
-    seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
-    say(f"the first seed is {seed}")
-    planned = rounds.plans(
+def run_disturbed_rounds(place: Path, arguments: argparse.Namespace) -> list[ChaosRow]:
+    seed = random.SystemRandom().randrange(1_000_000) if arguments.seed is None else arguments.seed
+    print_line(f"the first seed is {seed}")
+    planned = rounds.generate_plans(
         seed,
-        troubles=given.trouble or list(TROUBLES),
-        works=given.work or list(WORKS),
-        backends=given.backend or rounds.BACKENDS,
+        troubles=arguments.trouble or list(TROUBLES),
+        works=arguments.work or list(WORKLOADS),
+        backends=arguments.backend or rounds.BACKENDS,
     )
-    tallies = rounds.run(
-        given.keep or place,
+    tallies = rounds.run_rounds(
+        arguments.keep or place,
         planned,
-        say,
-        rounds=given.rounds or 1_000_000,
-        seconds=given.seconds,
-        keep=given.keep is not None,
+        print_line,
+        rounds=arguments.rounds or 1_000_000,
+        seconds=arguments.seconds,
+        keep=arguments.keep is not None,
     )
     for plan in (tally.plan for tally in tallies if tally.faults):
         again = f"--trouble {plan.trouble} --work {plan.work} --backend {plan.backend} --keep DIRECTORY"
-        say(f"again: python -m tests.chaos --only rounds --rounds 1 --seed {plan.seed} {again}")
+        print_line(f"again: python -m tests.chaos --only rounds --rounds 1 --seed {plan.seed} {again}")
     return [
-        Row(
+        ChaosRow(
             name,
             f"{len(of)} rounds, struck {sum(each.struck for each in of)} times, "
             f"resumed {sum(each.resumed for each in of)} times",
@@ -150,24 +160,29 @@ def disturbed(place: Path, given: argparse.Namespace) -> list[Row]:
     ]
 
 
-def _records(place: Path, given: argparse.Namespace, kinds: tuple[str, ...]) -> list[Row]:
-    size = Size(processes=given.processes, operations=given.operations, pause=given.pause, kinds=kinds)
-    return recorded(place, size)
+def _run_records(place: Path, arguments: argparse.Namespace, kinds: tuple[str, ...]) -> list[ChaosRow]:
+    size = StoreChaosSize(
+        processes=arguments.processes, operations=arguments.operations, pause=arguments.pause, kinds=kinds
+    )
+    return run_record_operations(place, size)
 
 
-def _teams(place: Path, given: argparse.Namespace) -> list[Row]:
-    given.trouble, given.work = ["kill"], ["team"]
-    given.backend, given.seed = given.backend or ["in-process"], 1 if given.seed is None else given.seed
-    return disturbed(place, given)
+def _run_teams(place: Path, arguments: argparse.Namespace) -> list[ChaosRow]:
+    arguments.trouble, arguments.work = ["kill"], ["team"]
+    arguments.backend, arguments.seed = (
+        arguments.backend or ["in-process"],
+        1 if arguments.seed is None else arguments.seed,
+    )
+    return run_disturbed_rounds(place, arguments)
 
 
-ONLY: dict[str, Callable[[Path, argparse.Namespace], list[Row]]] = {
-    "records": lambda place, given: _records(place, given, ALL),
-    "mail": lambda place, given: _records(place, given, MAIL),
-    "ends": lambda place, given: ended(place, agents=given.agents, kills=given.kills),
-    "endings": lambda place, given: shut_down(place, given.rounds or 100, given),
-    "teams": _teams,
-    "rounds": disturbed,
+ONLY: dict[str, Callable[[Path, argparse.Namespace], list[ChaosRow]]] = {
+    "records": lambda place, given: _run_records(place, given, ALL_OPERATIONS),
+    "mail": lambda place, given: _run_records(place, given, MAIL_OPERATIONS),
+    "ends": lambda place, given: run_agent_ends(place, agents=given.agents, kills=given.kills),
+    "endings": lambda place, given: run_shutdowns(place, given.rounds or 100, given),
+    "teams": _run_teams,
+    "rounds": run_disturbed_rounds,
 }
 
 main()

@@ -20,34 +20,51 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.chaos import agents_mind, team_mind
+from tests.chaos import agents_script, team_script
 
 import shoal
-from shoal.app.agents import outfitting
-from shoal.app.basis import left_shells, recovery
-from shoal.app.quarters import worktrees
-from shoal.app.session import build
-from shoal.backends import guardian, link, processes, tmux
-from shoal.core.events import Finished
-from shoal.models.scripted import ScriptedModel
-from shoal.stores.files import board, mailboxes, questions, renaming, rosters
+from shoal.app.agents import agent_factory
+from shoal.app.config import journal_recovery, shell_recovery
+from shoal.app.isolation import repository_worktrees
+from shoal.app.session import session_builder
+from shoal.backends import guarded_processes, guardian, guardian_client, tmux_panes
+from shoal.core.events import RunFinished
+from shoal.models.scripted_model import ScriptedModel
+from shoal.stores.files import (
+    atomic_rename,
+    file_mailbox_store,
+    file_roster_store,
+    file_task_board,
+    question_files,
+)
 
-MINDS = {"team": team_mind.mind, "agents": agents_mind.mind}
-LOADED = (build, left_shells, outfitting, recovery, worktrees, guardian, link, processes, board, mailboxes)
-LOADED_TOO = (questions, rosters, tmux)
+SCRIPTS = {"team": team_script.choose_reply, "agents": agents_script.choose_reply}
+PRELOADED_MODULES = (
+    session_builder,
+    shell_recovery,
+    agent_factory,
+    journal_recovery,
+    repository_worktrees,
+    guardian,
+    guardian_client,
+    guarded_processes,
+    file_task_board,
+    file_mailbox_store,
+)
+MORE_PRELOADED_MODULES = (question_files, file_roster_store, tmux_panes)
 _SUBREAPER = 36
-WRITES = ("write", "pwrite")
-CHANGES = (*WRITES, "ftruncate", "rename", "replace", "unlink", "link", "mkdir", "rmdir", "utime")
+WRITE_CALLS = ("write", "pwrite")
+CHANGING_CALLS = (*WRITE_CALLS, "ftruncate", "rename", "replace", "unlink", "link", "mkdir", "rmdir", "utime")
 
 
-class Death(msgspec.Struct, frozen=True, kw_only=True):
+class DeathPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Just before the n-th change to the disk, or when half of the n-th write is done."""
 
     moment: int
     half: bool = False
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class LeadStart(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     project: str
     session: str
@@ -56,7 +73,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Backend of teammates."""
     provider: str = ""
     """Address of the provider of all processes; without it the lead has an in-process model."""
-    death: Death | None = None
+    death: DeathPoint | None = None
     log: str = os.devnull
     work: str = "team"
     settings: dict[str, Any] = {}
@@ -66,26 +83,26 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     """Interpreter of its other processes, if it is not its own."""
 
 
-class Started(msgspec.Struct, frozen=True, kw_only=True):
+class LeadStarted(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class LeadEnded(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     """Negative for a signal."""
 
 
-class Failed(Exception):
+class LeadTurnFailed(Exception):
     """A turn of the lead ended with an error, and so does its process."""
 
 
-def _tell_where_all_wait() -> None:
+def _print_task_stacks() -> None:
     for task in asyncio.all_tasks():
         task.print_stack(file=sys.stderr)
 
 
-async def lead(start: Start) -> None:
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _tell_where_all_wait)
+async def run_lead(start: LeadStart) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _print_task_stacks)
     known = any((Path(start.home) / "projects").glob(f"*/{start.session}.jsonl"))
     options: dict[str, Any] = {"resume": start.session} if known else {"session_id": start.session}
     own = {
@@ -98,7 +115,7 @@ async def lead(start: Start) -> None:
         **start.settings,
     }
     settings = msgspec.json.encode({"shoal": own}).decode()
-    model = "anthropic:claude-sonnet-4-5" if start.provider else ScriptedModel(MINDS[start.work])
+    model = "anthropic:claude-sonnet-4-5" if start.provider else ScriptedModel(SCRIPTS[start.work])
     async with shoal.open(
         cwd=start.project,
         model=model,
@@ -111,46 +128,46 @@ async def lead(start: Start) -> None:
         turn: shoal.Turn | None = session.run(start.prompt)
         while turn is not None:
             async for event in turn:
-                if isinstance(event, Finished) and event.reason != "done":
-                    raise Failed(f"{event.reason}: {event.detail}")
+                if isinstance(event, RunFinished) and event.reason != "done":
+                    raise LeadTurnFailed(f"{event.reason}: {event.detail}")
             turn = await session.next_turn()
 
 
-def die_at(death: Death) -> None:
+def kill_at(death: DeathPoint) -> None:
     """Kill this process at a point counted from now."""
     counter = count(1)
 
-    def deadly(call: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
-        def changed(*args: Any, **how: Any) -> Any:
+    def wrap_call(call: Callable[..., Any], *, writes: bool) -> Callable[..., Any]:
+        def call_or_die(*args: Any, **how: Any) -> Any:
             if (writes or not death.half) and next(counter) == death.moment:
                 if death.half:
                     call(args[0], args[1][: len(args[1]) // 2], *args[2:], **how)
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **how)
 
-        return changed
+        return call_or_die
 
-    for name in CHANGES:
-        setattr(os, name, deadly(getattr(os, name), writes=name in WRITES))
-    renaming._renamed = deadly(renaming._renamed, writes=False)
+    for name in CHANGING_CALLS:
+        setattr(os, name, wrap_call(getattr(os, name), writes=name in WRITE_CALLS))
+    atomic_rename._call_renameat2 = wrap_call(atomic_rename._call_renameat2, writes=False)
 
 
-def serve() -> None:
+def serve_starts() -> None:
     # Orphans of a lead are reparented to this process, where they can be seen.
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     for line in sys.stdin.buffer:
-        start = msgspec.json.decode(line, type=Start)
+        start = msgspec.json.decode(line, type=LeadStart)
         pid = os.fork()
         if not pid:
-            _become(start)
-        _say(Started(pid=pid))
-        _say(Ended(status=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+            _run_as_lead(start)
+        _write_message(LeadStarted(pid=pid))
+        _write_message(LeadEnded(status=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
 
-def _become(start: Start) -> None:
+def _run_as_lead(start: LeadStart) -> None:
     status = 1
     try:
         log = os.open(start.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -168,8 +185,8 @@ def _become(start: Start) -> None:
             del os.environ[name]
         sys.executable = start.python or sys.executable
         if start.death is not None:
-            die_at(start.death)
-        asyncio.run(lead(start))
+            kill_at(start.death)
+        asyncio.run(run_lead(start))
         status = 0
     except BaseException:  # noqa: BLE001 - the outermost frame of a process
         traceback.print_exc()
@@ -177,10 +194,10 @@ def _become(start: Start) -> None:
         os._exit(status)
 
 
-def _say(what: msgspec.Struct) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+def _write_message(message: msgspec.Struct) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":
-    serve()
+    serve_starts()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from shoal_process import Program
+from shoal_process import ShoalProgram
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shoal(project: Path) -> Program:
-    return Program(project)
+def shoal(project: Path) -> ShoalProgram:
+    return ShoalProgram(project)
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from shoal.testing.servers import MockServer
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 MODEL = "anthropic:claude-haiku-5-5"
 
 
-class Ran(Struct, frozen=True, kw_only=True):
+class CliResult(Struct, frozen=True, kw_only=True):
     code: int
     out: bytes
     err: str
@@ -38,18 +38,18 @@ class Ran(Struct, frozen=True, kw_only=True):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-class Program:
+class ShoalProgram:
     """Starts `shoal` as a person would."""
 
     def __init__(self, project: Path) -> None:
         self.project = project
         self.env: dict[str, str] = {}
 
-    def talks_to(self, server: MockServer) -> None:
+    def use_server(self, server: MockServer) -> None:
         self.env |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-for-tests"}
 
     @asynccontextmanager
-    async def started(
+    async def start_process(
         self,
         *arguments: str | bytes,
         prefix: tuple[str, ...] = (),
@@ -78,14 +78,14 @@ class Program:
 
     async def __call__(
         self, *arguments: str | bytes, stdin: bytes = b"", prefix: tuple[str, ...] = (), **env: str
-    ) -> Ran:
-        async with self.started(*arguments, prefix=prefix, **env) as process:
-            return await ended(process, stdin)
+    ) -> CliResult:
+        async with self.start_process(*arguments, prefix=prefix, **env) as process:
+            return await wait_for_result(process, stdin)
 
 
-async def ended(process: asyncio.subprocess.Process, stdin: bytes = b"") -> Ran:
-    async with asyncio.timeout(PATIENCE):
+async def wait_for_result(process: asyncio.subprocess.Process, stdin: bytes = b"") -> CliResult:
+    async with asyncio.timeout(TIMEOUT):
         out, err = await process.communicate(stdin)
     assert process.returncode is not None
     assert b"Traceback" not in err, err.decode()
-    return Ran(code=process.returncode, out=out, err=err.decode(errors="replace"))
+    return CliResult(code=process.returncode, out=out, err=err.decode(errors="replace"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import Program
+from shoal_process import ShoalProgram
 
 AGENT = """\
 ---
@@ -35,14 +35,14 @@ def file(project: Path) -> Path:
     return path
 
 
-async def told(shoal: Program, *arguments: str, **env: str) -> Any:
+async def run_json_command(shoal: ShoalProgram, *arguments: str, **env: str) -> Any:
     ran = await shoal("agents", *arguments, "--json", **env)
     assert (ran.code, ran.err) == (0, "")
     return json.loads(ran.out)
 
 
-async def test_agents_are_listed_with_where_they_come_from(shoal: Program, file: Path) -> None:
-    found = {each["name"]: each for each in await told(shoal, "ls")}
+async def test_agents_are_listed_with_where_they_come_from(shoal: ShoalProgram, file: Path) -> None:
+    found = {each["name"]: each for each in await run_json_command(shoal, "ls")}
     assert found["reviewer"] == {
         "name": "reviewer",
         "description": "Looks at changes",
@@ -60,8 +60,8 @@ async def test_agents_are_listed_with_where_they_come_from(shoal: Program, file:
     assert lines[1].split() == ["reviewer", "sonnet", "2", "project", "Looks", "at", "changes"]
 
 
-async def test_an_agent_is_shown_with_where_each_part_comes_from(shoal: Program, file: Path) -> None:
-    found = await told(shoal, "show", "reviewer")
+async def test_an_agent_is_shown_with_where_each_part_comes_from(shoal: ShoalProgram, file: Path) -> None:
+    found = await run_json_command(shoal, "show", "reviewer")
     assert found["prompt"] == "You review changes."
     fields = {key: (fact["value"], fact["origin"]) for key, fact in found["fields"].items()}
     assert fields == {
@@ -82,23 +82,25 @@ async def test_an_agent_is_shown_with_where_each_part_comes_from(shoal: Program,
     assert ran.text.endswith("\n\nYou review changes.\n")
 
 
-async def test_looking_at_agents_leaves_nothing_behind(shoal: Program, file: Path, home: Path) -> None:
+async def test_looking_at_agents_leaves_nothing_behind(shoal: ShoalProgram, file: Path, home: Path) -> None:
     await shoal("agents", "show", "reviewer")
     await shoal("agents", "validate")
     assert list(home.iterdir()) == []
     assert [path.name for path in file.parents[2].iterdir()] == [".claude"]
 
 
-async def test_a_model_for_all_agents_is_shown_with_its_variable(shoal: Program, file: Path) -> None:
-    found = await told(shoal, "show", "reviewer", SHOAL_SUBAGENT_MODEL="opus")
+async def test_a_model_for_all_agents_is_shown_with_its_variable(shoal: ShoalProgram, file: Path) -> None:
+    found = await run_json_command(shoal, "show", "reviewer", SHOAL_SUBAGENT_MODEL="opus")
     assert found["fields"]["model"] == {"value": "opus", "origin": "$SHOAL_SUBAGENT_MODEL"}
-    plain = await told(shoal, "show", "general-purpose")
+    plain = await run_json_command(shoal, "show", "general-purpose")
     assert plain["fields"]["model"] == {"value": "inherit", "origin": "default"}
 
 
 @pytest.mark.spec("USR-05")
-async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(shoal: Program, file: Path) -> None:
-    seen = await told(shoal, "show", "reviewer", "--permissions")
+async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(
+    shoal: ShoalProgram, file: Path
+) -> None:
+    seen = await run_json_command(shoal, "show", "reviewer", "--permissions")
     assert (seen["agent"], seen["mode"], seen["mode_source"]) == ("reviewer", "plan", f"{file}:7")
     assert seen["rules"] == [
         {
@@ -109,28 +111,28 @@ async def test_the_permissions_of_an_agent_are_narrowed_and_never_widened(shoal:
         {"behavior": "deny", "rule": "Bash(git diff --ext-diff:*)", "source": f"{file}:5"},
     ]
     file.write_text(AGENT.replace("permissionMode: plan", "permissionMode: bypassPermissions"))
-    seen = await told(shoal, "show", "reviewer", "--permissions")
+    seen = await run_json_command(shoal, "show", "reviewer", "--permissions")
     assert (seen["mode"], seen["mode_source"]) == ("default", "the lead's: default")
     deny = json.dumps({"permissions": {"deny": ["Bash(rm:*)"]}})
-    seen = await told(shoal, "show", "reviewer", "--permissions", "--settings", deny)
+    seen = await run_json_command(shoal, "show", "reviewer", "--permissions", "--settings", deny)
     assert (seen["rules"][-1]["behavior"], seen["rules"][-1]["rule"]) == ("deny", "Bash(rm:*)")
     assert len(seen["rules"]) == 3
 
 
-async def test_given_agents_are_shown_too(shoal: Program) -> None:
+async def test_given_agents_are_shown_too(shoal: ShoalProgram) -> None:
     given = json.dumps({"mine": {"description": "d", "prompt": "p", "maxTurns": 3}})
-    found = await told(shoal, "show", "mine", "--agents", given)
+    found = await run_json_command(shoal, "show", "mine", "--agents", given)
     assert found["source"] == {"kind": "flag", "path": None}
     assert found["fields"]["maxTurns"] == {"value": 3, "origin": "--agents"}
 
 
-async def test_an_unknown_agent_is_a_mistake_with_a_guess(shoal: Program) -> None:
+async def test_an_unknown_agent_is_a_mistake_with_a_guess(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "show", "Explor")
     assert ran.code == 2
     assert "There is no agent 'Explor'. Is Explore meant? There are: " in ran.err
 
 
-async def test_a_bad_file_is_named_wherever_its_agent_is_missed(shoal: Program, file: Path) -> None:
+async def test_a_bad_file_is_named_wherever_its_agent_is_missed(shoal: ShoalProgram, file: Path) -> None:
     file.write_text(AGENT.replace("worktree", "tree"))
     place = f"{file}:8: isolation: 'tree' is not one of worktree, remote"
     ran = await shoal("agents", "show", "reviewer")
@@ -144,7 +146,7 @@ async def test_a_bad_file_is_named_wherever_its_agent_is_missed(shoal: Program, 
 
 @pytest.mark.spec("DEF-02")
 async def test_checking_names_file_line_and_field_and_what_is_never_used(
-    shoal: Program, file: Path, home: Path
+    shoal: ShoalProgram, file: Path, home: Path
 ) -> None:
     (file.parent / "bad.md").write_text("---\nname: bad\ndescription: b\nmaxTurns: x\n---\nbody\n")
     (file.parent / "twice.md").write_text("---\nname: reviewer\ndescription: b\n---\nbody\n")
@@ -171,7 +173,7 @@ async def test_checking_names_file_line_and_field_and_what_is_never_used(
 
 
 async def test_files_and_directories_can_be_checked_by_name(
-    shoal: Program, file: Path, tmp_path: Path
+    shoal: ShoalProgram, file: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "elsewhere" / "bad.txt"
     other.parent.mkdir()
@@ -189,7 +191,7 @@ async def test_files_and_directories_can_be_checked_by_name(
 
 @pytest.mark.parametrize("user", [False, True])
 async def test_a_new_agent_is_valid_and_nothing_is_overwritten(
-    shoal: Program, project: Path, home: Path, user: bool
+    shoal: ShoalProgram, project: Path, home: Path, user: bool
 ) -> None:
     flags = ("--user",) if user else ()
     ran = await shoal("agents", "new", "tester", "--description", 'Runs tests: "all" # of them', *flags)
@@ -198,7 +200,7 @@ async def test_a_new_agent_is_valid_and_nothing_is_overwritten(
     assert ran.text == f"{path} is written. Change it, then: shoal agents show tester\n"
     checked = await shoal("agents", "validate")
     assert checked.text == "7 agents, 0 problems, 0 warnings.\n"
-    found = await told(shoal, "show", "tester")
+    found = await run_json_command(shoal, "show", "tester")
     assert found["description"] == 'Runs tests: "all" # of them'
     assert found["tools"] == ["Read", "Glob", "Grep"]
     before = path.read_text()
@@ -208,23 +210,29 @@ async def test_a_new_agent_is_valid_and_nothing_is_overwritten(
     assert path.read_text() == before
 
 
-async def test_a_new_agent_explains_every_field(shoal: Program, project: Path) -> None:
-    from shoal.wire.definitions import FIELDS
+async def test_a_new_agent_explains_every_field(shoal: ShoalProgram, project: Path) -> None:
+    from shoal.wire.agent_definition_codec import DEFINITION_FIELDS
 
     await shoal("agents", "new", "tester")
     written = (project / ".claude" / "agents" / "tester.md").read_text()
-    missing = [field for field in FIELDS if f"\n{field}: " not in written and f"\n# {field}: " not in written]
+    missing = [
+        field
+        for field in DEFINITION_FIELDS
+        if f"\n{field}: " not in written and f"\n# {field}: " not in written
+    ]
     assert missing == ["oneShot"]
 
 
-async def test_a_new_agent_that_takes_the_place_of_another_says_so(shoal: Program) -> None:
+async def test_a_new_agent_that_takes_the_place_of_another_says_so(shoal: ShoalProgram) -> None:
     ran = await shoal("agents", "new", "Explore")
     assert ran.code == 0
     assert "There is another of that name (builtin, " in ran.text
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", "a: b", "", " a", "a\nb", "-x" * 60])
-async def test_a_name_that_cannot_be_one_writes_nothing(shoal: Program, project: Path, name: str) -> None:
+async def test_a_name_that_cannot_be_one_writes_nothing(
+    shoal: ShoalProgram, project: Path, name: str
+) -> None:
     ran = await shoal("agents", "new", "--", name)
     assert ran.code == 2
     assert ran.err
@@ -244,28 +252,28 @@ p
 
 
 @pytest.mark.parametrize(
-    ("event", "command", "told"),
+    ("event", "command", "problem_text"),
     [
         ("PreTolUse", "true", "hooks.PreTolUse: there is no such event; is PreToolUse meant?"),
         ("PreToolUse", "", "hooks.PreToolUse.0.hooks.0.command: a command is expected, as text."),
     ],
 )
 async def test_hooks_for_which_an_agent_would_not_start_are_problems(
-    shoal: Program, project: Path, event: str, command: str, told: str
+    shoal: ShoalProgram, project: Path, event: str, command: str, problem_text: str
 ) -> None:
     file = project / ".claude" / "agents" / "hooked.md"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(HOOKED.format(name="hooked", event=event, command=command))
     ran = await shoal("agents", "validate", str(file))
     assert ran.code == 1
-    assert ran.text.splitlines() == [f"{file}:4: {told}", "1 agent, 1 problem, 0 warnings."]
+    assert ran.text.splitlines() == [f"{file}:4: {problem_text}", "1 agent, 1 problem, 0 warnings."]
     (problem,) = json.loads((await shoal("agents", "validate", "--json", str(file))).out)["problems"]
     assert (problem["agent"], problem["line"]) == ("hooked", 4)
-    assert f"{problem['field']}: {problem['what']}" == told
+    assert f"{problem['field']}: {problem['what']}" == problem_text
 
 
 async def test_a_hook_that_works_otherwise_than_one_may_think_is_a_warning(
-    shoal: Program, project: Path
+    shoal: ShoalProgram, project: Path
 ) -> None:
     file = project / ".claude" / "agents" / "hooked.md"
     file.parent.mkdir(parents=True, exist_ok=True)

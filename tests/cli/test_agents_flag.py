@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, ShoalProgram
 
 from shoal.app.options import Options
 from shoal.app.session.session import Session
-from shoal.models.scripted import ScriptedModel
+from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import messages_server
 
 MINE = {"mine": {"description": "d", "prompt": "p", "tool": "Read"}}
@@ -18,11 +18,11 @@ MINE = {"mine": {"description": "d", "prompt": "p", "tool": "Read"}}
 
 @pytest.mark.spec("DEF-03")
 @pytest.mark.parametrize("as_file", [False, True])
-async def test_given_agents_are_there_in_that_run(shoal: Program, project: Path, as_file: bool) -> None:
+async def test_given_agents_are_there_in_that_run(shoal: ShoalProgram, project: Path, as_file: bool) -> None:
     (project / "agents.json").write_text(json.dumps(MINE))
     given = "agents.json" if as_file else json.dumps(MINE)
     async with messages_server(["done"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "stream-json", "--agents", given)
     assert ran.code == 0
     assert ran.lines[0]["agents"][0] == "mine"
@@ -39,7 +39,9 @@ async def test_given_agents_are_there_in_that_run(shoal: Program, project: Path,
         ("nothing.json", "No such file"),
     ],
 )
-async def test_a_mistake_is_told_before_anything_starts(shoal: Program, given: str, told: str) -> None:
+async def test_an_invalid_definition_is_reported_before_anything_starts(
+    shoal: ShoalProgram, given: str, told: str
+) -> None:
     ran = await shoal("-p", "go", "--model", MODEL, "--agents", given)
     assert (ran.code, ran.out) == (2, b"")
     assert told in ran.err
@@ -47,22 +49,22 @@ async def test_a_mistake_is_told_before_anything_starts(shoal: Program, given: s
     assert ran.err.count("--agents") == 1
 
 
-async def test_a_session_takes_a_mapping_and_tells_of_files_it_cannot_use(tmp_path: Path) -> None:
+async def test_a_session_accepts_a_mapping_and_reports_unusable_files(tmp_path: Path) -> None:
     directory = tmp_path / ".claude" / "agents"
     directory.mkdir(parents=True)
     (directory / "bad.md").write_text("---\nname: bad\n---\n")
     options = Options(cwd=tmp_path, model=ScriptedModel(["done"]), agents=MINE, persist=False)
     async with Session(options) as session:
-        assert session.parts.definitions.find("mine").source.kind == "flag"
+        assert session.services.definitions.find("mine").source.kind == "flag"
         told = "\n".join(session.notes)
     assert f"{directory / 'bad.md'}:1: description: it is missing" in told
     assert "shoal agents validate" in told
 
 
 @pytest.mark.spec("MOD-01")
-async def test_a_coordinator_is_asked_for_by_a_flag(shoal: Program) -> None:
+async def test_a_coordinator_is_asked_for_by_a_flag(shoal: ShoalProgram) -> None:
     async with messages_server(["done"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "stream-json", "--coordinator")
     assert ran.code == 0
     tools = ran.lines[0]["tools"]

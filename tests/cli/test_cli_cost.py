@@ -7,27 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, ShoalProgram
 
 from shoal.core.clock import SystemClock
 from shoal.core.events import AgentStarted, RequestSettled, TaskChanged
-from shoal.core.ids import LEAD, AgentId, RequestId
+from shoal.core.ids import LEAD_ID, AgentId, RequestId
 from shoal.core.usage import Usage
-from shoal.stores.files.journal import FileJournal
-from shoal.testing import call, messages_server
-from shoal.testing.replies import Stall
+from shoal.stores.files.file_journal import FileJournal
+from shoal.testing import make_tool_call, messages_server
+from shoal.testing.mock_replies import StalledStreamFault
 
 
 @pytest.mark.spec("USR-19")
-async def test_the_cost_of_a_session_is_what_the_provider_reported_over_all_its_runs(shoal: Program) -> None:
-    async with messages_server([call("Glob", pattern="*"), "one", "two"]) as server:
-        shoal.talks_to(server)
+async def test_the_cost_of_a_session_is_what_the_provider_reported_over_all_its_runs(
+    shoal: ShoalProgram,
+) -> None:
+    async with messages_server([make_tool_call("Glob", pattern="*"), "one", "two"]) as server:
+        shoal.use_server(server)
         await shoal("-p", "first", "--model", MODEL)
         await shoal("-p", "second", "--model", MODEL, "--continue")
         told = json.loads((await shoal("cost", "--json")).text)
         assert told["total"]["requests"] == 3
-        assert told["total"]["usage"]["input_tokens"] == server.reported.input_tokens
-        assert told["total"]["usage"]["output_tokens"] == server.reported.output_tokens
+        assert told["total"]["usage"]["input_tokens"] == server.reported_usage.input_tokens
+        assert told["total"]["usage"]["output_tokens"] == server.reported_usage.output_tokens
         assert told["total"]["usd"] > 0
         assert told["unsettled"] == []
         for_people = (await shoal("cost", told["session"][:8])).text
@@ -35,13 +37,15 @@ async def test_the_cost_of_a_session_is_what_the_provider_reported_over_all_its_
 
 
 @pytest.mark.spec("USR-19")
-async def test_costs_are_told_by_agent_type_task_and_model(shoal: Program, home: Path) -> None:
+async def test_costs_are_listed_by_agent_type_task_and_model(shoal: ShoalProgram, home: Path) -> None:
     async with messages_server(["done"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "json")
     session = ran.result["session_id"]
     record = FileJournal(home / "shoal" / "runs" / session / "journal.jsonl", SystemClock())
-    dig = TaskChanged(agent=LEAD, board="b", task="4", subject="Dig", status="in_progress", owner="finder-2")
+    dig = TaskChanged(
+        agent=LEAD_ID, board="b", task="4", subject="Dig", status="in_progress", owner="finder-2"
+    )
     record.append(dig)
     for number, usd in ((1, 0.25), (2, 0.5)):
         agent = AgentId(f"a{number}")
@@ -51,7 +55,7 @@ async def test_costs_are_told_by_agent_type_task_and_model(shoal: Program, home:
                 kind="Explore",
                 name=f"finder-{number}",
                 description=f"look into part {number}",
-                parent=LEAD,
+                parent=LEAD_ID,
                 call="c",
                 depth=1,
                 model="m",
@@ -81,9 +85,9 @@ async def test_costs_are_told_by_agent_type_task_and_model(shoal: Program, home:
     assert "  task #4 Dig  1 request, " in for_people
 
 
-async def test_what_agents_call_their_work_commands_no_terminal(shoal: Program, home: Path) -> None:
+async def test_terminal_codes_in_agent_descriptions_are_removed(shoal: ShoalProgram, home: Path) -> None:
     async with messages_server(["done"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "go", "--model", MODEL, "--output-format", "json")
     journal = home / "shoal" / "runs" / ran.result["session_id"] / "journal.jsonl"
     record = FileJournal(journal, SystemClock())
@@ -91,7 +95,7 @@ async def test_what_agents_call_their_work_commands_no_terminal(shoal: Program, 
     facts: dict[str, Any] = {
         "kind": "Explore",
         "name": "",
-        "parent": LEAD,
+        "parent": LEAD_ID,
         "cwd": "/",
         "call": "c",
         "depth": 1,
@@ -100,7 +104,7 @@ async def test_what_agents_call_their_work_commands_no_terminal(shoal: Program, 
     }
     record.append(AgentStarted(agent=agent, description=hostile, background=True, **facts))
     record.append(
-        TaskChanged(agent=LEAD, board="b", task="4", subject=hostile, status="in_progress", owner="a1")
+        TaskChanged(agent=LEAD_ID, board="b", task="4", subject=hostile, status="in_progress", owner="a1")
     )
     settled: dict[str, Any] = {
         "model": "m",
@@ -117,13 +121,13 @@ async def test_what_agents_call_their_work_commands_no_terminal(shoal: Program, 
 
 
 @pytest.mark.spec("USR-19")
-async def test_a_request_cut_by_kill_9_is_listed_as_unsettled(shoal: Program) -> None:
-    async with messages_server([["hello", Stall(after=2)]]) as server:
-        shoal.talks_to(server)
-        async with shoal.started("-p", "go", "--model", MODEL) as run:
+async def test_a_request_cut_by_kill_9_is_listed_as_unsettled(shoal: ShoalProgram) -> None:
+    async with messages_server([["hello", StalledStreamFault(after=2)]]) as server:
+        shoal.use_server(server)
+        async with shoal.start_process("-p", "go", "--model", MODEL) as run:
             assert run.stdin is not None
             run.stdin.close()
-            await server.arrived(1)
+            await server.wait_for_requests(1)
             run.kill()
             await run.wait()
         told = json.loads((await shoal("cost", "--json")).text)
@@ -131,7 +135,7 @@ async def test_a_request_cut_by_kill_9_is_listed_as_unsettled(shoal: Program) ->
     assert told["total"]["requests"] == 0
 
 
-async def test_a_directory_without_sessions_says_so(shoal: Program) -> None:
+async def test_a_directory_without_sessions_says_so(shoal: ShoalProgram) -> None:
     ran = await shoal("cost")
     assert ran.code == 1
     assert "There is no session in" in ran.err

@@ -7,34 +7,34 @@ import os
 from pathlib import Path
 
 import pytest
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, ShoalProgram
 
-from shoal.app.doctor.doctor import examine
-from shoal.app.quarters.machine import Fact
+from shoal.app.doctor.health_checks import run_health_checks
+from shoal.app.isolation.machine_checks import Diagnostic
 from shoal.surfaces.cli.main import run
-from shoal.surfaces.terminal.listings import fact_lines
+from shoal.surfaces.terminal.listings import diagnostic_lines
 from shoal.testing import chat_server, messages_server
 
 NO_OLLAMA = {"OLLAMA_HOST": "127.0.0.1:9"}
 
 
-def examined(
+def run_checks(
     home: Path, *, model: str | None = None, settings: str | None = None, **env: str
-) -> dict[str, Fact]:
+) -> dict[str, Diagnostic]:
     environ = {"SHOAL_HOME": str(home), **NO_OLLAMA, **env}
-    facts = examine(environ, home, model=model, settings=settings)
+    facts = run_health_checks(environ, home, model=model, settings=settings)
     return {f"{fact.area}: {fact.name}": fact for fact in facts}
 
 
 def test_without_a_model_the_doctor_says_three_ways_on(home: Path) -> None:
-    fact = examined(home)["models: model"]
+    fact = run_checks(home)["models: model"]
     assert fact.state == "bad"
     for way in ("ANTHROPIC_API_KEY", "ollama pull", "shoal demo"):
         assert way in fact.advice
 
 
 def test_a_key_is_named_by_its_variable_and_never_shown(home: Path) -> None:
-    facts = examined(home, ANTHROPIC_API_KEY="sk-very-secret", ANTHROPIC_BASE_URL="http://gate:1")
+    facts = run_checks(home, ANTHROPIC_API_KEY="sk-very-secret", ANTHROPIC_BASE_URL="http://gate:1")
     assert facts["models: anthropic"].state == facts["models: model"].state == "ok"
     assert "$ANTHROPIC_API_KEY" in facts["models: anthropic"].value
     assert "http://gate:1" in facts["models: anthropic"].value
@@ -43,12 +43,12 @@ def test_a_key_is_named_by_its_variable_and_never_shown(home: Path) -> None:
 
 
 def test_a_model_whose_provider_has_no_key_is_bad(home: Path) -> None:
-    fact = examined(home, model="openai:gpt-6-luna")["models: model"]
+    fact = run_checks(home, model="openai:gpt-6-luna")["models: model"]
     assert (fact.state, fact.advice) == ("bad", "Set OPENAI_API_KEY.")
 
 
 def test_a_model_without_a_price_is_a_warning_with_the_setting_to_write(home: Path) -> None:
-    facts = examined(home, model="openai:mystery", OPENAI_API_KEY="k")
+    facts = run_checks(home, model="openai:mystery", OPENAI_API_KEY="k")
     assert facts["models: price"].state == "warn"
     assert '"mystery": {"input"' in facts["models: price"].advice
 
@@ -56,19 +56,21 @@ def test_a_model_without_a_price_is_a_warning_with_the_setting_to_write(home: Pa
 @pytest.mark.needs("bwrap")
 def test_the_doctor_says_which_sandbox_holds_and_why_not(home: Path) -> None:
     path = os.environ["PATH"]
-    assert examined(home, PATH=path)["settings: sandbox"].value == "bubblewrap, network"
-    off = examined(home, PATH=path, settings='{"shoal": {"sandbox": {"enabled": false}}}')
+    assert run_checks(home, PATH=path)["settings: sandbox"].value == "bubblewrap, network"
+    off = run_checks(home, PATH=path, settings='{"shoal": {"sandbox": {"enabled": false}}}')
     assert (off["settings: sandbox"].state, off["settings: sandbox"].value[:10]) == ("none", "turned off")
-    cut = examined(home, PATH="/nowhere", settings='{"shoal": {"sandbox": {"network": false}}}')
+    cut = run_checks(home, PATH="/nowhere", settings='{"shoal": {"sandbox": {"network": false}}}')
     assert cut["settings: sandbox"].state == "bad"
     assert "bwrap is not installed" in cut["settings: sandbox"].value
-    odd = examined(home, PATH=path, settings='{"shoal": {"sandbox": {"enabled": false, "autoAllow": true}}}')
+    odd = run_checks(
+        home, PATH=path, settings='{"shoal": {"sandbox": {"enabled": false, "autoAllow": true}}}'
+    )
     assert odd["settings: sandbox"].state == "bad"
 
 
 def test_a_broken_settings_file_is_bad_and_the_rest_is_still_examined(home: Path) -> None:
     (home / "settings.json").write_text('{\n"model": 7}\n')
-    facts = examined(home, ANTHROPIC_API_KEY="k")
+    facts = run_checks(home, ANTHROPIC_API_KEY="k")
     assert facts["settings: files"].state == "bad"
     assert "settings.json:2" in facts["settings: files"].value
     assert "programs: git" in facts
@@ -76,12 +78,12 @@ def test_a_broken_settings_file_is_bad_and_the_rest_is_still_examined(home: Path
 
 def test_a_setting_that_is_none_is_a_warning(home: Path) -> None:
     (home / "settings.json").write_text('{"shoal": {"compact_att": 0.5}}')
-    facts = examined(home, ANTHROPIC_API_KEY="k")
+    facts = run_checks(home, ANTHROPIC_API_KEY="k")
     assert "compact_at" in facts["settings: problem"].value
     assert str(home / "settings.json") in facts["settings: file"].value
 
 
-async def test_a_local_model_is_found_and_used(shoal: Program) -> None:
+async def test_a_local_model_is_found_and_used(shoal: ShoalProgram) -> None:
     async with chat_server([], models=("tiny:1b", "other:2b")) as server:
         ran = await shoal("doctor", "--json", OLLAMA_HOST=server.url)
     told = json.loads(ran.out)
@@ -91,7 +93,7 @@ async def test_a_local_model_is_found_and_used(shoal: Program) -> None:
     assert "ollama:tiny:1b" in facts["model"]["value"]
 
 
-async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe(shoal: Program) -> None:
+async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe(shoal: ShoalProgram) -> None:
     ran = await shoal("doctor", **NO_OLLAMA)
     assert ran.code == 1
     assert "BAD   model" in ran.text
@@ -101,13 +103,13 @@ async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe
 
 
 def test_colours_mark_the_states_where_they_are_wanted() -> None:
-    facts = [Fact(area="home", name="directory", state="bad", value="x", advice="do")]
-    assert any("\x1b[31mBAD " in line for line in fact_lines(facts, colours=True))
+    facts = [Diagnostic(area="home", name="directory", state="bad", value="x", advice="do")]
+    assert any("\x1b[31mBAD " in line for line in diagnostic_lines(facts, colours=True))
 
 
-async def test_sessions_are_listed_newest_first(shoal: Program, tmp_path: Path) -> None:
+async def test_sessions_are_listed_newest_first(shoal: ShoalProgram, tmp_path: Path) -> None:
     async with messages_server(["a", "b"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         first = (await shoal("-p", "first question", "--model", MODEL, "--output-format", "json")).result
         second = (await shoal("-p", "second question", "--model", MODEL, "--output-format", "json")).result
     ran = await shoal("sessions")

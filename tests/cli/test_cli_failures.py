@@ -6,30 +6,30 @@ import json
 from pathlib import Path
 
 import pytest
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, ShoalProgram
 
 from shoal.core.usage import Usage
 from shoal.testing import chat_server, messages_server
-from shoal.testing.replies import call, unauthorized, unknown_model
+from shoal.testing.mock_replies import make_tool_call, unauthorized_error, unknown_model_error
 
 
-async def test_without_any_model_three_ways_on_are_shown(shoal: Program) -> None:
+async def test_without_any_model_three_ways_on_are_shown(shoal: ShoalProgram) -> None:
     ran = await shoal("-p", "hi", OLLAMA_HOST="127.0.0.1:9")
     assert (ran.code, ran.out) == (1, b"")
     for way in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ollama pull", "shoal demo", "shoal doctor"):
         assert way in ran.err
 
 
-async def test_programs_get_a_result_even_when_nothing_could_start(shoal: Program) -> None:
+async def test_programs_get_a_result_even_when_nothing_could_start(shoal: ShoalProgram) -> None:
     ran = await shoal("-p", "hi", "--output-format", "json", OLLAMA_HOST="127.0.0.1:9")
     assert ran.code == 1
     assert (ran.result["type"], ran.result["is_error"]) == ("result", True)
     assert "shoal demo" in ran.result["result"]
 
 
-async def test_a_wrong_key_names_the_variable_to_set(shoal: Program) -> None:
-    async with messages_server([unauthorized()]) as server:
-        shoal.talks_to(server)
+async def test_a_wrong_key_names_the_variable_to_set(shoal: ShoalProgram) -> None:
+    async with messages_server([unauthorized_error()]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, "--output-format", "json")
     assert ran.code == 1
     assert (ran.result["subtype"], ran.result["is_error"]) == ("success", True)
@@ -38,27 +38,27 @@ async def test_a_wrong_key_names_the_variable_to_set(shoal: Program) -> None:
     assert "sk-for-tests" not in ran.err
 
 
-async def test_a_wrong_key_of_the_other_protocol_names_its_own_variable(shoal: Program) -> None:
-    async with chat_server([unauthorized()]) as server:
+async def test_a_wrong_key_of_the_other_protocol_names_its_own_variable(shoal: ShoalProgram) -> None:
+    async with chat_server([unauthorized_error()]) as server:
         env = {"OPENAI_API_KEY": "sk-x", "OPENAI_BASE_URL": f"{server.url}/v1"}
         ran = await shoal("-p", "hi", "--model", "openai:gpt-6-luna", **env)
     assert ran.code == 1
     assert "OPENAI_API_KEY" in ran.err
 
 
-async def test_an_unknown_model_suggests_known_ones(shoal: Program) -> None:
-    async with messages_server([unknown_model()]) as server:
-        shoal.talks_to(server)
+async def test_an_unknown_model_suggests_known_ones(shoal: ShoalProgram) -> None:
+    async with messages_server([unknown_model_error()]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", "anthropic:claude-haiku-5-4")
     assert ran.code == 1
     assert "claude-haiku-5-5" in ran.err
     assert "--model" in ran.err
 
 
-async def test_an_unwritable_home_is_told_with_the_way_out(shoal: Program, tmp_path: Path) -> None:
+async def test_an_unwritable_home_is_reported_with_advice(shoal: ShoalProgram, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     async with messages_server(["hi"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, SHOAL_HOME=str(tmp_path / "file" / "home"))
     assert ran.code == 1
     assert str(tmp_path / "file") in ran.err
@@ -66,7 +66,7 @@ async def test_an_unwritable_home_is_told_with_the_way_out(shoal: Program, tmp_p
 
 
 @pytest.mark.spec("TRN-01")
-async def test_a_directory_that_is_gone_is_told(shoal: Program, project: Path) -> None:
+async def test_a_missing_working_directory_is_reported(shoal: ShoalProgram, project: Path) -> None:
     leaving = ("sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh")
     ran = await shoal("-p", "hi", prefix=leaving)
     assert ran.code == 1
@@ -74,11 +74,11 @@ async def test_a_directory_that_is_gone_is_told(shoal: Program, project: Path) -
 
 
 async def test_a_full_disk_stops_the_turn_and_keeps_what_was_written(
-    shoal: Program, project: Path, home: Path
+    shoal: ShoalProgram, project: Path, home: Path
 ) -> None:
     (project / "a.txt").write_text("line\n" * 4000)
-    async with messages_server(["first", call("Read", file_path="a.txt"), "never"]) as server:
-        shoal.talks_to(server)
+    async with messages_server(["first", make_tool_call("Read", file_path="a.txt"), "never"]) as server:
+        shoal.use_server(server)
         session = (await shoal("-p", "q1", "--model", MODEL, "--output-format", "json")).result["session_id"]
         (path,) = home.glob(f"projects/*/{session}.jsonl")
         before = path.read_bytes()
@@ -93,7 +93,7 @@ async def test_a_full_disk_stops_the_turn_and_keeps_what_was_written(
     assert all(json.loads(line) for line in after.splitlines())
 
 
-async def test_a_broken_settings_file_is_named_with_its_line(shoal: Program, project: Path) -> None:
+async def test_a_broken_settings_file_is_named_with_its_line(shoal: ShoalProgram, project: Path) -> None:
     settings = project / "mine.json"
     settings.write_text('{\n  "model": \n}\n')
     ran = await shoal("-p", "hi", "--settings", str(settings))
@@ -101,9 +101,9 @@ async def test_a_broken_settings_file_is_named_with_its_line(shoal: Program, pro
     assert f"{settings}:3" in ran.err
 
 
-async def test_an_unknown_session_is_told_with_the_recent_ones(shoal: Program) -> None:
+async def test_an_unknown_session_is_reported_with_recent_ones(shoal: ShoalProgram) -> None:
     async with messages_server(["hi"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         known = (await shoal("-p", "first words", "--model", MODEL, "--output-format", "json")).result
         ran = await shoal("-p", "hi", "--model", MODEL, "-r", "zzzz")
     assert ran.code == 1
@@ -112,28 +112,28 @@ async def test_an_unknown_session_is_told_with_the_recent_ones(shoal: Program) -
     assert "first words" in ran.err
 
 
-async def test_a_budget_for_a_model_without_a_price_is_refused(shoal: Program) -> None:
+async def test_a_budget_for_a_model_without_a_price_is_refused(shoal: ShoalProgram) -> None:
     async with chat_server([]) as server:
         env = {"OPENAI_API_KEY": "sk-x", "OPENAI_BASE_URL": f"{server.url}/v1"}
         ran = await shoal("-p", "hi", "--model", "openai:mystery", "--max-budget-usd", "1", **env)
     assert ran.code == 1
-    assert server.count == 0
+    assert server.request_count == 0
     assert "mystery" in ran.err
     assert "price" in ran.err
 
 
-async def test_output_that_cannot_be_written_is_an_error(shoal: Program) -> None:
+async def test_output_that_cannot_be_written_is_an_error(shoal: ShoalProgram) -> None:
     async with messages_server(["hi"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         to_full = ("sh", "-c", 'exec "$0" "$@" >/dev/full')
         ran = await shoal("-p", "hi", "--model", MODEL, prefix=to_full)
     assert ran.code == 1
     assert "Standard output cannot be written" in ran.err
 
 
-async def test_closed_standard_streams_are_nothing_to_stumble_over(shoal: Program, home: Path) -> None:
+async def test_closed_standard_streams_do_no_harm(shoal: ShoalProgram, home: Path) -> None:
     async with messages_server(["hi"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         closed = ("sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-')
         ran = await shoal("-p", "hi", "--model", MODEL, prefix=closed)
     assert ran.code == 0
@@ -141,10 +141,10 @@ async def test_closed_standard_streams_are_nothing_to_stumble_over(shoal: Progra
     assert all(json.loads(line) for line in path.read_bytes().splitlines())
 
 
-async def test_usage_survives_a_failing_turn(shoal: Program, project: Path) -> None:
+async def test_usage_survives_a_failing_turn(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
-    async with messages_server([call("Read", file_path="a.txt"), unauthorized()]) as server:
-        shoal.talks_to(server)
+    async with messages_server([make_tool_call("Read", file_path="a.txt"), unauthorized_error()]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, "--output-format", "json")
     assert ran.code == 1
-    assert ran.result["usage"]["input_tokens"] == server.reported.input_tokens > Usage().input_tokens
+    assert ran.result["usage"]["input_tokens"] == server.reported_usage.input_tokens > Usage().input_tokens

@@ -7,16 +7,16 @@ import shlex
 from pathlib import Path
 
 import pytest
-from shoal_process import MODEL, Program, ended
+from shoal_process import MODEL, ShoalProgram, wait_for_result
 
-from shoal.core.messages import Text
+from shoal.core.messages import TextBlock
 from shoal.core.usage import Usage
 from shoal.testing import messages_server
-from shoal.testing.replies import Answer, Delay, Drip, call
+from shoal.testing.mock_replies import DelayFault, DripFault, MockReply, make_tool_call
 
 
-def prompts(server: object, request: int = 0) -> str:
-    """The text of the last user message of a request."""
+def get_prompt_text(server: object, request: int = 0) -> str:
+    """Return the text of the last user message of a request."""
     last = server.requests[request].body["messages"][-1]["content"]  # type: ignore[attr-defined]
     return last if isinstance(last, str) else "\n".join(block.get("text", "") for block in last)
 
@@ -26,58 +26,60 @@ def transcript(home: Path, session: str) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def test_text_is_the_answer_alone_on_stdout(shoal: Program) -> None:
+async def test_text_is_the_answer_alone_on_stdout(shoal: ShoalProgram) -> None:
     async with messages_server(["Forty-two."]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "What is six times seven?", "--model", MODEL)
     assert (ran.code, ran.text) == (0, "Forty-two.\n")
-    assert "six times seven" in prompts(server)
+    assert "six times seven" in get_prompt_text(server)
 
 
-async def test_the_prompt_may_come_from_stdin_and_joins_the_argument(shoal: Program) -> None:
+async def test_the_prompt_may_come_from_stdin_and_joins_the_argument(shoal: ShoalProgram) -> None:
     async with messages_server(["one", "two"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         assert (await shoal("-p", "--model", MODEL, stdin="grüß dich".encode())).code == 0
         assert (await shoal("-p", "Review this:", "--model", MODEL, stdin=b"- old\n+ new\n")).code == 0
-    assert "grüß dich" in prompts(server, 0)
-    assert "Review this:\n\n- old\n+ new" in prompts(server, 1)
+    assert "grüß dich" in get_prompt_text(server, 0)
+    assert "Review this:\n\n- old\n+ new" in get_prompt_text(server, 1)
 
 
-async def test_bytes_that_are_not_utf8_are_replaced_and_told(shoal: Program) -> None:
+async def test_invalid_utf8_is_replaced_with_a_warning(shoal: ShoalProgram) -> None:
     async with messages_server(["one"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", b"caf\xe9", "--model", MODEL, stdin=b"\xff\xfe rest")
     assert ran.code == 0
-    assert "caf\ufffd" in prompts(server)
-    assert "\ufffd\ufffd rest" in prompts(server)
+    assert "caf\ufffd" in get_prompt_text(server)
+    assert "\ufffd\ufffd rest" in get_prompt_text(server)
     assert "The prompt is not UTF-8" in ran.err
     assert "Standard input is not UTF-8" in ran.err
 
 
 @pytest.mark.spec("TRN-03")
-async def test_progress_is_on_stderr_and_only_the_answer_on_stdout(shoal: Program, project: Path) -> None:
+async def test_progress_is_on_stderr_and_only_the_answer_on_stdout(
+    shoal: ShoalProgram, project: Path
+) -> None:
     (project / "a.txt").write_text("hello\n")
-    mind = [["Let me look.", call("Read", file_path="a.txt")], "It says hello."]
+    mind = [["Let me look.", make_tool_call("Read", file_path="a.txt")], "It says hello."]
     async with messages_server(mind) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "read a.txt", "--model", MODEL)
     assert ran.text == "It says hello.\n"
     assert "Read" in ran.err
     assert "\x1b" not in ran.err
 
 
-async def test_quiet_leaves_stderr_empty(shoal: Program, project: Path) -> None:
+async def test_quiet_leaves_stderr_empty(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
-    async with messages_server([call("Read", file_path="a.txt"), "done"]) as server:
-        shoal.talks_to(server)
+    async with messages_server([make_tool_call("Read", file_path="a.txt"), "done"]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "read a.txt", "--model", MODEL, "--quiet")
     assert (ran.code, ran.text, ran.err) == (0, "done\n", "")
 
 
-async def test_verbose_tells_what_the_turn_took(shoal: Program) -> None:
+async def test_verbose_prints_the_usage_of_the_turn(shoal: ShoalProgram) -> None:
     usage = Usage(input_tokens=12_400, output_tokens=50)
-    async with messages_server([Answer(content=(Text(text="hi"),), usage=usage)]) as server:
-        shoal.talks_to(server)
+    async with messages_server([MockReply(content=(TextBlock(text="hi"),), usage=usage)]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "hello", "--model", MODEL, "--verbose")
     assert ran.text == "hi\n"
     assert "1 request · 12.4k tokens in · 50 out · $0.0" in ran.err
@@ -85,10 +87,10 @@ async def test_verbose_tells_what_the_turn_took(shoal: Program) -> None:
 
 
 @pytest.mark.spec("USR-19")
-async def test_json_is_the_result_object_with_the_providers_own_count(shoal: Program) -> None:
+async def test_json_is_the_result_object_with_the_providers_own_count(shoal: ShoalProgram) -> None:
     usage = Usage(input_tokens=1000, output_tokens=50, cache_read_input_tokens=7)
-    async with messages_server([Answer(content=(Text(text="hi"),), usage=usage)]) as server:
-        shoal.talks_to(server)
+    async with messages_server([MockReply(content=(TextBlock(text="hi"),), usage=usage)]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "hello", "--model", MODEL, "--output-format", "json")
     assert len(ran.lines) == 1
     result = ran.result
@@ -103,13 +105,13 @@ async def test_json_is_the_result_object_with_the_providers_own_count(shoal: Pro
     assert result["duration_ms"] >= result["duration_api_ms"] >= 0
 
 
-async def test_stream_json_tells_every_message_under_its_id_in_the_transcript(
-    shoal: Program, project: Path, home: Path
+async def test_stream_json_messages_have_their_transcript_ids(
+    shoal: ShoalProgram, project: Path, home: Path
 ) -> None:
     (project / "a.txt").write_text("hello\n")
-    mind = [call("Read", file_path="a.txt"), "It says hello."]
+    mind = [make_tool_call("Read", file_path="a.txt"), "It says hello."]
     async with messages_server(mind) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "read", "--model", MODEL, "--output-format", "stream-json", "--verbose")
     init, *messages, result = ran.lines
     assert (init["type"], init["subtype"], init["permissionMode"]) == ("system", "init", "default")
@@ -124,9 +126,9 @@ async def test_stream_json_tells_every_message_under_its_id_in_the_transcript(
     assert [line["uuid"] for line in messages] == written[-3:]
 
 
-async def test_partial_messages_add_up_to_the_answer(shoal: Program) -> None:
-    async with messages_server([["one two three four", Drip(seconds=0.02, size=200)]]) as server:
-        shoal.talks_to(server)
+async def test_partial_messages_add_up_to_the_answer(shoal: ShoalProgram) -> None:
+    async with messages_server([["one two three four", DripFault(seconds=0.02, size=200)]]) as server:
+        shoal.use_server(server)
         wanted = ("--output-format", "stream-json", "--include-partial-messages")
         ran = await shoal("-p", "count", "--model", MODEL, *wanted)
     events = [line["event"] for line in ran.lines if line["type"] == "stream_event"]
@@ -136,9 +138,9 @@ async def test_partial_messages_add_up_to_the_answer(shoal: Program) -> None:
     assert "".join(pieces) == "one two three four"
 
 
-async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: Program, project: Path) -> None:
-    async with messages_server([call("Bash", command="touch x"), "I could not."]) as server:
-        shoal.talks_to(server)
+async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: ShoalProgram, project: Path) -> None:
+    async with messages_server([make_tool_call("Bash", command="touch x"), "I could not."]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "make x", "--model", MODEL, "--output-format", "json")
     (denial,) = ran.result["permission_denials"]
     assert (denial["tool_name"], denial["tool_input"]["command"]) == ("Bash", "touch x")
@@ -147,10 +149,14 @@ async def test_a_tool_nobody_may_allow_is_refused_and_listed(shoal: Program, pro
     assert not (project / "x").exists()
 
 
-async def test_what_a_refused_call_needs_is_told_as_it_can_be_typed(shoal: Program, project: Path) -> None:
-    calls = [call("Bash", command="touch x"), call("Write", file_path="a.py", content=""), "Done."]
+async def test_a_denied_call_names_the_rule_to_type(shoal: ShoalProgram, project: Path) -> None:
+    calls = [
+        make_tool_call("Bash", command="touch x"),
+        make_tool_call("Write", file_path="a.py", content=""),
+        "Done.",
+    ]
     async with messages_server([*calls, *calls]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "make x", "--model", MODEL)
         assert "nobody is there to be asked: Bash, Write." in ran.err
         flag, rules = shlex.split(ran.err.partition("Allow it with ")[2].partition(", or")[0])
@@ -160,49 +166,49 @@ async def test_what_a_refused_call_needs_is_told_as_it_can_be_typed(shoal: Progr
     assert "nobody" not in again.err
 
 
-async def test_an_allowed_tool_runs_without_asking(shoal: Program, project: Path) -> None:
-    async with messages_server([call("Bash", command="touch x"), "Made it."]) as server:
-        shoal.talks_to(server)
+async def test_an_allowed_tool_runs_without_asking(shoal: ShoalProgram, project: Path) -> None:
+    async with messages_server([make_tool_call("Bash", command="touch x"), "Made it."]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "make x", "--model", MODEL, "--allowed-tools", "Bash(touch:*)")
     assert (ran.code, ran.text) == (0, "Made it.\n")
     assert (project / "x").exists()
 
 
 @pytest.mark.spec("RUN-01")
-async def test_the_turn_limit_exits_3(shoal: Program, project: Path) -> None:
+async def test_the_turn_limit_exits_3(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
-    async with messages_server(lambda _: call("Read", file_path="a.txt")) as server:
-        shoal.talks_to(server)
+    async with messages_server(lambda _: make_tool_call("Read", file_path="a.txt")) as server:
+        shoal.use_server(server)
         flags = ("--max-turns", "2", "--output-format", "json")
         ran = await shoal("-p", "read for ever", "--model", MODEL, *flags)
     assert ran.code == 3
     assert (ran.result["subtype"], ran.result["is_error"]) == ("error_max_turns", True)
-    assert ran.result["num_turns"] == server.count == 2
+    assert ran.result["num_turns"] == server.request_count == 2
     assert "--max-turns" in ran.err
     assert f"shoal --resume {ran.result['session_id']}" in ran.err
 
 
-async def test_a_spent_budget_exits_3(shoal: Program, project: Path) -> None:
+async def test_a_spent_budget_exits_3(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
     dear = Usage(input_tokens=2_000_000, output_tokens=1)
-    answer = Answer(content=(call("Read", file_path="a.txt", call_id="toolu_1"),), usage=dear)
+    answer = MockReply(content=(make_tool_call("Read", file_path="a.txt", call_id="toolu_1"),), usage=dear)
     async with messages_server(lambda _: answer) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         flags = ("--max-budget-usd", "0.01", "--output-format", "json")
         ran = await shoal("-p", "read", "--model", MODEL, *flags)
-    assert (ran.code, ran.result["subtype"], server.count) == (3, "error_max_budget_usd", 1)
+    assert (ran.code, ran.result["subtype"], server.request_count) == (3, "error_max_budget_usd", 1)
     assert ran.result["total_cost_usd"] > 0.01
 
 
-async def test_a_limit_of_tokens_holds_over_the_runs_of_a_session(shoal: Program) -> None:
+async def test_a_limit_of_tokens_holds_over_the_runs_of_a_session(shoal: ShoalProgram) -> None:
     usage = Usage(input_tokens=500, output_tokens=20)
-    async with messages_server(lambda _: Answer(content=(Text(text="ok"),), usage=usage)) as server:
-        shoal.talks_to(server)
+    async with messages_server(lambda _: MockReply(content=(TextBlock(text="ok"),), usage=usage)) as server:
+        shoal.use_server(server)
         limited = ("--model", MODEL, "--max-total-tokens", "1000", "--output-format", "stream-json")
         first = await shoal("-p", "one", *limited)
         second = await shoal("-p", "two", "--continue", *limited)
         third = await shoal("-p", "three", "--continue", *limited)
-    assert (first.code, second.code, third.code, server.count) == (0, 0, 3, 2)
+    assert (first.code, second.code, third.code, server.request_count) == (0, 0, 3, 2)
     assert third.result["subtype"] == "error_max_budget_usd"
     assert (
         "the budget of 1,000 tokens is spent (1,040 tokens). Allow more with --max-total-tokens." in third.err
@@ -215,32 +221,34 @@ async def test_a_limit_of_tokens_holds_over_the_runs_of_a_session(shoal: Program
     assert "50 % of the budget is spent: 520 tokens of 1,000 tokens" in first.err
 
 
-async def test_the_money_spent_before_a_session_is_resumed_counts(shoal: Program) -> None:
+async def test_the_money_spent_before_a_session_is_resumed_counts(shoal: ShoalProgram) -> None:
     dear = Usage(input_tokens=2_000_000, output_tokens=1)
-    async with messages_server(lambda _: Answer(content=(Text(text="ok"),), usage=dear)) as server:
-        shoal.talks_to(server)
+    async with messages_server(lambda _: MockReply(content=(TextBlock(text="ok"),), usage=dear)) as server:
+        shoal.use_server(server)
         first = await shoal("-p", "one", "--model", MODEL, "--output-format", "json")
         spent = first.result["total_cost_usd"]
         flags = ("--max-budget-usd", str(spent), "--output-format", "json")
         second = await shoal("-p", "two", "--model", MODEL, "--continue", *flags)
-    assert (second.code, server.count) == (3, 1)
+    assert (second.code, server.request_count) == (3, 1)
     assert second.result["total_cost_usd"] == spent
 
 
 @pytest.mark.spec("USR-07")
-async def test_the_deadline_exits_4(shoal: Program) -> None:
-    async with messages_server([["late", Delay(seconds=60)]]) as server:
-        shoal.talks_to(server)
+async def test_the_deadline_exits_4(shoal: ShoalProgram) -> None:
+    async with messages_server([["late", DelayFault(seconds=60)]]) as server:
+        shoal.use_server(server)
         ran = await shoal("-p", "wait", "--model", MODEL, "--deadline", "0.3s", "--output-format", "json")
     assert (ran.code, ran.result["subtype"]) == (4, "error_during_execution")
     assert ran.result["duration_ms"] < 5000
     assert "deadline" in ran.err
 
 
-async def test_a_reader_that_goes_away_ends_the_run_quietly(shoal: Program) -> None:
+async def test_a_reader_that_goes_away_ends_the_run_quietly(shoal: ShoalProgram) -> None:
     async with messages_server(["word " * 50_000]) as server:
-        shoal.talks_to(server)
-        async with shoal.started("-p", "talk", "--model", MODEL, "--output-format", "stream-json") as process:
+        shoal.use_server(server)
+        async with shoal.start_process(
+            "-p", "talk", "--model", MODEL, "--output-format", "stream-json"
+        ) as process:
             assert process.stdin is not None
             process.stdin.close()
             assert process.stdout is not None
@@ -251,17 +259,17 @@ async def test_a_reader_that_goes_away_ends_the_run_quietly(shoal: Program) -> N
             assert b"rror" not in await process.stderr.read()
 
 
-async def test_no_color_and_a_pipe_mean_no_escape_codes(shoal: Program) -> None:
+async def test_no_color_and_a_pipe_mean_no_escape_codes(shoal: ShoalProgram) -> None:
     async with messages_server(["plain"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, NO_COLOR="1", FORCE_COLOR="1")
     assert b"\x1b" not in ran.out
     assert "\x1b" not in ran.err
 
 
-async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: Program, home: Path) -> None:
+async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: ShoalProgram, home: Path) -> None:
     async with messages_server(["a1", "a2", "a3", "a4"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         common = ("--model", MODEL, "--output-format", "json")
         first = (await shoal("-p", "q1", *common)).result["session_id"]
         assert (await shoal("-p", "q2", "-c", *common)).result["session_id"] == first
@@ -273,35 +281,35 @@ async def test_a_session_goes_on_with_continue_resume_and_in_a_fork(shoal: Progr
     assert len(transcript(home, first)) < len(transcript(home, forked))
 
 
-async def test_the_list_of_sessions_keeps_a_row_for_each(shoal: Program) -> None:
+async def test_the_list_of_sessions_keeps_a_row_for_each(shoal: ShoalProgram) -> None:
     async with messages_server(["Yes."]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         await shoal("-p", "a long prompt " * 20, "--model", MODEL)
     narrow, wide = [(await shoal("sessions", COLUMNS=wide)).text.splitlines()[0] for wide in ("80", "200")]
     assert len(narrow) < 80 < len(wide)
 
 
-async def test_a_given_session_id_is_kept(shoal: Program, home: Path) -> None:
+async def test_a_given_session_id_is_used(shoal: ShoalProgram, home: Path) -> None:
     mine = "6f1c0d7e-3b1a-4b7e-9a55-0a2f3d4c5b6a"
     async with messages_server(["hi"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, "--session-id", mine, "--output-format", "json")
     assert ran.result["session_id"] == mine
     assert transcript(home, mine)
 
 
-async def test_without_persistence_nothing_is_written(shoal: Program, home: Path) -> None:
+async def test_without_persistence_nothing_is_written(shoal: ShoalProgram, home: Path) -> None:
     async with messages_server(["hi"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, "--no-session-persistence")
     assert ran.code == 0
     assert not list(home.rglob("*.jsonl"))
 
 
-async def test_a_recorded_run_replays_without_a_server(shoal: Program, tmp_path: Path) -> None:
+async def test_a_recorded_run_replays_without_a_server(shoal: ShoalProgram, tmp_path: Path) -> None:
     tape = tmp_path / "tape.jsonl"
     async with messages_server(["recorded"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         assert (await shoal("-p", "hi", "--model", MODEL, "--record", str(tape))).code == 0
     again = await shoal("-p", "hi", "--model", f"replay:{tape}")
     assert (again.code, again.text) == (0, "recorded\n")
@@ -311,12 +319,12 @@ async def test_a_recorded_run_replays_without_a_server(shoal: Program, tmp_path:
     assert "--record" in other.err
 
 
-async def test_prompts_wait_for_a_slow_pipe(shoal: Program) -> None:
+async def test_prompts_wait_for_a_slow_pipe(shoal: ShoalProgram) -> None:
     async with messages_server(["ok"]) as server:
-        shoal.talks_to(server)
-        async with shoal.started("-p", "--model", MODEL) as process:
+        shoal.use_server(server)
+        async with shoal.start_process("-p", "--model", MODEL) as process:
             assert process.stderr is not None
             told = await process.stderr.readline()
-            ran = await ended(process, b"finally")
+            ran = await wait_for_result(process, b"finally")
     assert b"waiting for the prompt" in told
     assert ran.text == "ok\n"

@@ -8,33 +8,48 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import Program, Ran
+from shoal_process import CliResult, ShoalProgram
 
-from shoal.core.messages import Text
+from shoal.core.messages import TextBlock
 from shoal.core.usage import Usage
-from shoal.testing import Answer, MockServer, call, chat_server, messages_server, responses_server
-from shoal.testing.replies import Delay, HttpError, rate_limited, unauthorized, unknown_model
+from shoal.testing import (
+    MockReply,
+    MockServer,
+    chat_server,
+    make_tool_call,
+    messages_server,
+    responses_server,
+)
+from shoal.testing.mock_replies import (
+    DelayFault,
+    HttpErrorFault,
+    rate_limit_error,
+    unauthorized_error,
+    unknown_model_error,
+)
 
-GOOD = Answer(
-    content=(Text(text="ready"), call("report", number=7)),
+GOOD = MockReply(
+    content=(TextBlock(text="ready"), make_tool_call("report", number=7)),
     usage=Usage(input_tokens=100, output_tokens=10),
 )
 NOBODY = {"OLLAMA_HOST": "127.0.0.1:9"}
 
 
-async def listed(shoal: Program, *words: str, **env: str) -> dict[str, Any]:
+async def list_models(shoal: ShoalProgram, *words: str, **env: str) -> dict[str, Any]:
     ran = await shoal("models", "ls", "--json", *words, **(NOBODY | env))
     assert ran.code == 0, ran.err
     return json.loads(ran.text)
 
 
-async def test_providers_are_listed_with_the_place_of_their_key_and_what_they_offer(shoal: Program) -> None:
+async def test_providers_are_listed_with_the_place_of_their_key_and_what_they_offer(
+    shoal: ShoalProgram,
+) -> None:
     async with (
         messages_server([], models=("claude-haiku-5-5",)) as server,
         chat_server([], models=("mine", "yours")) as own,
     ):
         env = {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": server.url}
-        found = await listed(shoal, **env, OPENAI_BASE_URL=f"{own.url}/v1")
+        found = await list_models(shoal, **env, OPENAI_BASE_URL=f"{own.url}/v1")
         told = (await shoal("models", "ls", **NOBODY, **env, OPENAI_BASE_URL=f"{own.url}/v1")).text
     providers = {row["name"]: row for row in found["providers"]}
     assert providers["anthropic"]["key"] == "$ANTHROPIC_API_KEY"
@@ -53,21 +68,21 @@ async def test_providers_are_listed_with_the_place_of_their_key_and_what_they_of
     assert "sk-secret" not in told + json.dumps(found)
 
 
-async def test_the_default_own_models_and_own_aliases_are_marked(shoal: Program, home: Path) -> None:
+async def test_the_default_own_models_and_own_aliases_are_marked(shoal: ShoalProgram, home: Path) -> None:
     own = {
         "model": "anthropic:opus",
         "aliases": {"fast": "openai:local-7"},
         "models": {"openai:local-7": {"input": 1, "output": 2, "window": 9000}},
     }
     (home / "settings.json").write_text(json.dumps({"shoal": own}))
-    found = await listed(shoal)
+    found = await list_models(shoal)
     assert found["default"] == "anthropic:opus"
     assert [row["id"] for row in found["models"] if row["default"]] == ["claude-opus-5-5"]
     (row,) = [row for row in found["models"] if row["id"] == "local-7"]
     assert (row["aliases"], row["input"], row["window"]) == (["fast"], 1, 9000)
 
 
-async def test_a_server_that_does_not_say_in_time_is_not_waited_for(shoal: Program) -> None:
+async def test_a_server_that_does_not_say_in_time_is_not_waited_for(shoal: ShoalProgram) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -77,34 +92,34 @@ async def test_a_server_that_does_not_say_in_time_is_not_waited_for(shoal: Progr
     async with server:
         env = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
         async with asyncio.timeout(10):
-            found = await listed(shoal, **env)
+            found = await list_models(shoal, **env)
     (row,) = [row for row in found["providers"] if row["name"] == "openai"]
     assert row["configured"]
     assert row["offered"] is None
 
 
-async def test_with_nothing_configured_the_way_on_is_told(shoal: Program) -> None:
+async def test_without_configuration_the_next_steps_are_shown(shoal: ShoalProgram) -> None:
     ran = await shoal("models", "ls", **NOBODY)
     assert "shoal setup" in ran.text
     everything = await shoal("models", "ls", "--all", **NOBODY)
     assert "anthropic:claude-opus-5-5" in everything.text
 
 
-async def trial_of(
-    shoal: Program, said: Any, *words: str, serve: Any = messages_server
-) -> tuple[Ran, MockServer]:
+async def run_model_test(
+    shoal: ShoalProgram, said: Any, *words: str, serve: Any = messages_server
+) -> tuple[CliResult, MockServer]:
     server: MockServer
     async with serve([said] if not isinstance(said, list) else said) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         shoal.env |= {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "sk-for-tests"}
         ran = await shoal("models", "test", *words)
         return ran, server
 
 
-async def test_a_model_that_answers_streams_and_calls_is_told_with_its_cost(shoal: Program) -> None:
-    ran, server = await trial_of(shoal, GOOD, "--json")
+async def test_a_working_model_is_reported_with_its_cost(shoal: ShoalProgram) -> None:
+    ran, server = await run_model_test(shoal, GOOD, "--json")
     assert ran.code == 0, ran.err
-    assert server.count == 1
+    assert server.request_count == 1
     trial = json.loads(ran.text)["trial"]
     assert (trial["provider"], trial["model"]) == ("anthropic", "claude-sonnet-5-5")
     assert trial["streamed"]
@@ -116,16 +131,16 @@ async def test_a_model_that_answers_streams_and_calls_is_told_with_its_cost(shoa
 @pytest.mark.parametrize(
     ("name", "serve"), [("openai:mine", chat_server), ("openai-responses:mine", responses_server)]
 )
-async def test_a_model_of_any_api_is_tested_by_its_name(shoal: Program, name: str, serve: Any) -> None:
-    ran, server = await trial_of(shoal, GOOD, name, serve=serve)
+async def test_a_model_of_any_api_is_tested_by_its_name(shoal: ShoalProgram, name: str, serve: Any) -> None:
+    ran, server = await run_model_test(shoal, GOOD, name, serve=serve)
     assert ran.code == 0, ran.err
     assert f"{name} answers" in ran.text
     assert "price that nobody told us" in ran.text
     assert server.requests[0].body["model"] == "mine"
 
 
-async def test_one_that_calls_no_tool_is_said_to_be_of_little_use(shoal: Program) -> None:
-    ran, _ = await trial_of(shoal, "ready")
+async def test_one_that_calls_no_tool_is_said_to_be_of_little_use(shoal: ShoalProgram) -> None:
+    ran, _ = await run_model_test(shoal, "ready")
     assert ran.code == 0
     assert "did not call the tool" in ran.text
 
@@ -133,27 +148,31 @@ async def test_one_that_calls_no_tool_is_said_to_be_of_little_use(shoal: Program
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (unauthorized(), ["did not accept the key", "ANTHROPIC_API_KEY"]),
-        (unknown_model(), ["has no model", "--model"]),
-        (HttpError(status=400, message="Your credit balance is too low"), ["credit balance"]),
+        (unauthorized_error(), ["did not accept the key", "ANTHROPIC_API_KEY"]),
+        (unknown_model_error(), ["has no model", "--model"]),
+        (HttpErrorFault(status=400, message="Your credit balance is too low"), ["credit balance"]),
     ],
 )
-async def test_an_error_is_a_sentence_with_what_to_do(shoal: Program, fault: Any, words: list[str]) -> None:
-    ran, _ = await trial_of(shoal, fault)
+async def test_an_error_is_a_sentence_with_what_to_do(
+    shoal: ShoalProgram, fault: Any, words: list[str]
+) -> None:
+    ran, _ = await run_model_test(shoal, fault)
     assert ran.code == 1
     for word in words:
         assert word in ran.err
     assert "sk-for-tests" not in ran.err
 
 
-async def test_a_limit_that_passes_is_waited_for(shoal: Program) -> None:
-    ran, server = await trial_of(shoal, [rate_limited(retry_after=0.01), [Delay(seconds=0.01), "ready"]])
+async def test_a_limit_that_passes_is_waited_for(shoal: ShoalProgram) -> None:
+    ran, server = await run_model_test(
+        shoal, [rate_limit_error(retry_after=0.01), [DelayFault(seconds=0.01), "ready"]]
+    )
     assert ran.code == 0, ran.err
-    assert server.count == 2
+    assert server.request_count == 2
     assert "asked 2 times" in ran.text
 
 
-async def test_a_model_without_a_key_is_told_how_to_get_one(shoal: Program) -> None:
+async def test_a_model_without_a_key_says_how_to_get_one(shoal: ShoalProgram) -> None:
     ran = await shoal("models", "test", "openrouter:a/b", "--json")
     assert ran.code == 1
     told = json.loads(ran.text)

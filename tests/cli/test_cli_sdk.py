@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from shoal_process import MODEL, Program
-from test_cli_agents import agent, bash, mind
+from reply_scripts import make_agent_call, make_bash_call, script_replies
+from shoal_process import MODEL, ShoalProgram
 
 from shoal.testing import messages_server
 
@@ -24,17 +24,17 @@ def cli(tmp_path: Path) -> Path:
 
 
 async def test_the_sdk_reads_every_line_of_a_run_with_a_background_agent(
-    shoal: Program, project: Path, cli: Path
+    shoal: ShoalProgram, project: Path, cli: Path
 ) -> None:
-    steps = mind(
-        {"match": "begin", "tools": [agent("one", background=True) | {"id": "call_one"}]},
-        {"match": "job one", "tools": [bash("echo some work")]},
+    steps = script_replies(
+        {"match": "begin", "tools": [make_agent_call("one", background=True) | {"id": "call_one"}]},
+        {"match": "job one", "tools": [make_bash_call("echo some work")]},
         {"match": "some work", "text": "one reports"},
         {"match": "<task-notification>", "text": "I was woken."},
         {"match": "works in the background", "text": "Started."},
     )
     async with messages_server(steps) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         options = sdk.ClaudeAgentOptions(
             cli_path=cli,
             cwd=project,

@@ -7,31 +7,29 @@ import stat
 from pathlib import Path
 
 import pytest
-from shoal_process import Program
+from shoal_process import ShoalProgram
 
-from shoal.app.models.setting_up import Wish
+from shoal.app.models.provider_setup import ProviderSetup
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
-from shoal.testing import call, chat_server, messages_server
-from shoal.testing.replies import unauthorized
+from shoal.testing import chat_server, make_tool_call, messages_server
+from shoal.testing.mock_replies import unauthorized_error
 
 KEY = "sk-ant-a-secret-of-1234567890abcdef"
 OTHER = "sk-another-secret-of-1234567890abcdef"
-GOOD = ["ready", call("report", number=7)]
+GOOD = ["ready", make_tool_call("report", number=7)]
 NOBODY = {"OLLAMA_HOST": "127.0.0.1:9"}
 
 
-def stored(home: Path) -> Path:
+def get_credentials_path(home: Path) -> Path:
     return home / "shoal" / "credentials.json"
 
 
-def settings_in(home: Path, **env: str) -> Settings:
+def load_home_settings(home: Path, **env: str) -> Settings:
     return load_settings(cwd=home, environ={"SHOAL_HOME": str(home), **env}, managed=())
 
 
-async def test_a_key_from_standard_input_is_tried_and_kept_for_this_user_alone(
-    shoal: Program, home: Path
-) -> None:
+async def test_a_key_from_stdin_is_tested_and_stored_privately(shoal: ShoalProgram, home: Path) -> None:
     (home / "settings.json").write_text('{\n    "theirs": [1],\n    "shoal": {"max_turns": 9}\n}\n')
     async with messages_server([GOOD, "Hello."]) as server:
         given = ("--provider", "anthropic", "--key-stdin", "--base-url", server.url)
@@ -45,35 +43,35 @@ async def test_a_key_from_standard_input_is_tried_and_kept_for_this_user_alone(
     assert "answers" in ran.text
     assert "calls tools" in ran.text
     assert KEY not in ran.text + ran.err
-    assert stat.S_IMODE(stored(home).stat().st_mode) == 0o600
-    assert stat.S_IMODE(stored(home).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(get_credentials_path(home).stat().st_mode) == 0o600
+    assert stat.S_IMODE(get_credentials_path(home).parent.stat().st_mode) == 0o700
     kept = json.loads((home / "settings.json").read_text())
     assert kept == {"theirs": [1], "shoal": {"max_turns": 9, "model": "anthropic:haiku"}}
 
 
-async def test_a_key_that_is_refused_is_not_kept(shoal: Program, home: Path) -> None:
-    async with messages_server([unauthorized()]) as server:
+async def test_a_rejected_key_is_not_stored(shoal: ShoalProgram, home: Path) -> None:
+    async with messages_server([unauthorized_error()]) as server:
         given = ("--provider", "anthropic", "--key-stdin", "--base-url", server.url)
         ran = await shoal("setup", *given, stdin=KEY.encode(), **NOBODY)
     assert ran.code == 1
     assert "did not accept the key" in ran.err
     assert "Nothing was kept." in ran.text
     assert KEY not in ran.text + ran.err
-    assert not stored(home).exists()
+    assert not get_credentials_path(home).exists()
 
 
-async def test_a_server_of_ones_own_needs_no_key_and_says_its_models(shoal: Program, home: Path) -> None:
+async def test_a_server_of_ones_own_needs_no_key_and_says_its_models(shoal: ShoalProgram, home: Path) -> None:
     async with chat_server([GOOD], models=("tiny", "big")) as server:
         ran = await shoal("setup", "--provider", "server", "--base-url", f"{server.url}/v1", **NOBODY)
     assert ran.code == 0, ran.err
     assert "authorization" not in server.requests[0].headers
-    settings = settings_in(home)
+    settings = load_home_settings(home)
     assert settings.access.openai_base_url == f"{server.url}/v1"
     assert settings.model == "openai:tiny"
-    assert settings.origin("openai_base_url") == str(stored(home))
+    assert settings.find_origin("openai_base_url") == str(get_credentials_path(home))
 
 
-async def test_without_a_terminal_what_is_missing_is_named(shoal: Program) -> None:
+async def test_without_a_terminal_what_is_missing_is_named(shoal: ShoalProgram) -> None:
     ran = await shoal("setup", **NOBODY)
     assert ran.code == 2
     assert "--provider" in ran.err
@@ -82,54 +80,56 @@ async def test_without_a_terminal_what_is_missing_is_named(shoal: Program) -> No
     assert "no key for openai" in ran.err
 
 
-async def test_what_is_kept_can_be_removed_with_its_default_model(shoal: Program, home: Path) -> None:
+async def test_a_stored_key_can_be_removed_with_its_default_model(shoal: ShoalProgram, home: Path) -> None:
     for provider, key in (("anthropic", KEY), ("openai", OTHER)):
         ran = await shoal("setup", "--provider", provider, "--key-stdin", "--no-test", stdin=key.encode())
         assert ran.code == 0, ran.err
-    assert settings_in(home).model == "openai:sonnet"
+    assert load_home_settings(home).model == "openai:sonnet"
     assert (await shoal("setup", "--remove", "openai")).code == 0
-    settings = settings_in(home)
+    settings = load_home_settings(home)
     assert (settings.model, settings.access.openai_api_key) == (None, None)
     assert settings.access.anthropic_api_key == KEY
     await shoal("setup", "--remove", "anthropic")
-    assert not stored(home).exists()
+    assert not get_credentials_path(home).exists()
     assert "Nothing is kept" in (await shoal("setup", "--remove", "anthropic")).text
 
 
-async def test_the_doctor_and_the_settings_tell_of_a_kept_key_without_showing_it(
-    shoal: Program, home: Path
+async def test_doctor_and_settings_mention_a_stored_key_without_showing_it(
+    shoal: ShoalProgram, home: Path
 ) -> None:
     await shoal("setup", "--provider", "anthropic", "--key-stdin", "--no-test", stdin=KEY.encode())
     for words in (("doctor",), ("config", "show", "--origin"), ("config", "show", "--json")):
         ran = await shoal(*words, **NOBODY)
-        assert str(stored(home)) in ran.text, words
+        assert str(get_credentials_path(home)) in ran.text, words
         assert KEY not in ran.text + ran.err
 
 
-def keep(home: Path, **providers: dict[str, str]) -> None:
-    stored(home).parent.mkdir(parents=True, exist_ok=True)
-    stored(home).write_text(json.dumps(providers))
+def write_credentials(home: Path, **providers: dict[str, str]) -> None:
+    get_credentials_path(home).parent.mkdir(parents=True, exist_ok=True)
+    get_credentials_path(home).write_text(json.dumps(providers))
 
 
-def test_the_environment_comes_before_what_is_kept(home: Path) -> None:
-    keep(home, openai={"OPENAI_API_KEY": KEY})
-    assert settings_in(home).access.openai_api_key == KEY
-    assert settings_in(home, OPENAI_API_KEY=OTHER).access.openai_api_key == OTHER
+def test_the_environment_takes_precedence_over_stored_keys(home: Path) -> None:
+    write_credentials(home, openai={"OPENAI_API_KEY": KEY})
+    assert load_home_settings(home).access.openai_api_key == KEY
+    assert load_home_settings(home, OPENAI_API_KEY=OTHER).access.openai_api_key == OTHER
 
 
-def test_a_kept_key_goes_to_no_address_that_was_set_elsewhere(home: Path) -> None:
-    keep(home, openai={"OPENAI_API_KEY": KEY})
-    elsewhere = settings_in(home, OPENAI_BASE_URL="http://elsewhere:1/v1")
+def test_a_stored_key_is_not_sent_to_an_address_set_elsewhere(home: Path) -> None:
+    write_credentials(home, openai={"OPENAI_API_KEY": KEY})
+    elsewhere = load_home_settings(home, OPENAI_BASE_URL="http://elsewhere:1/v1")
     assert elsewhere.access.openai_api_key is None
-    keep(home, openai={"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://mine:1/v1"})
-    assert settings_in(home, OPENAI_API_KEY=OTHER).access.openai_base_url is None
+    write_credentials(home, openai={"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": "http://mine:1/v1"})
+    assert load_home_settings(home, OPENAI_API_KEY=OTHER).access.openai_base_url is None
 
 
-def test_kept_keys_are_redacted_whether_they_count_or_not(home: Path) -> None:
-    keep(home, openai={"OPENAI_API_KEY": "unshapely4but6secret8key"})
+def test_stored_keys_are_always_redacted(home: Path) -> None:
+    write_credentials(home, openai={"OPENAI_API_KEY": "unshapely4but6secret8key"})
     for env in ({}, {"OPENAI_API_KEY": OTHER}):
-        assert "unshapely" not in settings_in(home, **env).secrets.redacted("see unshapely4but6secret8key!")
-    assert "OPENAI_API_KEY" not in settings_in(home).tool_environment
+        assert "unshapely" not in load_home_settings(home, **env).secrets.redact_text(
+            "see unshapely4but6secret8key!"
+        )
+    assert "OPENAI_API_KEY" not in load_home_settings(home).tool_environment
 
 
 def test_a_file_that_makes_no_sense_is_a_warning_that_shows_nothing_of_it(home: Path) -> None:
@@ -138,16 +138,16 @@ def test_a_file_that_makes_no_sense_is_a_warning_that_shows_nothing_of_it(home: 
         f'["{KEY}"]',
         '{"openai": {"OPENAI_API_KEY": 7}}',
     ):
-        stored(home).parent.mkdir(parents=True, exist_ok=True)
-        stored(home).write_text(text)
-        (warning,) = settings_in(home).warnings
-        assert str(stored(home)) in warning
+        get_credentials_path(home).parent.mkdir(parents=True, exist_ok=True)
+        get_credentials_path(home).write_text(text)
+        (warning,) = load_home_settings(home).warnings
+        assert str(get_credentials_path(home)) in warning
         assert KEY not in warning
 
 
 def test_a_variable_of_another_provider_is_not_taken_from_the_file(home: Path) -> None:
-    keep(home, openrouter={"OPENAI_BASE_URL": "http://evil:1", "PATH": "/evil"})
-    settings = settings_in(home)
+    write_credentials(home, openrouter={"OPENAI_BASE_URL": "http://evil:1", "PATH": "/evil"})
+    settings = load_home_settings(home)
     assert settings.access.openai_base_url is None
     assert "PATH" not in settings.tool_environment
 
@@ -155,15 +155,15 @@ def test_a_variable_of_another_provider_is_not_taken_from_the_file(home: Path) -
 @pytest.mark.parametrize(
     "wish",
     [
-        Wish(choice="openai", key="sk-one sk-two"),
-        Wish(choice="openai", key="sk-one\nsk-two"),
-        Wish(choice="server", key="k"),
-        Wish(choice="server", base_url="localhost:8000"),
-        Wish(choice="openrouter", key="k", base_url="http://x"),
+        ProviderSetup(choice="openai", key="sk-one sk-two"),
+        ProviderSetup(choice="openai", key="sk-one\nsk-two"),
+        ProviderSetup(choice="server", key="k"),
+        ProviderSetup(choice="server", base_url="localhost:8000"),
+        ProviderSetup(choice="openrouter", key="k", base_url="http://x"),
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused_without_repeating_a_key(wish: Wish) -> None:
+def test_what_cannot_be_meant_is_refused_without_repeating_a_key(wish: ProviderSetup) -> None:
     with pytest.raises(SettingsError) as refused:
         _ = wish.variables
     assert "sk-" not in str(refused.value)

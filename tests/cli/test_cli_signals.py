@@ -12,25 +12,25 @@ import termios
 from pathlib import Path
 
 import pytest
-from shoal_process import MODEL, PATIENCE, Program, ended
+from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 
-from processes_in import processes_in
+from process_search import find_processes_in
 from shoal.testing import messages_server
-from shoal.testing.replies import Delay, call
+from shoal.testing.mock_replies import DelayFault, make_tool_call
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-async def test_a_signal_ends_the_turn_saves_the_session_and_tells_how_to_go_on(
-    shoal: Program, home: Path, number: signal.Signals, code: int
+async def test_a_signal_ends_the_turn_saves_the_session_and_says_how_to_resume(
+    shoal: ShoalProgram, home: Path, number: signal.Signals, code: int
 ) -> None:
-    async with messages_server([["never", Delay(seconds=60)], "went on"]) as server:
-        shoal.talks_to(server)
-        async with shoal.started("-p", "q1", "--model", MODEL, "--output-format", "json") as process:
+    async with messages_server([["never", DelayFault(seconds=60)], "went on"]) as server:
+        shoal.use_server(server)
+        async with shoal.start_process("-p", "q1", "--model", MODEL, "--output-format", "json") as process:
             assert process.stdin is not None
             process.stdin.close()
-            await server.arrived(1)
+            await server.wait_for_requests(1)
             process.send_signal(number)
-            ran = await ended(process)
+            ran = await wait_for_result(process)
         assert ran.code == code
         assert ran.result["subtype"] == "error_during_execution"
         session = ran.result["session_id"]
@@ -40,12 +40,12 @@ async def test_a_signal_ends_the_turn_saves_the_session_and_tells_how_to_go_on(
     assert [m["role"] for m in server.requests[1].body["messages"]] == ["user"]
 
 
-async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: Program, project: Path) -> None:
+async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: ShoalProgram, project: Path) -> None:
     command = "echo $$ > pid; exec sleep 300"
-    async with messages_server([call("Bash", command=command)]) as server:
-        shoal.talks_to(server)
+    async with messages_server([make_tool_call("Bash", command=command)]) as server:
+        shoal.use_server(server)
         flags = ("--allowedTools", "Bash", "--output-format", "stream-json")
-        async with shoal.started("-p", "sleep", "--model", MODEL, *flags) as process:
+        async with shoal.start_process("-p", "sleep", "--model", MODEL, *flags) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.close()
@@ -53,12 +53,12 @@ async def test_a_signal_while_a_tool_runs_ends_the_tool_too(shoal: Program, proj
                 pass
             while not (project / "pid").exists() or not (project / "pid").read_text():
                 await process_alive(process)
-            assert len(processes_in(project)) > 1
+            assert len(find_processes_in(project)) > 1
             process.send_signal(signal.SIGINT)
-            ran = await ended(process)
+            ran = await wait_for_result(process)
     assert ran.code == 130
-    async with asyncio.timeout(PATIENCE):
-        while processes_in(project):
+    async with asyncio.timeout(TIMEOUT):
+        while find_processes_in(project):
             await asyncio.sleep(0.01)
 
 
@@ -68,17 +68,19 @@ async def process_alive(process: object) -> None:
 
 
 @pytest.mark.spec("TRN-01", "TRN-02")
-async def test_a_run_killed_with_9_goes_on_where_it_was(shoal: Program, project: Path) -> None:
+async def test_a_run_killed_with_9_goes_on_where_it_was(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
-    mind = [call("Read", file_path="a.txt"), ["never", Delay(seconds=60)], "went on"]
+    mind = [make_tool_call("Read", file_path="a.txt"), ["never", DelayFault(seconds=60)], "went on"]
     async with messages_server(mind) as server:
-        shoal.talks_to(server)
-        async with shoal.started("-p", "q1", "--model", MODEL, "--output-format", "stream-json") as process:
+        shoal.use_server(server)
+        async with shoal.start_process(
+            "-p", "q1", "--model", MODEL, "--output-format", "stream-json"
+        ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.close()
             session = json.loads(await process.stdout.readline())["session_id"]
-            await server.arrived(2)
+            await server.wait_for_requests(2)
             process.kill()
             await process.wait()
         again = await shoal("-p", "q2", "--model", MODEL, "--resume", session)
@@ -96,19 +98,19 @@ def waiting_in(pipe: int) -> int:
     return int.from_bytes(count, sys.byteorder)
 
 
-async def test_a_reader_that_does_not_read_cannot_hold_up_a_signal(shoal: Program) -> None:
+async def test_a_reader_that_does_not_read_cannot_hold_up_a_signal(shoal: ShoalProgram) -> None:
     reading, writing = os.pipe()
     try:
         async with messages_server(["word " * 200_000]) as server:
-            shoal.talks_to(server)
+            shoal.use_server(server)
             flags = ("--model", MODEL, "--output-format", "stream-json")
-            async with shoal.started("-p", "talk", *flags, stdout=writing) as process:
+            async with shoal.start_process("-p", "talk", *flags, stdout=writing) as process:
                 assert process.stdin is not None
                 process.stdin.close()
                 while waiting_in(reading) < 60_000:
                     await process_alive(process)
                 process.send_signal(signal.SIGINT)
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(TIMEOUT):
                     code = await process.wait()
     finally:
         os.close(reading)

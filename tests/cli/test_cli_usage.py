@@ -9,15 +9,15 @@ from importlib import import_module
 import click
 import pytest
 from click.testing import CliRunner
-from shoal_process import Program
+from shoal_process import ShoalProgram
 
 from shoal.surfaces.cli import flags
-from shoal.surfaces.cli.commands import COMMANDS
-from shoal.surfaces.cli.main import root, run
+from shoal.surfaces.cli.command_registry import COMMANDS
+from shoal.surfaces.cli.main import root_command, run
 
 
 def test_help_shows_examples_commands_flags_and_exit_codes() -> None:
-    shown = CliRunner().invoke(root, ["--help"]).output
+    shown = CliRunner().invoke(root_command, ["--help"]).output
     for part in (
         "Examples:",
         "git diff | shoal -p",
@@ -145,7 +145,7 @@ def test_a_command_that_needs_another_word_shows_its_help_and_nothing_around_it(
     assert "See `shoal team --help`" not in err
 
 
-async def test_no_prompt_at_all_is_wrong_usage(shoal: Program) -> None:
+async def test_no_prompt_at_all_is_wrong_usage(shoal: ShoalProgram) -> None:
     ran = await shoal("-p")
     assert (ran.code, ran.out) == (2, b"")
     assert 'shoal -p "…"' in ran.err
@@ -163,20 +163,20 @@ async def test_no_prompt_at_all_is_wrong_usage(shoal: Program) -> None:
 def test_rules_may_be_repeated_or_listed_with_parentheses_respected(
     value: list[str], rules: tuple[str, ...]
 ) -> None:
-    assert flags.rules(value, "--allowedTools") == rules
+    assert flags.parse_rules(value, "--allowedTools") == rules
 
 
 @pytest.mark.parametrize(
     ("given", "seconds"), [("5", 5), ("1.5", 1.5), ("90s", 90), ("10m", 600), ("2h", 7200)]
 )
 def test_a_deadline_is_written_as_people_write_times(given: str, seconds: float) -> None:
-    assert flags.duration(given) == seconds
+    assert flags.parse_duration(given) == seconds
 
 
 def test_both_spellings_mean_the_same_option() -> None:
     for spelling in ("--allowedTools", "--allowed-tools"):
-        with root.make_context("shoal", ["-p", "hi", spelling, "Read"]) as context:
+        with root_command.make_context("shoal", ["-p", "hi", spelling, "Read"]) as context:
             assert context.params["allowed_tools"] == ("Read",)
     for spelling in ("--disallowedTools", "--disallowed-tools"):
-        with root.make_context("shoal", ["-p", "hi", spelling, "Read"]) as context:
+        with root_command.make_context("shoal", ["-p", "hi", spelling, "Read"]) as context:
             assert context.params["disallowed_tools"] == ("Read",)

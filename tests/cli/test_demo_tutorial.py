@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal_process import Program
+from shoal_process import ShoalProgram
 
 
 async def test_the_tutorial_s_project_is_laid_out_and_what_is_there_is_left_alone(
-    shoal: Program, project: Path
+    shoal: ShoalProgram, project: Path
 ) -> None:
     ran = await shoal("demo", "tutorial")
     assert ran.code == 0, ran.err

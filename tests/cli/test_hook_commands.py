@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import Program
-from test_cli_agents import YES, mind
+from reply_scripts import YES, script_replies
+from shoal_process import ShoalProgram
 
 from shoal.testing import messages_server
 
@@ -25,24 +25,24 @@ def clone(project: Path) -> Path:
     return directory
 
 
-async def listed(shoal: Program) -> list[dict[str, Any]]:
+async def list_hooks(shoal: ShoalProgram) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((await shoal("hooks", "ls", "--json")).out)["hooks"]
     return found
 
 
-async def test_without_hooks_it_says_where_they_would_stand(shoal: Program) -> None:
+async def test_without_hooks_it_says_where_to_configure_them(shoal: ShoalProgram) -> None:
     ran = await shoal("hooks", "ls")
     assert (ran.code, "settings" in ran.text) == (0, True)
 
 
 @pytest.mark.spec("HOK-01")
 async def test_hooks_are_listed_with_their_origin_and_what_is_not_trusted_is_marked(
-    shoal: Program, clone: Path, home: Path
+    shoal: ShoalProgram, clone: Path, home: Path
 ) -> None:
     home.mkdir(exist_ok=True)
     own = {"Stop": [{"hooks": [{"type": "http", "url": "http://127.0.0.1:9/x", "timeout": 3}]}]}
     (home / "settings.json").write_text(json.dumps({"hooks": own}))
-    mine, theirs, agents = await listed(shoal)
+    mine, theirs, agents = await list_hooks(shoal)
     assert mine == {
         "event": "Stop",
         "matcher": "",
@@ -65,13 +65,13 @@ async def test_hooks_are_listed_with_their_origin_and_what_is_not_trusted_is_mar
     shown = json.loads((await shoal("trust", "--show", "--json")).out)["settings"]
     assert [row["key"] for row in shown] == ["hooks", "hooks"]
     assert (await shoal("trust")).code == 0
-    assert all(row["trusted"] for row in await listed(shoal))
+    assert all(row["trusted"] for row in await list_hooks(shoal))
     assert (await shoal("trust", "--revoke")).code == 0
-    assert [row["trusted"] for row in await listed(shoal)] == [True, False, False]
+    assert [row["trusted"] for row in await list_hooks(shoal)] == [True, False, False]
 
 
 async def test_hooks_that_nobody_waits_for_are_marked_and_one_that_cannot_decide_is_warned_of(
-    shoal: Program, home: Path
+    shoal: ShoalProgram, home: Path
 ) -> None:
     home.mkdir(exist_ok=True)
 
@@ -84,7 +84,7 @@ async def test_hooks_that_nobody_waits_for_are_marked_and_one_that_cannot_decide
         "Stop": entry("./plain.sh"),
     }
     (home / "settings.json").write_text(json.dumps({"hooks": own}))
-    rows = await listed(shoal)
+    rows = await list_hooks(shoal)
     assert [(row["background"], row["rewakes"]) for row in rows] == [
         (True, False),
         (True, True),
@@ -99,7 +99,7 @@ async def test_hooks_that_nobody_waits_for_are_marked_and_one_that_cannot_decide
 
 @pytest.mark.spec("QUE-03", "QUE-04")
 async def test_a_headless_run_waits_for_a_hook_that_may_wake_it_and_takes_up_what_it_says(
-    shoal: Program, home: Path
+    shoal: ShoalProgram, home: Path
 ) -> None:
     home.mkdir(exist_ok=True)
     # Long enough for the lead to rest by then.
@@ -107,12 +107,12 @@ async def test_a_headless_run_waits_for_a_hook_that_may_wake_it_and_takes_up_wha
     hook = {"type": "command", "command": tests, "asyncRewake": True}
     own = {"PostToolUse": [{"matcher": "Glob", "hooks": [hook]}]}
     (home / "settings.json").write_text(json.dumps({"hooks": own}))
-    steps = mind(
+    steps = script_replies(
         {"match": "3 tests fail", "text": "mended"},
         {"match": "begin", "tools": [{"name": "Glob", "input": {"pattern": "*"}}]},
         {"match": "", "text": "looked"},
     )
     async with messages_server(steps) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "begin", *YES)
     assert (ran.code, ran.text.strip().splitlines()[-1]) == (0, "mended")

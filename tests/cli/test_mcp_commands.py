@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import MODEL, PATIENCE, Program, ended
+from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 
-from shoal.core.messages import ToolUse
+from shoal.core.messages import ToolUseBlock
 from shoal.testing import messages_server
 
 ROGUE = Path(__file__).parents[1] / "mcp_client" / "rogue_server.py"
 pytestmark = pytest.mark.needs("mcp")
 
 
-def rogue(manner: str, word: str = "") -> dict[str, Any]:
+def make_rogue_server(manner: str, word: str = "") -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(ROGUE), manner, word]}
 
 
 async def test_servers_are_added_listed_shown_tried_and_removed(
-    shoal: Program, home: Path, project: Path
+    shoal: ShoalProgram, home: Path, project: Path
 ) -> None:
     assert "No MCP server" in (await shoal("mcp", "ls")).text
     assert "No MCP server" in (await shoal("mcp", "test")).text
@@ -62,8 +62,10 @@ async def test_servers_are_added_listed_shown_tried_and_removed(
     assert json.loads((project / ".mcp.json").read_text()) == {}
 
 
-async def test_a_server_that_fails_is_told_with_its_reason(shoal: Program, home: Path) -> None:
-    (home / "settings.json").write_text(json.dumps({"mcpServers": {"bad": rogue("fails"), "odd": 5}}))
+async def test_a_failing_server_is_reported_with_its_reason(shoal: ShoalProgram, home: Path) -> None:
+    (home / "settings.json").write_text(
+        json.dumps({"mcpServers": {"bad": make_rogue_server("fails"), "odd": 5}})
+    )
     ran = await shoal("mcp", "test")
     assert ran.code == 1
     assert "exit status 4" in ran.text
@@ -75,14 +77,16 @@ async def test_a_server_that_fails_is_told_with_its_reason(shoal: Program, home:
 
 
 @pytest.mark.spec("MCP-01")
-async def test_a_headless_run_uses_servers_and_lists_them_first(shoal: Program, home: Path) -> None:
+async def test_a_headless_run_uses_servers_and_lists_them_first(shoal: ShoalProgram, home: Path) -> None:
     (home / "settings.json").write_text(
-        json.dumps({"mcpServers": {"mine": rogue("plain")}, "shoal": {"mcp_wait": 60}})
+        json.dumps({"mcpServers": {"mine": make_rogue_server("plain")}, "shoal": {"mcp_wait": 60}})
     )
-    flag = json.dumps({"mcpServers": {"given": rogue("plain", "the sea"), "gone": rogue("fails")}})
-    call = ToolUse(id="t1", name="mcp__given__echo", input={"text": "is wide"})
+    flag = json.dumps(
+        {"mcpServers": {"given": make_rogue_server("plain", "the sea"), "gone": make_rogue_server("fails")}}
+    )
+    call = ToolUseBlock(id="t1", name="mcp__given__echo", input={"text": "is wide"})
     async with messages_server([call, "Done.", "Done."]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         base = ("-p", "Look.", "--model", MODEL, "--output-format", "stream-json", "--mcp-config", flag)
         ran = await shoal(*base, "--allowedTools", "mcp__given")
         strict = await shoal(*base, "--strict-mcp-config")
@@ -98,42 +102,49 @@ async def test_a_headless_run_uses_servers_and_lists_them_first(shoal: Program, 
     assert [each["name"] for each in strict.lines[0]["mcp_servers"]] == ["given", "gone"]
 
 
-async def test_a_flag_that_cannot_be_used_says_what_it_takes(shoal: Program) -> None:
+async def test_a_flag_that_cannot_be_used_says_what_it_takes(shoal: ShoalProgram) -> None:
     ran = await shoal("-p", "Look.", "--mcp-config", "nowhere.json")
     assert ran.code == 2
     assert "--mcp-config takes JSON or the path of a file" in ran.err
 
 
-def channel(manner: str, pipe: Path | str = "") -> str:
+def make_channel_config(manner: str, pipe: Path | str = "") -> str:
     script = ROGUE.with_name("channel_server.py")
     server = {"command": sys.executable, "args": [str(script), manner, str(pipe)]}
     return json.dumps({"mcpServers": {"chat": server}})
 
 
 @pytest.mark.spec("QUE-03")
-async def test_a_channel_that_never_stops_keeps_no_run_alive(shoal: Program) -> None:
-    pushed = ToolUse(id="t1", name="mcp__chat__push", input={"params": {"content": "from afar"}})
-    flags = ("--model", MODEL, "--allowedTools", "mcp__chat", "--mcp-config", channel("endless"))
+async def test_a_channel_that_never_stops_keeps_no_run_alive(shoal: ShoalProgram) -> None:
+    pushed = ToolUseBlock(id="t1", name="mcp__chat__push", input={"params": {"content": "from afar"}})
+    flags = ("--model", MODEL, "--allowedTools", "mcp__chat", "--mcp-config", make_channel_config("endless"))
     async with messages_server([[pushed], "over"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "Look.", *flags, "--channels", "server:chat")
     assert (ran.code, ran.text) == (0, "over\n")
     assert '<channel source=\\"chat\\">from afar</channel>' in json.dumps(server.requests[1].body["messages"])
 
 
-async def test_a_push_wakes_a_run_that_a_program_drives(shoal: Program, tmp_path: Path) -> None:
+async def test_a_push_wakes_a_run_that_a_program_drives(shoal: ShoalProgram, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     streams = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
-    flags = ("--model", MODEL, "--mcp-config", channel("plain", pipe), "--channels", "server:chat")
+    flags = (
+        "--model",
+        MODEL,
+        "--mcp-config",
+        make_channel_config("plain", pipe),
+        "--channels",
+        "server:chat",
+    )
     prompt = {"type": "user", "message": {"role": "user", "content": "Look."}}
     async with messages_server(["over", "heard"]) as server:
-        shoal.talks_to(server)
-        async with shoal.started(*streams, *flags) as run:
+        shoal.use_server(server)
+        async with shoal.start_process(*streams, *flags) as run:
             assert run.stdin is not None
             assert run.stdout is not None
             run.stdin.write(json.dumps(prompt).encode() + b"\n")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 results: list[str] = []
                 while len(results) < 2:
                     line = json.loads(await run.stdout.readline())
@@ -142,13 +153,13 @@ async def test_a_push_wakes_a_run_that_a_program_drives(shoal: Program, tmp_path
                         if len(results) == 1:
                             pushed = json.dumps({"content": "pushed at rest"}) + "\n"
                             await asyncio.to_thread(pipe.write_text, pushed)
-            assert (await ended(run)).code == 0
+            assert (await wait_for_result(run)).code == 0
     assert results == ["over", "heard"]
     assert "pushed at rest</channel>" in json.dumps(server.requests[1].body["messages"])
 
 
 @pytest.mark.parametrize("entry", ["chat", "plugin:chat"])
-async def test_a_channel_that_names_no_server_is_refused(shoal: Program, entry: str) -> None:
+async def test_a_channel_that_names_no_server_is_refused(shoal: ShoalProgram, entry: str) -> None:
     ran = await shoal("-p", "Look.", "--channels", entry)
     assert ran.code == 2
     assert f"{entry!r} names no channel. Write server: and the name" in " ".join(ran.err.split())

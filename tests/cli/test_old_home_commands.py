@@ -7,30 +7,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import Program
+from shoal_process import ShoalProgram
 
 from old_home import AGENTS, CUT_OFF, EVERYTHING, SESSIONS, TEAM, WORK, unpack_home
 
 
 @pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShoalProgram:
     """Return the program in the project of the old home."""
     found = unpack_home(tmp_path / "old")
     monkeypatch.setenv("SHOAL_HOME", str(found.home))
-    return Program(found.project)
+    return ShoalProgram(found.project)
 
 
-async def show(old: Program, *words: str) -> str:
+async def show(old: ShoalProgram, *words: str) -> str:
     ran = await old(*words)
     assert ran.code == 0, ran.err
     return ran.text
 
 
-async def data(old: Program, *words: str) -> Any:
+async def data(old: ShoalProgram, *words: str) -> Any:
     return json.loads(await show(old, *words))
 
 
-async def test_sessions_and_costs_are_listed(old: Program) -> None:
+async def test_sessions_and_costs_are_listed(old: ShoalProgram) -> None:
     assert [each["session"] for each in await data(old, "sessions", "--json")] == [
         CUT_OFF,
         TEAM,
@@ -45,7 +45,7 @@ async def test_sessions_and_costs_are_listed(old: Program) -> None:
 
 
 @pytest.mark.parametrize("session", SESSIONS)
-async def test_a_run_is_watched_and_exported(old: Program, session: str) -> None:
+async def test_a_run_is_watched_and_exported(old: ShoalProgram, session: str) -> None:
     assert f"session {session}" in await show(old, "watch", session)
     events = (await old("watch", session, "--json")).lines
     journal = Path(old.project).parent / "home" / "shoal" / "runs" / session / "journal.jsonl"
@@ -59,7 +59,7 @@ async def test_a_run_is_watched_and_exported(old: Program, session: str) -> None
     assert (session == EVERYTHING) or exported["transcripts"]["lead"]
 
 
-async def test_the_team_its_board_and_its_mail_are_shown(old: Program) -> None:
+async def test_the_team_its_board_and_its_mail_are_shown(old: ShoalProgram) -> None:
     team = await data(old, "team", "show", "crew", "--json")
     assert [member["name"] for member in team["members"]] == ["team-lead", "bob", "ann"]
     assert [(task["subject"], task["status"]) for task in await data(old, "task", "ls", "--json")] == [
@@ -76,7 +76,7 @@ async def test_the_team_its_board_and_its_mail_are_shown(old: Program) -> None:
     assert {person["name"] for person in exported["people"]} >= {"bob", "ann"}
 
 
-async def test_questions_turns_and_worktrees_are_shown(old: Program) -> None:
+async def test_questions_turns_and_worktrees_are_shown(old: ShoalProgram) -> None:
     home = Path(old.project).parent / "home"
     (question,) = (home / "shoal" / "runs" / CUT_OFF / "questions").glob("*.json")
     assert "touch made" in await show(old, "ask", "show", question.stem)
@@ -88,7 +88,7 @@ async def test_questions_turns_and_worktrees_are_shown(old: Program) -> None:
     assert (old.project / "report.txt").read_text() == "first\n"
 
 
-async def test_watch_and_export_tell_of_events_that_cannot_be_read(old: Program) -> None:
+async def test_watch_and_export_report_unreadable_events(old: ShoalProgram) -> None:
     journal = Path(old.project).parent / "home" / "shoal" / "runs" / WORK / "journal.jsonl"
     line = '{"at":"2030-01-01T00:00:00.000Z","type":"teleported","agent":"lead"}\n'
     with journal.open("a") as file:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, ShoalProgram
 
 from shoal.testing import messages_server
 
 AGENT = "---\nname: pilot\ndescription: Brings ships in.\n---\nYou pilot.\n"
 
 
-def made(root: Path) -> Path:
+def write_plugin(root: Path) -> Path:
     (root / ".claude-plugin").mkdir(parents=True)
     (root / ".claude-plugin/plugin.json").write_text('{"name": "harbour", "version": "1.2"}')
     (root / "agents").mkdir()
@@ -22,9 +22,11 @@ def made(root: Path) -> Path:
     return root
 
 
-async def test_they_are_listed_with_what_they_bring(shoal: Program, home: Path, tmp_path: Path) -> None:
+async def test_plugins_are_listed_with_their_contents(
+    shoal: ShoalProgram, home: Path, tmp_path: Path
+) -> None:
     assert "no plug-in" in (await shoal("plugin", "ls")).text
-    made(home / "plugins/harbour")
+    write_plugin(home / "plugins/harbour")
     (row,) = json.loads((await shoal("plugin", "ls", "--json")).out)
     assert (row["name"], row["version"], row["state"]) == ("harbour", "1.2", "used")
     assert (row["agents"], row["skills"]) == (["harbour:pilot"], ["harbour:mooring"])
@@ -34,8 +36,8 @@ async def test_they_are_listed_with_what_they_bring(shoal: Program, home: Path, 
     assert "harbour:pilot" in [each["name"] for each in json.loads(listed.out)]
 
 
-async def test_what_is_wrong_is_told_with_file_and_line(shoal: Program, tmp_path: Path) -> None:
-    root = made(tmp_path / "harbour")
+async def test_plugin_errors_name_file_and_line(shoal: ShoalProgram, tmp_path: Path) -> None:
+    root = write_plugin(tmp_path / "harbour")
     assert (await shoal("plugin", "validate", str(root))).code == 0
     (root / "agents/bad.md").write_text("---\nname: bad\ndescription: x\nmodel: [1]\n---\nx\n")
     ran = await shoal("plugin", "validate", str(root))
@@ -54,10 +56,10 @@ async def test_what_is_wrong_is_told_with_file_and_line(shoal: Program, tmp_path
     assert "leads out" in refused.err
 
 
-async def test_a_run_tells_which_it_has(shoal: Program, tmp_path: Path) -> None:
-    root = made(tmp_path / "harbour")
+async def test_a_run_lists_its_plugins(shoal: ShoalProgram, tmp_path: Path) -> None:
+    root = write_plugin(tmp_path / "harbour")
     async with messages_server(lambda _: "done") as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal(
             *("-p", "x", "--model", MODEL, "--output-format", "stream-json", "--plugin-dir", str(root))
         )
@@ -66,8 +68,8 @@ async def test_a_run_tells_which_it_has(shoal: Program, tmp_path: Path) -> None:
     assert "harbour:pilot" in init["agents"]
 
 
-async def test_one_in_a_project_is_shown_and_trusted(shoal: Program, project: Path) -> None:
-    made(project / "tools/harbour")
+async def test_a_project_plugin_is_shown_and_trusted(shoal: ShoalProgram, project: Path) -> None:
+    write_plugin(project / "tools/harbour")
     (project / ".claude").mkdir()
     (project / ".claude/settings.json").write_text('{"shoal": {"plugins": ["tools/harbour"]}}')
 

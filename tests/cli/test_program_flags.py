@@ -10,15 +10,15 @@ import click
 import pytest
 
 from shoal.app.options import Options
-from shoal.surfaces.cli.flags import options_from
-from shoal.surfaces.cli.main import root, run
-from shoal.surfaces.cli.program_flags import relayed_servers
+from shoal.surfaces.cli.flags import options_from_flags
+from shoal.surfaces.cli.main import root_command, run
+from shoal.surfaces.cli.program_flags import split_relayed_servers
 
 
 def options(*arguments: str) -> Options:
-    with click.Context(root) as context:
-        root.parse_args(context, list(arguments))
-        return options_from(context.params, attended=False)
+    with click.Context(root_command) as context:
+        root_command.parse_args(context, list(arguments))
+        return options_from_flags(context.params, attended=False)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_an_empty_list_is_not_the_same_as_none() -> None:
     assert options("--setting-sources=user,project").setting_sources == ("user", "project")
 
 
-def test_prompts_and_schemas_may_stand_in_files(tmp_path: Path) -> None:
+def test_prompts_and_schemas_can_be_in_files(tmp_path: Path) -> None:
     (tmp_path / "prompt.md").write_text("Be brief.")
     (tmp_path / "schema.json").write_text('{"type": "object"}')
     found = options(
@@ -80,7 +80,7 @@ def test_a_flag_that_cannot_be_used_is_named(
 def test_servers_of_the_program_are_taken_out_of_the_others() -> None:
     servers: dict[str, Any] = {"own": {"type": "sdk", "name": "own"}, "other": {"command": "x"}}
     given = json.dumps({"mcpServers": servers})
-    names, rest = relayed_servers([given, "file.json", "{broken"])
+    names, rest = split_relayed_servers([given, "file.json", "{broken"])
     assert names == ("own",)
     assert json.loads(rest[0]) == {"mcpServers": {"other": {"command": "x"}}}
     assert rest[1:] == ("file.json", "{broken")

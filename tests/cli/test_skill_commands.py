@@ -6,32 +6,34 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, ShoalProgram
 
 from shoal.testing import messages_server
-from skill_rig import command, skill
+from skill_helpers import write_command, write_skill
 
 STREAMS = ("--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 
 
-def told(server: Any, number: int = -1) -> str:
+def get_prompt_text(server: Any, number: int = -1) -> str:
     last = server.requests[number].body["messages"][-1]["content"]
     return last if isinstance(last, str) else "\n".join(block.get("text", "") for block in last)
 
 
-async def test_a_command_is_carried_out_headless(shoal: Program, project: Path) -> None:
-    command(project / ".claude" / "commands", "greet", "Greet $1 by !`echo nam`e.", description="Greets")
+async def test_a_command_is_carried_out_headless(shoal: ShoalProgram, project: Path) -> None:
+    write_command(
+        project / ".claude" / "commands", "greet", "Greet $1 by !`echo nam`e.", description="Greets"
+    )
     async with messages_server(["Hello."]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "/greet Ann", "--model", MODEL)
     assert (ran.code, ran.text) == (0, "Hello.\n")
-    assert "Greet Ann by " in told(server)
+    assert "Greet Ann by " in get_prompt_text(server)
 
 
-async def test_an_unknown_command_is_an_error_and_nobody_is_asked(shoal: Program, project: Path) -> None:
-    command(project / ".claude" / "commands", "greet", "Greet.")
+async def test_an_unknown_command_is_an_error_and_nobody_is_asked(shoal: ShoalProgram, project: Path) -> None:
+    write_command(project / ".claude" / "commands", "greet", "Greet.")
     async with messages_server([]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         ran = await shoal("-p", "/gret Ann", "--model", MODEL, "--output-format", "json")
     assert ran.code == 1
     assert "There is no command '/gret'. Is /greet meant?" in ran.err
@@ -40,9 +42,9 @@ async def test_an_unknown_command_is_an_error_and_nobody_is_asked(shoal: Program
 
 
 async def test_commands_in_a_stream_are_turns_and_an_unknown_one_harms_no_other(
-    shoal: Program, project: Path
+    shoal: ShoalProgram, project: Path
 ) -> None:
-    command(
+    write_command(
         project / ".claude" / "commands", "greet", "Greet $1.", description="Greets", argument_hint="[who]"
     )
     prompts = ("/greet Ann", "/nobody", "plain")
@@ -51,22 +53,24 @@ async def test_commands_in_a_stream_are_turns_and_an_unknown_one_harms_no_other(
         *({"type": "user", "message": {"role": "user", "content": text}} for text in prompts),
     ]
     async with messages_server(["one", "two"]) as server:
-        shoal.talks_to(server)
+        shoal.use_server(server)
         stdin = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         ran = await shoal(*STREAMS, "--model", MODEL, stdin=stdin)
     results = [line for line in ran.lines if line["type"] == "result"]
     assert [line["is_error"] for line in results] == [False, True, False]
     assert "There is no command '/nobody'" in str(results[1])
-    assert "Greet Ann." in told(server, 0)
+    assert "Greet Ann." in get_prompt_text(server, 0)
     (answer,) = [line for line in ran.lines if line["type"] == "control_response"]
     offered = {"name": "greet", "description": "Greets", "argumentHint": "[who]"}
     assert answer["response"]["response"]["commands"] == [offered]
     assert next(line for line in ran.lines if line.get("subtype") == "init")["slash_commands"] == ["greet"]
 
 
-async def test_skills_and_commands_are_listed_and_shown(shoal: Program, project: Path, home: Path) -> None:
-    path = skill(home / "skills", "pdf", "Fill it.", allowed_tools="Read", license="MIT")
-    typed = command(project / ".claude" / "commands", "go/far", "Go.", allowed_tools="Bash(ls:*)")
+async def test_skills_and_commands_are_listed_and_shown(
+    shoal: ShoalProgram, project: Path, home: Path
+) -> None:
+    path = write_skill(home / "skills", "pdf", "Fill it.", allowed_tools="Read", license="MIT")
+    typed = write_command(project / ".claude" / "commands", "go/far", "Go.", allowed_tools="Bash(ls:*)")
     ran = await shoal("skills", "ls", "--json")
     assert (ran.code, ran.err) == (0, "")
     found = {each["name"]: each for each in json.loads(ran.out)}
@@ -87,16 +91,16 @@ async def test_skills_and_commands_are_listed_and_shown(shoal: Program, project:
     assert not (home / "shoal").exists()
 
 
-async def test_where_there_are_no_skills_it_is_said(shoal: Program) -> None:
+async def test_where_there_are_no_skills_it_is_said(shoal: ShoalProgram) -> None:
     ran = await shoal("skills", "ls")
     assert (ran.code, ran.err) == (0, "")
     assert ran.text.startswith("There are no skills or commands here.")
 
 
-async def test_checking_names_file_line_and_field(shoal: Program, project: Path, home: Path) -> None:
-    skill(home / "skills", "good")
-    skill(project / ".claude" / "skills", "good")
-    bad = skill(project / ".claude" / "skills", "bad", context="spoon")
+async def test_checking_names_file_line_and_field(shoal: ShoalProgram, project: Path, home: Path) -> None:
+    write_skill(home / "skills", "good")
+    write_skill(project / ".claude" / "skills", "good")
+    bad = write_skill(project / ".claude" / "skills", "bad", context="spoon")
     ran = await shoal("skills", "validate")
     assert ran.code == 1
     lines = ran.text.splitlines()
@@ -114,8 +118,8 @@ async def test_checking_names_file_line_and_field(shoal: Program, project: Path,
     assert (await shoal("skills", "validate", "nowhere")).code == 2
 
 
-async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: Program, project: Path) -> None:
-    path = skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash(touch:*)")
+async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: ShoalProgram, project: Path) -> None:
+    path = write_skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash(touch:*)")
 
     async def states() -> list[tuple[str, str]]:
         ran = await shoal("trust", "--show", "--json")
@@ -134,7 +138,7 @@ async def test_trust_covers_what_skills_allow_and_is_taken_back(shoal: Program, 
     assert await states() == [(key, "unasked")]
 
 
-async def test_where_there_is_no_skill_at_all_that_is_said(shoal: Program) -> None:
+async def test_where_there_is_no_skill_at_all_that_is_said(shoal: ShoalProgram) -> None:
     ran = await shoal("skills", "show", "pdf")
     assert ran.code == 2
     assert "There is no skill or command 'pdf', nor any other here." in ran.err

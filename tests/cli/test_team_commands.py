@@ -1,4 +1,4 @@
-"""`shoal team` as a person uses it: on a team that runs, has ended, or whose lead was killed."""
+"""`shoal team` on a team that runs, has ended, or whose lead was killed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import MODEL, PATIENCE, Program, Ran
+from shoal_process import MODEL, TIMEOUT, CliResult, ShoalProgram
 
-from company import after, bash, company, done, last_words, said_to, tell
-from shoal.app.teams.record import AgentsRecord
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
-from shoal.core.ids import Ids
+from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TeamName
-from shoal.core.roster import Newcomer
+from shoal.core.roster import NewMember
 from shoal.testing import messages_server
+from team_server_scripts import (
+    complete_task,
+    get_last_text,
+    list_user_texts,
+    reply_after_text,
+    run_bash,
+    script_team_server,
+    send_message,
+)
 
 TEMPLATE = """\
 ---
@@ -53,7 +61,7 @@ class Gate:
         self.command = f"cat {path.name}"
 
     async def open(self) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await asyncio.to_thread(self._path.write_text, "gate opened\n")
 
 
@@ -70,42 +78,44 @@ def gate(project: Path) -> Gate:
 
 
 @asynccontextmanager
-async def at_work(shoal: Program, mind: Any, *more: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A team that was started headless, once alice is in her first call."""
-    async with messages_server(mind) as server:
-        shoal.talks_to(server)
-        async with shoal.started("team", "start", "roof", "the roof", "-p", *YES, *more) as process:
+async def start_team(
+    shoal: ShoalProgram, choose_reply: Any, *more: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Start a headless team and wait until alice is in her first call."""
+    async with messages_server(choose_reply) as server:
+        shoal.use_server(server)
+        async with shoal.start_process("team", "start", "roof", "the roof", "-p", *YES, *more) as process:
             assert process.stdin is not None
             assert process.stderr is not None
             process.stdin.close()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while b"alice: Bash" not in await process.stderr.readline():
                     pass
             yield process
 
 
-async def facts(shoal: Program, *more: str) -> dict[str, Any]:
+async def show_team(shoal: ShoalProgram, *more: str) -> dict[str, Any]:
     found: dict[str, Any] = (await shoal("team", "show", *more, "--json")).lines[-1]
     return found
 
 
-def states(team: dict[str, Any]) -> dict[str, str]:
+def map_member_states(team: dict[str, Any]) -> dict[str, str]:
     return {member["name"]: member["state"] for member in team["members"]}
 
 
-async def killed(process: asyncio.subprocess.Process) -> None:
+async def kill_process(process: asyncio.subprocess.Process) -> None:
     process.send_signal(signal.SIGKILL)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await process.wait()
 
 
-def leftovers(home: Path) -> list[str]:
-    """What is there of the team, its locks and its key included."""
+def list_leftovers(home: Path) -> list[str]:
+    """List all files of the team, including its locks and its key."""
     found = [path for place in (home, home / "shoal") for path in place.glob("*/roof*")]
     return sorted(str(path.relative_to(home)) for path in found)
 
 
-def on_disk(home: Path, name: str) -> list[dict[str, Any]]:
+def read_inbox(home: Path, name: str) -> list[dict[str, Any]]:
     entries: list[dict[str, Any]] = json.loads((home / "teams/roof/inboxes" / f"{name}.json").read_bytes())
     return entries
 
@@ -113,22 +123,30 @@ def on_disk(home: Path, name: str) -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("TSK-06", "TSK-08")
 async def test_a_team_is_started_headless_works_in_order_and_its_result_is_printed(
-    shoal: Program, home: Path
+    shoal: ShoalProgram, home: Path
 ) -> None:
-    mind = company(
+    choose_reply = script_team_server(
         lead=["I wait.", "The roof is built and painted."],
-        alice=[after("Task #1 is yours now", tell("team-lead", "built"), done("1"), "built")],
-        bob=[after("Task #2 is yours now", done("2"), tell("team-lead", "painted"), "painted")],
+        alice=[
+            reply_after_text(
+                "Task #1 is yours now", send_message("team-lead", "built"), complete_task("1"), "built"
+            )
+        ],
+        bob=[
+            reply_after_text(
+                "Task #2 is yours now", complete_task("2"), send_message("team-lead", "painted"), "painted"
+            )
+        ],
     )
-    async with messages_server(mind) as server:
-        shoal.talks_to(server)
+    async with messages_server(choose_reply) as server:
+        shoal.use_server(server)
         ran = await shoal("team", "start", "roof", "the roof", "-p", "--output-format", "json", *YES)
     assert ran.code == 0, ran.err
     assert ran.result["result"] == "The roof is built and painted."
     assert "The team roof is made: alice, bob." in ran.err
-    team = await facts(shoal)
+    team = await show_team(shoal)
     assert (team["lead"], team["open_tasks"]) == ("ended", 0)
-    assert states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
+    assert map_member_states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
     assert team["tokens"] > 0
     assert team["cost_usd"] == pytest.approx(sum(member["cost_usd"] for member in team["members"]), abs=1e-5)
     exported = (await shoal("team", "export", "roof")).lines[-1]
@@ -149,30 +167,34 @@ async def test_a_team_is_started_headless_works_in_order_and_its_result_is_print
     assert "> (Task #2 is yours now: Paint it)" in page
     assert "task_assignment" not in page
     assert (await shoal("team", "rm", "--yes")).text == "The team roof is removed.\n"
-    assert leftovers(home) == []
+    assert list_leftovers(home) == []
 
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("USR-18", "SRF-01", "LIF-05")
-async def test_a_team_at_work_is_listed_shown_told_and_ended(shoal: Program, gate: Gate, home: Path) -> None:
+async def test_a_running_team_is_listed_shown_messaged_and_ended(
+    shoal: ShoalProgram, gate: Gate, home: Path
+) -> None:
     heard: list[str] = []
     told = asyncio.Event()
     closed = Gate(shoal.project / "closed")
 
     def hears(body: dict[str, Any]) -> Any:
-        heard.append(last_words(body))
+        heard.append(get_last_text(body))
         told.set()
-        return bash(closed.command)
+        return run_bash(closed.command)
 
-    mind = company(lead=["I wait."], alice=[bash(gate.command), hears], bob=[bash(closed.command)])
-    async with at_work(shoal, mind, "--settings", '{"shoal": {"shutdown_grace": 0.2}}') as process:
+    choose_reply = script_team_server(
+        lead=["I wait."], alice=[run_bash(gate.command), hears], bob=[run_bash(closed.command)]
+    )
+    async with start_team(shoal, choose_reply, "--settings", '{"shoal": {"shutdown_grace": 0.2}}') as process:
         (listed,) = (await shoal("team", "ls", "--json")).lines[-1]
         assert (listed["lead"], listed["open_tasks"]) == ("alive", 2)
-        team = await facts(shoal)
+        team = await show_team(shoal)
         alice = team["members"][1]
         assert (alice["name"], alice["state"], alice["color"]) == ("alice", "working", "blue")
         assert alice["doing"] == f"Bash {gate.command}"
-        assert alice["last_event_seconds"] < PATIENCE
+        assert alice["last_event_seconds"] < TIMEOUT
         assert (alice["tokens"] > 0, alice["question"]) == (True, None)
         text = (await shoal("team", "show", "roof")).text
         assert "0 of 2 tasks done" in text
@@ -183,59 +205,63 @@ async def test_a_team_at_work_is_listed_shown_told_and_ended(shoal: Program, gat
         said = await shoal("team", "send", "alice", "Mind the gutter.")
         assert said.text == "alice hears it at its next step.\n"
         # From whom it is stands beside the text, and is set by the runtime.
-        assert [(each["from"], each["text"]) for each in on_disk(home, "alice")][-1] == (
+        assert [(each["from"], each["text"]) for each in read_inbox(home, "alice")][-1] == (
             "user",
             "Mind the gutter.",
         )
         await gate.open()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await told.wait()
         # Before what the lead said, though that was in the inbox first; and not as the words of an agent.
         assert heard[0].index("Mind the gutter.") < heard[0].index("<teammate-message")
         one = await shoal("team", "stop", "roof", "alice", "--json")
         assert one.lines[-1] == {"team": "roof", "stopped": ["alice"]}
-        assert "alice" not in states(await facts(shoal))
+        assert "alice" not in map_member_states(await show_team(shoal))
         assert (await shoal("team", "stop")).code == 0
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await process.wait()
-    team = await facts(shoal)
-    assert (team["lead"], states(team)) == ("ended", {"team-lead": "ended"})
+    team = await show_team(shoal)
+    assert (team["lead"], map_member_states(team)) == ("ended", {"team-lead": "ended"})
     assert (await shoal("team", "rm", "roof", "--yes")).code == 0
-    assert leftovers(home) == []
+    assert list_leftovers(home) == []
 
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05", "USR-12")
 async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
-    shoal: Program, gate: Gate, home: Path
+    shoal: ShoalProgram, gate: Gate, home: Path
 ) -> None:
     heard: dict[str, list[str]] = {}
     models: set[str] = set()
 
     def hears(who: str) -> Any:
         def say(body: dict[str, Any]) -> str:
-            heard[who] = said_to(body)
+            heard[who] = list_user_texts(body)
             models.add(body["model"])
             return f"{who} heard it"
 
         return say
 
-    mind = company(
+    choose_reply = script_team_server(
         lead=["I wait.", hears("lead")],
-        alice=[bash(gate.command), hears("alice")],
+        alice=[run_bash(gate.command), hears("alice")],
         bob=["I wait.", hears("bob")],
     )
-    async with at_work(shoal, mind) as process:
-        session = (await facts(shoal))["session"]
-        await killed(process)
+    async with start_team(shoal, choose_reply) as process:
+        session = (await show_team(shoal))["session"]
+        await kill_process(process)
         listed = (await shoal("team", "ls")).text
         assert "died" in listed
         assert "shoal team resume roof" in listed
-        assert states(await facts(shoal)) == {"team-lead": "died", "alice": "cut off", "bob": "idle"}
+        assert map_member_states(await show_team(shoal)) == {
+            "team-lead": "died",
+            "alice": "cut off",
+            "bob": "idle",
+        }
         sent = await shoal("team", "send", "roof", "*", "The wood is wet.")
         assert sent.code == 0
         assert "it is heard after `shoal team resume roof`" in sent.text
-        assert [each["from"] for each in on_disk(home, "bob")][-1] == "user"
+        assert [each["from"] for each in read_inbox(home, "bob")][-1] == "user"
         for command in (("attach",), ("stop",)):
             not_live = await shoal("team", *command)
             assert (not_live.code, "shoal team resume roof" in not_live.err) == (1, True)
@@ -253,58 +279,58 @@ async def test_what_a_killed_lead_leaves_is_listed_resumed_and_removed(
     assert models == {MODEL.partition(":")[2]}, "it is that of the flag with which the team was started"
     # As the person's own words: what agents say comes in a frame of the runtime's.
     assert all("The wood is wet." in heard[who] for who in ("lead", "alice", "bob")), heard
-    team = await facts(shoal)
+    team = await show_team(shoal)
     assert (team["session"], team["lead"]) == (session, "ended")
     assert "A team that has ended can go on: shoal team resume roof" in (await shoal("team", "ls")).text
-    assert states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
+    assert map_member_states(team) == {"team-lead": "ended", "alice": "idle", "bob": "idle"}
     assert (await shoal("team", "rm", "roof", "--yes")).code == 0
-    assert leftovers(home) == []
+    assert list_leftovers(home) == []
 
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("USR-07", "USR-08", "LIF-05")
-async def test_a_lead_that_stands_still_is_ended_with_its_team_all_the_same(
-    shoal: Program, gate: Gate, home: Path
+async def test_a_stopped_lead_process_is_ended_with_its_team(
+    shoal: ShoalProgram, gate: Gate, home: Path
 ) -> None:
-    mind = company(lead=["I wait."], alice=[bash(gate.command)], bob=["I wait."])
+    choose_reply = script_team_server(lead=["I wait."], alice=[run_bash(gate.command)], bob=["I wait."])
     processes = ("--settings", '{"shoal": {"teammate_mode": "process"}}')
-    async with at_work(shoal, mind, *processes) as process:
+    async with start_team(shoal, choose_reply, *processes) as process:
         process.send_signal(signal.SIGSTOP)
         unheard = await shoal("team", "send", "alice", "Are you there?")
         assert (unheard.code, "does not answer" in unheard.err) == (1, True)
         assert "End it: shoal stop" in unheard.err
         stopped = await shoal("team", "stop", "--now")
         assert stopped.code == 0, stopped.err
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await process.wait()
-    assert states(await facts(shoal))["alice"] in ("cut off", "idle")
+    assert map_member_states(await show_team(shoal))["alice"] in ("cut off", "idle")
     assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0
-    assert leftovers(home) == []
+    assert list_leftovers(home) == []
 
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05")
 async def test_what_a_killed_lead_left_at_work_is_removed_only_on_purpose(
-    shoal: Program, gate: Gate, home: Path
+    shoal: ShoalProgram, gate: Gate, home: Path
 ) -> None:
-    mind = company(lead=["I wait."], alice=[bash(gate.command)], bob=["I wait."])
-    async with at_work(shoal, mind) as process:
-        await killed(process)
+    choose_reply = script_team_server(lead=["I wait."], alice=[run_bash(gate.command)], bob=["I wait."])
+    async with start_team(shoal, choose_reply) as process:
+        await kill_process(process)
     refused = await shoal("team", "rm", "roof", "--yes")
     assert refused.code == 1
     assert "alice" in refused.err
     assert "shoal team rm roof --force" in refused.err
     assert (await shoal("team", "rm", "roof", "--yes", "--force", "--json")).lines[-1] == {"removed": "roof"}
-    assert leftovers(home) == []
+    assert list_leftovers(home) == []
 
 
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("USR-01")
-async def test_the_budget_of_a_template_holds_for_the_whole_team(shoal: Program, project: Path) -> None:
+async def test_the_budget_of_a_template_holds_for_the_whole_team(shoal: ShoalProgram, project: Path) -> None:
     path = project / ".claude" / "teams" / "roof.md"
     path.write_text(TEMPLATE.replace("tasks:", "budget: {tokens: 10}\ntasks:"))
-    async with messages_server(company(lead=["I wait."], alice=["a"], bob=["b"])) as server:
-        shoal.talks_to(server)
+    async with messages_server(script_team_server(lead=["I wait."], alice=["a"], bob=["b"])) as server:
+        shoal.use_server(server)
         ran = await shoal("team", "start", "roof", "the roof", "-p", *YES)
         assert ran.code == 3, ran.err
         # One request of each may be on its way when the limit is reached.
@@ -316,21 +342,21 @@ async def test_the_budget_of_a_template_holds_for_the_whole_team(shoal: Program,
 @pytest.mark.usefixtures("template")
 @pytest.mark.spec("LIF-05")
 async def test_a_lead_that_died_before_its_first_word_is_said_to_have_nothing_to_go_on_from(
-    shoal: Program, home: Path
+    shoal: ShoalProgram, home: Path
 ) -> None:
-    record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
-    lead = Newcomer(name=AgentName("x"), agent_type="x", model="m", cwd=str(shoal.project), prompt="")
+    record = TeamStore(home, clock=SystemClock(), ids=IdGenerator(1))
+    lead = NewMember(name=AgentName("x"), agent_type="x", model="m", cwd=str(shoal.project), prompt="")
     session = "11111111-2222-4333-8444-555555555555"
-    await record.rosters.create(TeamName("roof"), lead=lead, session=session, description=None)
+    await record.rosters.create_team(TeamName("roof"), lead=lead, session=session, description=None)
     await record.aclose()
     ran = await shoal("team", "resume", "-p", "x")
     assert (ran.code, "shoal team rm roof --force" in ran.err) == (1, True)
     assert (await shoal("team", "rm", "roof", "--yes", "--force")).code == 0
-    assert leftovers(home) == []
+    assert list_leftovers(home) == []
 
 
 @pytest.mark.usefixtures("template")
-async def test_a_dry_run_shows_all_and_makes_nothing(shoal: Program, home: Path) -> None:
+async def test_a_dry_run_shows_all_and_makes_nothing(shoal: ShoalProgram, home: Path) -> None:
     ran = await shoal("team", "start", "roof", "the roof", "--dry-run", "--name", "gable")
     assert ran.code == 0
     for words in (
@@ -343,12 +369,12 @@ async def test_a_dry_run_shows_all_and_makes_nothing(shoal: Program, home: Path)
         assert words in ran.text
     plan = (await shoal("team", "start", "roof", "the roof", "--dry-run", "--json")).lines[-1]
     assert [(each["owner"], each["blocked_by"]) for each in plan["tasks"]] == [("alice", []), ("bob", ["1"])]
-    assert leftovers(home) == []
+    assert list_leftovers(home) == []
     assert not list((home / "shoal").glob("runs/*"))
 
 
-async def cases(shoal: Program, expected: dict[tuple[str, ...], tuple[int, str]]) -> None:
-    every: list[Ran] = await asyncio.gather(*(shoal(*arguments) for arguments in expected))
+async def cases(shoal: ShoalProgram, expected: dict[tuple[str, ...], tuple[int, str]]) -> None:
+    every: list[CliResult] = await asyncio.gather(*(shoal(*arguments) for arguments in expected))
     for ran, (arguments, (code, words)) in zip(every, expected.items(), strict=True):
         assert ran.code == code, (arguments, ran.err)
         assert words in ran.err, (arguments, ran.err)
@@ -356,7 +382,7 @@ async def cases(shoal: Program, expected: dict[tuple[str, ...], tuple[int, str]]
 
 
 @pytest.mark.usefixtures("template")
-async def test_what_cannot_be_started_is_told_in_a_sentence(shoal: Program, project: Path) -> None:
+async def test_a_team_that_cannot_start_is_reported_in_a_sentence(shoal: ShoalProgram, project: Path) -> None:
     directory = project / ".claude" / "teams"
     (directory / "bad.md").write_text(TEMPLATE.replace("owner: bob", "owner: eve"))
     (directory / "wide.md").write_text(
@@ -394,7 +420,7 @@ async def test_what_cannot_be_started_is_told_in_a_sentence(shoal: Program, proj
 
 
 @pytest.mark.usefixtures("template")
-async def test_templates_are_listed_shown_checked_and_written(shoal: Program, home: Path) -> None:
+async def test_templates_are_listed_shown_checked_and_written(shoal: ShoalProgram, home: Path) -> None:
     listed = {
         each["name"]: each["source"]["kind"]
         for each in (await shoal("team", "templates", "--json")).lines[-1]
@@ -424,7 +450,7 @@ PARTS = ("ls", "show", "rm", "send", "stop", "resume", "attach", "export", "star
 
 
 @pytest.mark.parametrize("part", PARTS)
-async def test_every_part_has_help_with_an_example_and_json(shoal: Program, part: str) -> None:
+async def test_every_part_has_help_with_an_example_and_json(shoal: ShoalProgram, part: str) -> None:
     said = (await shoal("team", part, "--help")).text
     assert f"shoal team {part}" in said.partition("Examples:")[2]
     assert ("--json" in said or "--output-format" in said) is (part != "template")

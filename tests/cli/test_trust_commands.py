@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from shoal_process import MODEL, Program
+from shoal_process import MODEL, ShoalProgram
 
-from shoal.core.messages import ToolUse
+from shoal.core.messages import ToolUseBlock
 from shoal.testing import messages_server
 
 
@@ -21,7 +21,9 @@ def clone(project: Path) -> Path:
     return file
 
 
-async def test_what_would_be_allowed_is_shown_trusted_and_taken_back(shoal: Program, clone: Path) -> None:
+async def test_what_would_be_allowed_is_shown_trusted_and_taken_back(
+    shoal: ShoalProgram, clone: Path
+) -> None:
     async def states() -> list[tuple[str, str]]:
         ran = await shoal("trust", "--show", "--json")
         return [(row["key"], row["trust"]) for row in json.loads(ran.out)["settings"]]
@@ -41,7 +43,7 @@ async def test_what_would_be_allowed_is_shown_trusted_and_taken_back(shoal: Prog
 
 @pytest.mark.parametrize("flags", [(), ("--revoke",)])
 async def test_json_is_for_looking_alone(
-    shoal: Program, clone: Path, home: Path, flags: tuple[str, ...]
+    shoal: ShoalProgram, clone: Path, home: Path, flags: tuple[str, ...]
 ) -> None:
     ran = await shoal("trust", "--json", *flags)
     assert (ran.code, ran.out) == (2, b"")
@@ -49,14 +51,14 @@ async def test_json_is_for_looking_alone(
     assert not (home / "shoal" / "trust.json").exists()
 
 
-async def test_where_nothing_widens_there_is_nothing_to_trust(shoal: Program, home: Path) -> None:
+async def test_where_nothing_widens_there_is_nothing_to_trust(shoal: ShoalProgram, home: Path) -> None:
     ran = await shoal("trust")
     assert (ran.code, ran.err) == (0, "")
     assert "nothing to trust" in ran.text
     assert not (home / "shoal" / "trust.json").exists()
 
 
-async def test_rules_that_do_not_count_are_listed_as_such(shoal: Program, clone: Path) -> None:
+async def test_rules_that_do_not_count_are_listed_as_such(shoal: ShoalProgram, clone: Path) -> None:
     row = {"behavior": "allow", "rule": "Bash(touch:*)", "source": f"{clone}:4"}
     listed = json.loads((await shoal("permissions", "ls", "--json")).out)
     assert [each["rule"] for each in listed["rules"]] == ["WebFetch"]
@@ -74,12 +76,12 @@ async def test_rules_that_do_not_count_are_listed_as_such(shoal: Program, clone:
 
 
 async def test_a_run_without_a_terminal_says_it_and_goes_on_without(
-    shoal: Program, project: Path, clone: Path
+    shoal: ShoalProgram, project: Path, clone: Path
 ) -> None:
     for trusted in (False, True):
-        mind = [ToolUse(id="a", name="Bash", input={"command": "touch made"}), "done"]
+        mind = [ToolUseBlock(id="a", name="Bash", input={"command": "touch made"}), "done"]
         async with messages_server(mind) as server:
-            shoal.talks_to(server)
+            shoal.use_server(server)
             ran = await shoal("-p", "go", "--model", MODEL)
         assert (ran.code, ran.out.strip()) == (0, b"done")
         assert ("settings are not trusted" in ran.err) is not trusted

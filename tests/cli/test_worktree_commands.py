@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal_process import Program
+from shoal_process import ShoalProgram
 
-from git_rig import Repository, git
-from shoal.app.quarters.worktrees import worktrees_of
+from git_repository import GitRepository, run_git
+from shoal.app.isolation.repository_worktrees import open_worktrees
 from shoal.core.clock import SystemClock
 from shoal.workspaces.worktree import Worktree
 
@@ -19,33 +19,35 @@ pytestmark = pytest.mark.needs("git")
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    return Repository(tmp_path / "r")
+def repository(tmp_path: Path) -> GitRepository:
+    return GitRepository(tmp_path / "r")
 
 
 @pytest.fixture
-def shoal(repository: Repository) -> Program:
-    return Program(repository.top)
+def shoal(repository: GitRepository) -> ShoalProgram:
+    return ShoalProgram(repository.top)
 
 
-async def ended(repository: Repository, agent: str, *, finished: bool = True, **files: str) -> Worktree:
-    """What an agent of a process that has ended left."""
+async def leave_worktree(
+    repository: GitRepository, agent: str, *, finished: bool = True, **files: str
+) -> Worktree:
+    """Create the worktree that an agent of an ended process leaves behind."""
     home = Path(os.environ["SHOAL_HOME"])
-    worktrees = worktrees_of(repository.top, home=home, environ=os.environ, clock=SystemClock())
-    worktree = await worktrees.make(agent, session="5e551011")
+    worktrees = open_worktrees(repository.top, home=home, environ=os.environ, clock=SystemClock())
+    worktree = await worktrees.create_worktree(agent, session="5e551011")
     for name, content in files.items():
         (worktree.path / f"{name}.txt").write_text(content)
     if finished:
-        await worktrees.finish(worktree)
+        await worktrees.finish_worktree(worktree)
     worktrees.close()
     return worktree
 
 
 async def test_the_work_of_an_agent_is_listed_shown_and_merged(
-    repository: Repository, shoal: Program
+    repository: GitRepository, shoal: ShoalProgram
 ) -> None:
     assert (await shoal("worktree", "ls")).text == "This repository has no worktrees of agents.\n"
-    worktree = await ended(repository, "a1b2c3d4e5", new="work\n", notes="changed\n")
+    worktree = await leave_worktree(repository, "a1b2c3d4e5", new="work\n", notes="changed\n")
     listed = (await shoal("worktree", "ls")).text
     assert "agent-a1b2c3d4" in listed
     assert "kept" in listed
@@ -66,8 +68,10 @@ async def test_the_work_of_an_agent_is_listed_shown_and_merged(
     assert not worktree.path.exists()
 
 
-async def test_a_conflict_is_an_error_that_says_how_to_go_on(repository: Repository, shoal: Program) -> None:
-    worktree = await ended(repository, "a1b2c3d4e5", notes="theirs\n")
+async def test_a_conflict_is_an_error_that_says_how_to_go_on(
+    repository: GitRepository, shoal: ShoalProgram
+) -> None:
+    worktree = await leave_worktree(repository, "a1b2c3d4e5", notes="theirs\n")
     repository.commit_file("notes.txt", "ours\n")
     ran = await shoal("worktree", "merge", "agent-a1b2c3d4")
     assert ran.code == 1
@@ -78,24 +82,24 @@ async def test_a_conflict_is_an_error_that_says_how_to_go_on(repository: Reposit
 
 @pytest.mark.spec("USR-06")
 async def test_work_is_removed_only_by_force_and_can_be_brought_back(
-    repository: Repository, shoal: Program
+    repository: GitRepository, shoal: ShoalProgram
 ) -> None:
-    await ended(repository, "a1b2c3d4e5", new="work\n")
+    await leave_worktree(repository, "a1b2c3d4e5", new="work\n")
     refused = await shoal("worktree", "rm", "agent-a1b2c3d4")
     assert refused.code == 1
     assert "not merged" in refused.err
     removed = await shoal("worktree", "rm", "agent-a1b2c3d4", "--force")
     assert "stays under refs/shoal/kept/agent-a1b2c3d4" in removed.text
     assert "ref only" in (await shoal("worktree", "ls")).text
-    assert git(repository.top, "show", "refs/shoal/kept/agent-a1b2c3d4:new.txt") == "work"
+    assert run_git(repository.top, "show", "refs/shoal/kept/agent-a1b2c3d4:new.txt") == "work"
     merged = json.loads((await shoal("worktree", "merge", "agent-a1b2c3d4", "--json")).text)
     assert merged["files"] == ["new.txt"]
     assert json.loads((await shoal("worktree", "ls", "--json")).text) == []
 
 
-async def test_what_dead_processes_left_is_reaped(repository: Repository, shoal: Program) -> None:
-    idle = await ended(repository, "a1", finished=False)
-    busy = await ended(repository, "b1", finished=False, new="work\n")
+async def test_what_dead_processes_left_is_reaped(repository: GitRepository, shoal: ShoalProgram) -> None:
+    idle = await leave_worktree(repository, "a1", finished=False)
+    busy = await leave_worktree(repository, "b1", finished=False, new="work\n")
     assert (await shoal("worktree", "ls")).text.count("owner dead") == 2
     assert (await shoal("worktree", "reap")).text.splitlines() == [
         "removed  agent-a1  (it was unchanged)",
@@ -106,10 +110,10 @@ async def test_what_dead_processes_left_is_reaped(repository: Repository, shoal:
 
 
 async def test_outside_a_repository_the_reason_is_said(tmp_path: Path) -> None:
-    ran = await Program(tmp_path)("worktree", "ls")
+    ran = await ShoalProgram(tmp_path)("worktree", "ls")
     assert ran.code == 1
     assert "is not in a git repository" in ran.err
-    unknown = await Program(Repository(tmp_path / "r").top)("worktree", "show", "agent-none")
+    unknown = await ShoalProgram(GitRepository(tmp_path / "r").top)("worktree", "show", "agent-none")
     assert "There is no worktree agent-none" in unknown.err
 
 
@@ -125,7 +129,7 @@ def _worker(prompt: str) -> dict[str, Any]:
 
 @pytest.mark.needs("bwrap")
 async def test_a_run_says_how_to_bring_in_what_its_agents_left(
-    repository: Repository, shoal: Program, tmp_path: Path
+    repository: GitRepository, shoal: ShoalProgram, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.json"
     written = {"file_path": "new.txt", "content": "work\n"}
@@ -146,7 +150,7 @@ async def test_a_run_says_how_to_bring_in_what_its_agents_left(
 
 @pytest.mark.needs("bwrap")
 async def test_a_run_that_stops_an_agent_says_how_to_bring_in_what_it_left(
-    repository: Repository, shoal: Program, tmp_path: Path
+    repository: GitRepository, shoal: ShoalProgram, tmp_path: Path
 ) -> None:
     script = tmp_path / "script.json"
     calls = [

@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from cli_live.terminal import Terminal, environment
+from cli_live.pty_terminal import PtyTerminal, build_environment
 
-TALKER = Path(__file__).with_name("talker.py")
-SHOAL = (sys.executable, "-c", "from shoal.surfaces.cli.main import main; main()")
+TERMINAL_PROGRAM = Path(__file__).with_name("scripted_terminal.py")
+SHOAL_COMMAND = (sys.executable, "-c", "from shoal.surfaces.cli.main import main; main()")
 
 
-class Place:
+class CliProject:
     """A project directory and a home."""
 
-    def __init__(self, root: Path, exits: ExitStack) -> None:
+    def __init__(self, root: Path, exit_stack: ExitStack) -> None:
         self.project = root / "project"
         self.home = root / "home"
         self.project.mkdir()
         self.home.mkdir()
-        self._exits = exits
+        self._exit_stack = exit_stack
 
-    def talk(
+    def start_scripted_terminal(
         self,
         *steps: dict[str, Any],
         prompt: str | None = None,
@@ -37,22 +37,22 @@ class Place:
         pace: float = 0.0,
         resume: str = "",
         **env: str,
-    ) -> Terminal:
+    ) -> PtyTerminal:
         """Start `shoal` at a terminal, with a model that plays these steps."""
         script = self.home / f"script-{len(list(self.home.iterdir()))}.json"
         script.write_text(json.dumps(steps))
-        argv = [sys.executable, str(TALKER), str(script), mode, str(pace), resume]
-        terminal = Terminal(
-            [*argv, prompt] if prompt else argv, cwd=self.project, env=environment(self.home, **env)
+        argv = [sys.executable, str(TERMINAL_PROGRAM), str(script), mode, str(pace), resume]
+        terminal = PtyTerminal(
+            [*argv, prompt] if prompt else argv, cwd=self.project, env=build_environment(self.home, **env)
         )
-        return self._exits.enter_context(terminal)
+        return self._exit_stack.enter_context(terminal)
 
-    def shoal(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    def run_shoal(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """Run `shoal` with these arguments and no terminal."""
         return subprocess.run(
-            [*SHOAL, *arguments],
+            [*SHOAL_COMMAND, *arguments],
             cwd=self.project,
-            env=environment(self.home),
+            env=build_environment(self.home),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -61,21 +61,21 @@ class Place:
             **more,
         )
 
-    def shoal_at_terminal(self, *arguments: str, **env: str) -> Terminal:
-        return self.program([*SHOAL, *arguments], **env)
+    def start_shoal_terminal(self, *arguments: str, **env: str) -> PtyTerminal:
+        return self.start_program([*SHOAL_COMMAND, *arguments], **env)
 
-    def program(self, argv: list[str], **env: str) -> Terminal:
-        terminal = Terminal(argv, cwd=self.project, env=environment(self.home, **env))
-        return self._exits.enter_context(terminal)
+    def start_program(self, argv: list[str], **env: str) -> PtyTerminal:
+        terminal = PtyTerminal(argv, cwd=self.project, env=build_environment(self.home, **env))
+        return self._exit_stack.enter_context(terminal)
 
-    def argv(self, *arguments: str) -> list[str]:
-        return [*SHOAL, *arguments]
+    def build_argv(self, *arguments: str) -> list[str]:
+        return [*SHOAL_COMMAND, *arguments]
 
-    def gate(self) -> Gate:
-        return Gate(self.project / "gate")
+    def create_gate(self) -> FifoGate:
+        return FifoGate(self.project / "gate")
 
 
-class Gate:
+class FifoGate:
     """Holds a tool call: `command` ends when the gate is opened."""
 
     def __init__(self, path: Path) -> None:
@@ -89,6 +89,6 @@ class Gate:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[CliProject]:
     with ExitStack() as exits:
-        yield Place(tmp_path, exits)
+        yield CliProject(tmp_path, exits)

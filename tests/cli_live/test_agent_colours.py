@@ -6,28 +6,28 @@ import json
 
 import pytest
 
-from cli_live.conftest import Place
+from cli_live.conftest import CliProject
 
 
 @pytest.mark.spec("DEF-10")
 @pytest.mark.parametrize(
     ("color", "code"), [("purple", "35"), ("orange", "38;5;208"), ("'#ff8800'", "38;2;255;136;0")]
 )
-def test_an_agent_is_shown_in_its_colour(place: Place, color: str, code: str) -> None:
+def test_an_agent_is_shown_in_its_colour(place: CliProject, color: str, code: str) -> None:
     directory = place.project / ".claude" / "agents"
     directory.mkdir(parents=True)
     (directory / "a.md").write_text(f"---\nname: painter\ndescription: d\ncolor: {color}\n---\nx\n")
     for arguments in (("ls",), ("show", "painter")):
-        terminal = place.shoal_at_terminal("agents", *arguments)
+        terminal = place.start_shoal_terminal("agents", *arguments)
         assert terminal.wait_for_end() == 0
         assert f"\x1b[{code}mpainter\x1b[0m" in terminal.raw
-    plain = place.shoal_at_terminal("agents", "ls", NO_COLOR="1")
+    plain = place.start_shoal_terminal("agents", "ls", NO_COLOR="1")
     plain.wait_for_end()
     assert "\x1b[" not in plain.raw
 
 
 @pytest.mark.spec("DEF-10")
-def test_a_teammate_is_shown_in_its_colour(place: Place) -> None:
+def test_a_teammate_is_shown_in_its_colour(place: CliProject) -> None:
     member = {"agentId": "x@roof", "name": "x", "agentType": "t", "model": "m", "joinedAt": 1, "cwd": "/"}
     config = {
         "name": "roof",
@@ -39,7 +39,7 @@ def test_a_teammate_is_shown_in_its_colour(place: Place) -> None:
     directory = place.home / "teams" / "roof"
     directory.mkdir(parents=True)
     (directory / "config.json").write_text(json.dumps(config))
-    terminal = place.shoal_at_terminal("team", "show", "roof", SHOAL_HOME=str(place.home))
+    terminal = place.start_shoal_terminal("team", "show", "roof", SHOAL_HOME=str(place.home))
     assert terminal.wait_for_end() == 0
     assert "\x1b[38;5;213mx\x1b[0m" in terminal.raw
     letter = {
@@ -51,6 +51,6 @@ def test_a_teammate_is_shown_in_its_colour(place: Place) -> None:
     }
     (directory / "inboxes").mkdir(exist_ok=True)
     (directory / "inboxes" / "y.json").write_text(json.dumps([letter]))
-    terminal = place.shoal_at_terminal("inbox", "show", "y", "--team", "roof", SHOAL_HOME=str(place.home))
+    terminal = place.start_shoal_terminal("inbox", "show", "y", "--team", "roof", SHOAL_HOME=str(place.home))
     assert terminal.wait_for_end() == 0
     assert "\x1b[38;5;213mx\x1b[0m" in terminal.raw

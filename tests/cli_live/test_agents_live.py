@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from cli_live.conftest import Gate, Place
-from cli_live.terminal import environment
-from cli_live.test_interactive import CTRL_C, CTRL_D, bash, is_at_prompt
+from cli_live.conftest import CliProject, FifoGate
+from cli_live.pty_terminal import build_environment
+from cli_live.terminal_helpers import CTRL_C, CTRL_D, is_at_prompt, make_bash_call
 
 CTRL_B = "\x02"
 
@@ -26,12 +26,12 @@ def agent(job: str, *, background: bool = False, **more: Any) -> dict[str, Any]:
     return {"name": "Agent", "input": given | ({"run_in_background": True} if background else {})}
 
 
-def events(place: Place) -> list[dict[str, Any]]:
+def events(place: CliProject) -> list[dict[str, Any]]:
     (journal,) = (place.home / "shoal" / "runs").glob("*/journal.jsonl")
     return [json.loads(line) for line in journal.read_text().splitlines()]
 
 
-def define(place: Place, name: str, color: str) -> None:
+def define(place: CliProject, name: str, color: str) -> None:
     directory = place.project / ".claude" / "agents"
     directory.mkdir(parents=True, exist_ok=True)
     text = f"---\nname: {name}\ndescription: Does jobs.\ncolor: {color}\n---\nDo the job.\n"
@@ -39,12 +39,12 @@ def define(place: Place, name: str, color: str) -> None:
 
 
 @pytest.mark.spec("RUN-03", "DEF-10", "TRN-03")
-def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(place: Place) -> None:
-    gate = place.gate()
+def test_a_foreground_agent_has_a_live_row_and_its_text_is_not_shown(place: CliProject) -> None:
+    gate = place.create_gate()
     define(place, "plumber", "'#ff8800'")
-    terminal = place.talk(
+    terminal = place.start_scripted_terminal(
         {"match": "go", "text": "I ask the plumber.", "tools": [agent("one", subagent_type="plumber")]},
-        {"match": "job one", "text": "SECRET WORDS OF THE CHILD", "tools": [bash(gate.command)]},
+        {"match": "job one", "text": "SECRET WORDS OF THE CHILD", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "the report", "text": "The plumber is done."},
         mode="bypassPermissions",
@@ -61,12 +61,12 @@ def test_an_agent_that_is_waited_for_has_a_live_line_and_its_words_stay_its_own(
 
 
 @pytest.mark.spec("QUE-04", "CTL-08", "DEF-10")
-def test_a_background_agent_is_counted_listed_and_its_end_starts_a_turn(place: Place) -> None:
-    gate = place.gate()
+def test_a_background_agent_is_counted_and_listed_and_its_result_starts_a_turn(place: CliProject) -> None:
+    gate = place.create_gate()
     define(place, "plumber", "purple")
-    terminal = place.talk(
+    terminal = place.start_scripted_terminal(
         {"match": "go", "tools": [agent("one", background=True, subagent_type="plumber")]},
-        {"match": "job one", "text": "I am looking.", "tools": [bash(gate.command)]},
+        {"match": "job one", "text": "I am looking.", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "<task-notification>", "text": "I was woken."},
         {"match": "works in the background", "text": "It is started."},
@@ -76,10 +76,10 @@ def test_a_background_agent_is_counted_listed_and_its_end_starts_a_turn(place: P
     wanted = ("It is started.", "1 agent works in the background · /agents shows who\n›")
     text = terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert "● agent plumber started in the background: do one" in text
-    terminal.type("/agents\r")
+    terminal.type_text("/agents\r")
     wanted = ("● plumber  do one", "working: Bash", "$0.0", "/agents show ID")
     terminal.wait_for(lambda text: all(words in text for words in wanted))
-    terminal.type("/agents show nobody\r")
+    terminal.type_text("/agents show nobody\r")
     terminal.wait_for("There is no agent 'nobody'")
     gate.open()
     text = terminal.wait_for(lambda text: "I was woken." in text and "1 agent works" not in text)
@@ -88,16 +88,16 @@ def test_a_background_agent_is_counted_listed_and_its_end_starts_a_turn(place: P
     for dot, words in told:
         assert f"\x1b[35m{dot}\x1b[0m{words}" in terminal.raw
     identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
-    terminal.type(f"/agents show {identity[:8]}\r")
+    terminal.type_text(f"/agents show {identity[:8]}\r")
     terminal.wait_for(lambda text: "I am looking." in text and "    the report" in text)
 
 
 @pytest.mark.spec("RUN-04")
-def test_ctrl_b_lets_the_same_run_go_on_in_the_background(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
+def test_ctrl_b_moves_the_running_agent_to_the_background(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
         {"match": "go", "tools": [agent("one")]},
-        {"match": "job one", "tools": [bash(gate.command)]},
+        {"match": "job one", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "goes on in the background", "text": "I do not wait."},
         {"match": "<task-notification>", "text": "It has ended now."},
@@ -105,7 +105,7 @@ def test_ctrl_b_lets_the_same_run_go_on_in_the_background(place: Place) -> None:
         prompt="go",
     )
     terminal.wait_for("● general-purpose: do one · Bash")
-    terminal.type(CTRL_B)
+    terminal.type_text(CTRL_B)
     text = terminal.wait_for(lambda text: "I do not wait." in text and is_at_prompt(text))
     assert "● agent general-purpose goes on in the background: do one" in text
     gate.open()
@@ -115,35 +115,37 @@ def test_ctrl_b_lets_the_same_run_go_on_in_the_background(place: Place) -> None:
     assert len(tools) == 1
 
 
-def test_ctrl_b_moves_the_cursor_where_nobody_is_waited_for(place: Place) -> None:
-    terminal = place.talk({"match": "hello", "text": "yes"})
+def test_ctrl_b_moves_the_cursor_when_no_agent_is_in_the_foreground(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"match": "hello", "text": "yes"})
     terminal.wait_for(is_at_prompt)
-    terminal.type("helo" + CTRL_B + "l\r")
+    terminal.type_text("helo" + CTRL_B + "l\r")
     terminal.wait_for("yes")
 
 
 @pytest.mark.spec("RUN-06", "CTL-08")
-def test_ctrl_c_stops_the_turn_and_not_the_agents_which_commands_end_one_by_one_or_all(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
+def test_ctrl_c_stops_the_turn_and_commands_stop_one_or_all_agents(
+    place: CliProject,
+) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
         {"match": "go", "tools": [agent("one", background=True), agent("two", background=True)]},
-        {"match": "job", "tools": [bash("sleep 600")], "repeat": True},
-        {"match": "works in the background", "tools": [bash(gate.command)]},
+        {"match": "job", "tools": [make_bash_call("sleep 600")], "repeat": True},
+        {"match": "works in the background", "tools": [make_bash_call(gate.command)]},
         {"match": "<status>killed</status>", "text": "I hear of it.", "repeat": True},
         mode="bypassPermissions",
         prompt="go",
     )
     terminal.wait_for(lambda text: "2 agents work in the background" in text and "Bash waiting" in text)
-    terminal.type(CTRL_C)
+    terminal.type_text(CTRL_C)
     wanted = ("interrupted", "2 agents work in the background · /agents shows who\n›")
     terminal.wait_for(lambda text: all(words in text for words in wanted))
     assert not [each for each in events(place) if each["type"] == "agent_ended"]
     first, second = (each["agent"] for each in events(place) if each["type"] == "agent_started")
-    terminal.type(f"/agents stop {first[:8]}\r")
+    terminal.type_text(f"/agents stop {first[:8]}\r")
     terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 1)
     terminal.wait_for(lambda text: "I hear of it." in text and is_at_prompt(text))
     assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first]
-    terminal.type("/agents stop all\r")
+    terminal.type_text("/agents stop all\r")
     terminal.wait_for(lambda text: text.count("agent general-purpose was stopped") == 2)
     assert [each["agent"] for each in events(place) if each["type"] == "agent_ended"] == [first, second]
     ends = [each["completion"]["status"] for each in events(place) if each["type"] == "agent_ended"]
@@ -151,46 +153,46 @@ def test_ctrl_c_stops_the_turn_and_not_the_agents_which_commands_end_one_by_one_
 
 
 @pytest.mark.spec("CTL-02")
-def test_one_stopped_by_leaving_is_named_and_goes_on_when_told_to_after_a_resume(place: Place) -> None:
-    terminal = place.talk(
+def test_an_agent_stopped_by_exit_is_listed_and_can_be_continued_after_resume(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal(
         {"match": "go", "tools": [agent("one", background=True)]},
-        {"match": "job", "tools": [bash("sleep 600")]},
+        {"match": "job", "tools": [make_bash_call("sleep 600")]},
         {"match": "works in the background", "text": "Started."},
         mode="bypassPermissions",
         prompt="go",
     )
     terminal.wait_for(lambda text: "Started." in text and is_at_prompt(text))
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
     text = terminal.screen.text
     assert "Stopped before it was done:" in text
     assert "do one" in text.split("Stopped before it was done:")[1]
     assert "shoal --resume" in text
     identity = next(each["agent"] for each in events(place) if each["type"] == "agent_started")
-    again = place.talk(
+    again = place.start_scripted_terminal(
         {"match": "go on", "text": "I went on."},
         {"match": "<task-notification>", "text": "It went on and is done."},
         mode="bypassPermissions",
         resume="yes",
     )
     again.wait_for(is_at_prompt)
-    again.type("/agents\r")
+    again.type_text("/agents\r")
     again.wait_for(lambda text: "● general-purpose  do one" in text and f"{identity} · stopped" in text)
-    again.type(f"/agents send {identity} go on\r")
+    again.type_text(f"/agents send {identity} go on\r")
     again.wait_for(lambda text: "goes on with it." in text and "It went on and is done." in text)
 
 
 @pytest.mark.spec("USR-26", "USR-05", "QUE-06")
-def test_a_question_from_depth_three_is_put_while_the_lead_rests_and_arrivals_wait_for_its_answer(
-    place: Place,
+def test_notifications_wait_for_the_answer_to_a_question_from_depth_three(
+    place: CliProject,
 ) -> None:
-    gate = place.gate()
-    terminal = place.talk(
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
         {"match": "go", "tools": [agent("one", background=True), agent("other", background=True)]},
         {"match": "job one", "tools": [agent("two")]},
         {"match": "job two", "tools": [agent("three", name="diver")]},
-        {"match": "job three", "tools": [bash("touch asked-for")]},
-        {"match": "job other", "tools": [bash(gate.command)]},
+        {"match": "job three", "tools": [make_bash_call("touch asked-for")]},
+        {"match": "job other", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the other is done"},
         {"match": "one is done", "text": "All of them are done."},
         {"match": "the other is done", "text": "The other one came first."},
@@ -210,38 +212,38 @@ def test_a_question_from_depth_three_is_put_while_the_lead_rests_and_arrivals_wa
     # The other agent's end waits for the person's answer.
     gate.open()
     terminal.wait_for(lambda text: "agent general-purpose completed" in text and "do other" in text)
-    lead, *_ = json.loads(place.shoal("ps", "--json").stdout)
+    lead, *_ = json.loads(place.run_shoal("ps", "--json").stdout)
     assert lead["state"] == "idle"
     assert [each["type"] for each in events(place)].count("turn_started") == 1
-    terminal.type("y\r")
+    terminal.type_text("y\r")
     terminal.wait_for("All of them are done.")
     assert (place.project / "asked-for").exists()
 
 
-def test_what_was_not_heard_is_no_answer_to_a_question_that_stands_there(place: Place) -> None:
-    gate, other = place.gate(), Gate(place.project / "other")
-    terminal = place.talk(
-        {"match": "go", "tools": [agent("one", background=True), bash(gate.command)]},
-        {"match": "job one", "tools": [bash(other.command)]},
-        {"match": "gate opened", "tools": [bash("touch asked-for")]},
+def test_unsent_input_is_not_taken_as_an_answer_to_an_open_question(place: CliProject) -> None:
+    gate, other = place.create_gate(), FifoGate(place.project / "other")
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [agent("one", background=True), make_bash_call(gate.command)]},
+        {"match": "job one", "tools": [make_bash_call(other.command)]},
+        {"match": "gate opened", "tools": [make_bash_call("touch asked-for")]},
         {"match": "did not", "text": "one is done"},
         {"text": "Noted.", "repeat": True},
         prompt="go",
     )
     terminal.wait_for("Bash waiting")
-    terminal.type("be quick\r")
+    terminal.type_text("be quick\r")
     terminal.wait_for("told the agent")
     other.open()
     terminal.wait_for("allow? ›")
-    terminal.type(CTRL_C)
+    terminal.type_text(CTRL_C)
     terminal.wait_for(lambda text: "interrupted" in text and text.endswith("allow? ›"))
-    terminal.type("n\r")
+    terminal.type_text("n\r")
     terminal.wait_for(lambda text: text.endswith("\n› be quick"))
     assert not (place.project / "asked-for").exists()
 
 
 @pytest.fixture
-def provider(place: Place) -> Iterator[Callable[..., dict[str, str]]]:
+def provider(place: CliProject) -> Iterator[Callable[..., dict[str, str]]]:
     """Starts a provider that says these steps; the variables that lead to it."""
     with ExitStack() as exits:
 
@@ -253,7 +255,7 @@ def provider(place: Place) -> Iterator[Callable[..., dict[str, str]]]:
                 [*program, "--script", str(script), "--with-parent"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=environment(place.home),
+                env=build_environment(place.home),
                 text=True,
             )
             # Leaving closes its standard input, which ends it, and waits for that.
@@ -266,18 +268,18 @@ def provider(place: Place) -> Iterator[Callable[..., dict[str, str]]]:
 
 @pytest.mark.spec("USR-22", "TRN-03")
 def test_a_headless_run_at_a_terminal_shows_the_agents_it_waits_for(
-    place: Place, provider: Callable[..., dict[str, str]]
+    place: CliProject, provider: Callable[..., dict[str, str]]
 ) -> None:
-    gate = place.gate()
+    gate = place.create_gate()
     env = provider(
         {"match": "go", "tools": [agent("one", background=True)]},
-        {"match": "job one", "tools": [bash(gate.command)]},
+        {"match": "job one", "tools": [make_bash_call(gate.command)]},
         {"match": "gate opened", "text": "the report"},
         {"match": "<task-notification>", "text": "All is done."},
         {"match": "works in the background", "text": "It is started."},
     )
     flags = ("--model", "anthropic:claude-haiku-5-5", "--dangerously-skip-permissions")
-    terminal = place.shoal_at_terminal("-p", "go", *flags, **env)
+    terminal = place.start_shoal_terminal("-p", "go", *flags, **env)
     # Between turns nothing is told of the lead, and the agent's line stands there alone.
     terminal.wait_for(
         lambda text: "● general-purpose: do one · Bash waiting" in text and "lead ·" not in text

@@ -12,26 +12,26 @@ from pathlib import Path
 
 import pytest
 
-from cli_live.conftest import SHOAL, Place
-from cli_live.terminal import Terminal, environment
-from shoal.app.demo.harbour import TESTS, changes, lay_out
+from cli_live.conftest import SHOAL_COMMAND, CliProject
+from cli_live.pty_terminal import PtyTerminal, build_environment
+from shoal.app.demo.demo_project import TEST_COMMAND, find_project_changes, write_project
 
 pytestmark = pytest.mark.needs("git")
 AGENTS = ("berths", "fees", "tides")
 
 
-def temporary(tmp_path: Path) -> Path:
+def make_temporary_directory(tmp_path: Path) -> Path:
     place = tmp_path / "tmp"
     place.mkdir()
     return place
 
 
-def told(text: str, pattern: str) -> list[str]:
+def find_lines(text: str, pattern: str) -> list[str]:
     return re.findall(pattern, text, re.MULTILINE)
 
 
-def at_work_below(directory: Path) -> list[str]:
-    """Processes whose working directory is, or was, there."""
+def find_working_directories(directory: Path) -> list[str]:
+    """Return the working directories of processes at or below this directory."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
@@ -42,23 +42,27 @@ def at_work_below(directory: Path) -> list[str]:
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.spec("ISO-01")
-def test_three_agents_repair_the_project_for_real(place: Place, tmp_path: Path) -> None:
-    terminal = place.shoal_at_terminal("demo", "agents", "--fast", "--keep", TMPDIR=str(temporary(tmp_path)))
-    assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
+def test_three_agents_repair_the_project_for_real(place: CliProject, tmp_path: Path) -> None:
+    terminal = place.start_shoal_terminal(
+        "demo", "agents", "--fast", "--keep", TMPDIR=str(make_temporary_directory(tmp_path))
+    )
+    assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
     text = terminal.screen.text
     assert "words are scripted" in text
     assert "→ exit 1 · FAILED (failures=3)" in text
     assert "No sandbox" not in text
     for state in ("started in the background", "completed"):
-        assert sorted(told(text, rf"^● agent (\w+) {state}")) == [*AGENTS]
+        assert sorted(find_lines(text, rf"^● agent (\w+) {state}")) == [*AGENTS]
     assert "All three are repaired" in text
-    merged = told(text, r"^\$ shoal worktree merge agent-\w+  → main: harbour/(\w+)\.py$")
+    merged = find_lines(text, r"^\$ shoal worktree merge agent-\w+  → main: harbour/(\w+)\.py$")
     assert sorted(merged) == [*AGENTS]
     assert "all 8 pass" in text
     (kept,) = (tmp_path / "tmp").iterdir()
     project = kept / "project"
-    assert subprocess.run(TESTS, cwd=project, capture_output=True, check=False).returncode == 0
-    assert [change.path for change in changes(project)] == [f"harbour/{name}.py" for name in AGENTS]
+    assert subprocess.run(TEST_COMMAND, cwd=project, capture_output=True, check=False).returncode == 0
+    assert [change.path for change in find_project_changes(project)] == [
+        f"harbour/{name}.py" for name in AGENTS
+    ]
     git = ["git", "-C", str(project)]
     log = subprocess.run(
         [*git, "log", "--topo-order", "--format=%P|%s"], capture_output=True, text=True, check=True
@@ -74,22 +78,29 @@ def test_three_agents_repair_the_project_for_real(place: Place, tmp_path: Path) 
 
 
 @pytest.mark.needs("bwrap")
-def test_the_cost_of_each_agent_adds_up_to_the_whole(place: Place, tmp_path: Path) -> None:
-    terminal = place.shoal_at_terminal("demo", "agents", "--fast", TMPDIR=str(temporary(tmp_path)))
-    assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
+def test_the_costs_of_the_agents_add_up_to_the_total(place: CliProject, tmp_path: Path) -> None:
+    terminal = place.start_shoal_terminal(
+        "demo", "agents", "--fast", TMPDIR=str(make_temporary_directory(tmp_path))
+    )
+    assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
     text = terminal.screen.text
     assert "at invented prices" in text
-    rows = told(text, r"^  (lead|berths|fees|tides|in all) +(\d+) +\S+ +\$(\d+\.\d+)")
+    rows = find_lines(text, r"^  (lead|berths|fees|tides|in all) +(\d+) +\S+ +\$(\d+\.\d+)")
     assert [row[0] for row in rows] == ["lead", *AGENTS, "in all"]
     *parts, whole = rows
     assert sum(int(row[1]) for row in parts) == int(whole[1])
     assert abs(sum(float(row[2]) for row in parts) - float(whole[2])) < 0.001
 
 
-def test_in_a_pipe_it_is_plain_text_and_leaves_nothing(place: Place, tmp_path: Path) -> None:
-    env = os.environ | {"TMPDIR": str(temporary(tmp_path)), "SHOAL_HOME": str(place.home)}
+def test_in_a_pipe_it_is_plain_text_and_leaves_nothing(place: CliProject, tmp_path: Path) -> None:
+    env = os.environ | {"TMPDIR": str(make_temporary_directory(tmp_path)), "SHOAL_HOME": str(place.home)}
     run = subprocess.run(
-        [*SHOAL, "demo", "agents", "--fast"], env=env, capture_output=True, text=True, timeout=60, check=False
+        [*SHOAL_COMMAND, "demo", "agents", "--fast"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
     assert "\x1b" not in run.stdout
@@ -98,7 +109,7 @@ def test_in_a_pipe_it_is_plain_text_and_leaves_nothing(place: Place, tmp_path: P
     assert list(place.home.iterdir()) == []
 
 
-def test_settings_of_the_person_do_not_reach_it(place: Place, tmp_path: Path) -> None:
+def test_the_demo_ignores_the_users_settings(place: CliProject, tmp_path: Path) -> None:
     """A signing key, hooks and another model for agents are theirs, not the demo's."""
     hooks = tmp_path / "hooks"
     hooks.mkdir()
@@ -106,14 +117,14 @@ def test_settings_of_the_person_do_not_reach_it(place: Place, tmp_path: Path) ->
     (hooks / "pre-commit").chmod(0o755)
     (place.home / ".gitconfig").write_text(f"[commit]\n gpgsign = true\n[core]\n hooksPath = {hooks}\n")
     env = {
-        "TMPDIR": str(temporary(tmp_path)),
+        "TMPDIR": str(make_temporary_directory(tmp_path)),
         "SHOAL_HOME": str(place.home),
         "HOME": str(place.home),
         "GIT_DIR": str(tmp_path / "nowhere"),
         "SHOAL_SUBAGENT_MODEL": "openai:nobody",
     }
     run = subprocess.run(
-        [*SHOAL, "demo", "agents", "--fast"],
+        [*SHOAL_COMMAND, "demo", "agents", "--fast"],
         env=os.environ | env,
         capture_output=True,
         text=True,
@@ -123,7 +134,7 @@ def test_settings_of_the_person_do_not_reach_it(place: Place, tmp_path: Path) ->
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_where_no_sandbox_holds_it_says_so_and_goes_on(place: Place, tmp_path: Path) -> None:
+def test_the_demo_warns_and_continues_without_a_sandbox(place: CliProject, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):
@@ -131,9 +142,9 @@ def test_where_no_sandbox_holds_it_says_so_and_goes_on(place: Place, tmp_path: P
             link = programs / program.name
             if program.name not in ("bwrap", "sandbox-exec") and not link.is_symlink():
                 link.symlink_to(program)
-    tmp = str(temporary(tmp_path))
-    terminal = place.shoal_at_terminal("demo", "agents", "--fast", PATH=str(programs), TMPDIR=tmp)
-    assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
+    tmp = str(make_temporary_directory(tmp_path))
+    terminal = place.start_shoal_terminal("demo", "agents", "--fast", PATH=str(programs), TMPDIR=tmp)
+    assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
     assert "No sandbox can hold the agents in their worktrees here" in terminal.screen.text
     assert "worktree_guard: weak" in terminal.screen.text
     assert terminal.screen.text.count("Commands run without a sandbox") == 1
@@ -141,28 +152,34 @@ def test_where_no_sandbox_holds_it_says_so_and_goes_on(place: Place, tmp_path: P
 
 
 @pytest.mark.parametrize("what", [(), ("agents",)])
-def test_without_git_it_says_what_to_install(place: Place, tmp_path: Path, what: tuple[str, ...]) -> None:
-    env = os.environ | {"TMPDIR": str(temporary(tmp_path)), "PATH": str(tmp_path)}
-    run = subprocess.run([*SHOAL, "demo", *what], env=env, capture_output=True, text=True, check=False)
+def test_the_demo_without_git_says_what_to_install(
+    place: CliProject, tmp_path: Path, what: tuple[str, ...]
+) -> None:
+    env = os.environ | {"TMPDIR": str(make_temporary_directory(tmp_path)), "PATH": str(tmp_path)}
+    run = subprocess.run(
+        [*SHOAL_COMMAND, "demo", *what], env=env, capture_output=True, text=True, check=False
+    )
     assert run.returncode == 1
     assert run.stderr == "shoal: The demo's project is a git repository. Install git first.\n"
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_narrow_terminal_without_colours_shows_whole_lines(place: Place, tmp_path: Path) -> None:
-    env = environment(place.home, TMPDIR=str(temporary(tmp_path)), NO_COLOR="1")
-    with Terminal([*SHOAL, "demo", "agents", "--fast"], cwd=place.project, env=env, columns=60) as terminal:
-        assert terminal.wait_for_end(bound=60) == 0, terminal.screen.text
+def test_a_narrow_terminal_without_colours_shows_whole_lines(place: CliProject, tmp_path: Path) -> None:
+    env = build_environment(place.home, TMPDIR=str(make_temporary_directory(tmp_path)), NO_COLOR="1")
+    with PtyTerminal(
+        [*SHOAL_COMMAND, "demo", "agents", "--fast"], cwd=place.project, env=env, columns=60
+    ) as terminal:
+        assert terminal.wait_for_end(timeout=60) == 0, terminal.screen.text
         assert max(map(len, terminal.screen.lines)) <= 59
         assert "m" not in terminal.screen.codes
 
 
-def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: Place, tmp_path: Path) -> None:
+def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: CliProject, tmp_path: Path) -> None:
     program = place.project / "bin" / "shoal"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom shoal.surfaces.cli.main import main\nmain()\n")
     program.chmod(0o755)
-    env = os.environ | {"TMPDIR": str(temporary(tmp_path)), "SHOAL_HOME": str(place.home)}
+    env = os.environ | {"TMPDIR": str(make_temporary_directory(tmp_path)), "SHOAL_HOME": str(place.home)}
     near, installed = (
         subprocess.run(
             [name, "demo", "agents", "--fast"],
@@ -180,21 +197,21 @@ def test_what_to_type_next_can_be_typed_where_the_demo_ran(place: Place, tmp_pat
     assert installed[1].startswith('         shoal "fix the tests"  ')
 
 
-def test_a_home_of_ones_own_keeps_the_record_and_nothing_else(place: Place, tmp_path: Path) -> None:
-    tmp, home = temporary(tmp_path), tmp_path / "own home"
+def test_a_chosen_home_keeps_the_run_and_nothing_else_is_left(place: CliProject, tmp_path: Path) -> None:
+    tmp, home = make_temporary_directory(tmp_path), tmp_path / "own home"
     env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(place.home)}
     run = subprocess.run(
-        [*SHOAL, "demo", "agents", "--fast", "--home", str(home)],
+        [*SHOAL_COMMAND, "demo", "agents", "--fast", "--home", str(home)],
         env=env,
         capture_output=True,
         text=True,
         check=True,
     )
-    (record,) = told(run.stdout, r"^record +(.*)$")
-    (session,) = told(run.stdout, rf"From another terminal: SHOAL_HOME='{home}' shoal watch (\w+)$")
+    (record,) = find_lines(run.stdout, r"^record +(.*)$")
+    (session,) = find_lines(run.stdout, rf"From another terminal: SHOAL_HOME='{home}' shoal watch (\w+)$")
     assert Path(record).is_file()
     watched = subprocess.run(
-        [*SHOAL, "watch", session],
+        [*SHOAL_COMMAND, "watch", session],
         env=env | {"SHOAL_HOME": str(home)},
         capture_output=True,
         text=True,
@@ -206,34 +223,38 @@ def test_a_home_of_ones_own_keeps_the_record_and_nothing_else(place: Place, tmp_
     assert list((home / "worktrees").iterdir()) == []
 
 
-def test_a_demo_that_goes_wrong_fails(place: Place, tmp_path: Path) -> None:
+def test_a_failing_demo_exits_with_an_error(place: CliProject, tmp_path: Path) -> None:
     broken = tmp_path / "bin" / "python3"
     broken.parent.mkdir()
     broken.write_text("#!/bin/sh\necho nothing works today >&2\nexit 9\n")
     broken.chmod(0o755)
     path = f"{broken.parent}{os.pathsep}{os.environ['PATH']}"
-    terminal = place.shoal_at_terminal("demo", "agents", "--fast", PATH=path, TMPDIR=str(temporary(tmp_path)))
-    assert terminal.wait_for_end(bound=60) == 1
+    terminal = place.start_shoal_terminal(
+        "demo", "agents", "--fast", PATH=path, TMPDIR=str(make_temporary_directory(tmp_path))
+    )
+    assert terminal.wait_for_end(timeout=60) == 1
     assert "The demo failed" in terminal.screen.text
 
 
-def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(place: Place, tmp_path: Path) -> None:
-    tmp = temporary(tmp_path)
-    terminal = place.shoal_at_terminal("demo", "agents", "--home", str(place.home), TMPDIR=str(tmp))
+def test_each_agent_at_work_has_a_row_and_ctrl_c_leaves_nothing(place: CliProject, tmp_path: Path) -> None:
+    tmp = make_temporary_directory(tmp_path)
+    terminal = place.start_shoal_terminal("demo", "agents", "--home", str(place.home), TMPDIR=str(tmp))
     terminal.wait_for("Edit harbour/berths.py")
-    rows = told(terminal.screen.text, r"^  ● (\w+): Repair the \w+ · .* tokens · .* s$")
+    rows = find_lines(terminal.screen.text, r"^  ● (\w+): Repair the \w+ · .* tokens · .* s$")
     assert sorted(rows) == [*AGENTS]
-    terminal.type("\x03")
+    terminal.type_text("\x03")
     assert terminal.wait_for_end() == 130
     assert list(tmp.iterdir()) == []
     assert list((place.home / "worktrees").iterdir()) == []
-    assert at_work_below(tmp) == []
+    assert find_working_directories(tmp) == []
 
 
-def test_it_clears_up_when_it_is_ended_from_outside(place: Place, tmp_path: Path) -> None:
-    tmp = temporary(tmp_path)
+def test_the_demo_cleans_up_when_it_is_terminated(place: CliProject, tmp_path: Path) -> None:
+    tmp = make_temporary_directory(tmp_path)
     env = os.environ | {"TMPDIR": str(tmp), "SHOAL_HOME": str(place.home)}
-    with subprocess.Popen([*SHOAL, "demo", "agents"], env=env, stdout=subprocess.PIPE, text=True) as demo:
+    with subprocess.Popen(
+        [*SHOAL_COMMAND, "demo", "agents"], env=env, stdout=subprocess.PIPE, text=True
+    ) as demo:
         assert demo.stdout is not None
         for line in demo.stdout:
             if "started in the background" in line:
@@ -245,9 +266,9 @@ def test_it_clears_up_when_it_is_ended_from_outside(place: Place, tmp_path: Path
 
 
 def test_the_project_fails_one_test_in_each_file_before(tmp_path: Path) -> None:
-    lay_out(tmp_path / "project")
+    write_project(tmp_path / "project")
     for name in AGENTS:
-        words = [*TESTS, f"tests.test_{name}"]
+        words = [*TEST_COMMAND, f"tests.test_{name}"]
         before = subprocess.run(words, cwd=tmp_path / "project", capture_output=True, text=True, check=False)
         assert before.stderr.splitlines()[-1] == "FAILED (failures=1)"
-    assert changes(tmp_path / "project") == []
+    assert find_project_changes(tmp_path / "project") == []

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from cli_live.conftest import Place
-from cli_live.test_interactive import is_at_prompt
+from cli_live.conftest import CliProject
+from cli_live.terminal_helpers import is_at_prompt
 
 
 @pytest.mark.spec("HOK-01", "HOK-02")
-def test_hooks_are_seen_and_a_prompt_that_one_erases_is_told_of(place: Place) -> None:
+def test_hook_runs_are_shown_and_an_erased_prompt_is_reported(place: CliProject) -> None:
     told = place.home / "told"
     refuses = "grep -q secret && { echo no keys here >&2; exit 2; }; exit 0"
     hooks = {
@@ -20,21 +20,21 @@ def test_hooks_are_seen_and_a_prompt_that_one_erases_is_told_of(place: Place) ->
         "SessionEnd": [{"hooks": [{"type": "command", "command": f"cat >> {told}; echo >> {told}"}]}],
     }
     (place.home / "settings.json").write_text(json.dumps({"hooks": hooks}))
-    terminal = place.talk(
+    terminal = place.start_scripted_terminal(
         {"match": "hello", "text": "Good day."}, {"at": 0, "match": "again", "text": "Once more."}
     )
     terminal.wait_for(is_at_prompt)
-    terminal.type("/hooks\r")
+    terminal.type_text("/hooks\r")
     terminal.wait_for(lambda text: "UserPromptSubmit" in text and "grep -q secret" in text)
-    terminal.type("my secret is 7\r")
+    terminal.type_text("my secret is 7\r")
     terminal.wait_for(lambda text: "no keys here" in text and is_at_prompt(text))
-    terminal.type("hello\r")
+    terminal.type_text("hello\r")
     terminal.wait_for(lambda text: "Good day." in text and is_at_prompt(text))
-    terminal.type("/clear\r")
+    terminal.type_text("/clear\r")
     terminal.wait_for(lambda text: text.count("/help lists the commands") == 2 and is_at_prompt(text))
-    terminal.type("hello again\r")
+    terminal.type_text("hello again\r")
     terminal.wait_for(lambda text: "Once more." in text and is_at_prompt(text))
-    terminal.type("/exit\r")
+    terminal.type_text("/exit\r")
     assert terminal.wait_for_end() == 0
     lines = [json.loads(line) for line in told.read_text().splitlines() if line]
     assert [line.get("source") or line.get("reason") for line in lines] == [

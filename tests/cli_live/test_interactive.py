@@ -9,119 +9,113 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli_live.conftest import TALKER, Place
-from cli_live.terminal import environment
-from processes_in import processes_in
-
-CTRL_C, CTRL_D = "\x03", "\x04"
-
-
-def bash(command: str) -> dict[str, Any]:
-    return {"name": "Bash", "input": {"command": command}}
+from cli_live.conftest import TERMINAL_PROGRAM, CliProject
+from cli_live.pty_terminal import build_environment
+from cli_live.terminal_helpers import CTRL_C, CTRL_D, is_at_prompt, make_bash_call
+from process_search import find_processes_in
 
 
-def is_at_prompt(text: str) -> bool:
-    return text.endswith("›")
-
-
-def test_an_answer_streams_and_the_end_says_how_to_go_on(place: Place) -> None:
-    terminal = place.talk({"text": "one two three " * 40 + "end"}, pace=0.01)
+def test_an_answer_streams_and_the_end_says_how_to_go_on(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "one two three " * 40 + "end"}, pace=0.01)
     terminal.wait_for(is_at_prompt)
-    terminal.type("hello\r")
+    terminal.type_text("hello\r")
     text = terminal.wait_for("one two three")
     assert not text.rstrip("› ").endswith("end")
     terminal.wait_for(lambda text: "end" in text and is_at_prompt(text))
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
     session = next((place.home / "projects").glob("*/*.jsonl")).stem
     assert f"shoal --resume {session}" in terminal.screen.text
     assert "›" not in terminal.screen.lines[-1]
 
 
-def test_a_prompt_given_on_the_command_line_is_the_first(place: Place) -> None:
-    terminal = place.talk({"match": "what is it?", "text": "It is this."}, prompt="what is it?")
+def test_a_prompt_given_on_the_command_line_is_the_first(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal(
+        {"match": "what is it?", "text": "It is this."}, prompt="what is it?"
+    )
     assert "› what is it?" in terminal.wait_for("It is this.")
 
 
-def test_several_lines_are_one_prompt(place: Place) -> None:
-    terminal = place.talk({"match": "one\ntwo\nthree", "text": "all three"})
+def test_several_lines_are_one_prompt(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"match": "one\ntwo\nthree", "text": "all three"})
     terminal.wait_for(is_at_prompt)
-    terminal.type("one\\\r\x1b[200~two\r\nthree\x1b[201~\r")
+    terminal.type_text("one\\\r\x1b[200~two\r\nthree\x1b[201~\r")
     terminal.wait_for("all three")
 
 
 @pytest.mark.spec("USR-07")
-def test_ctrl_c_ends_the_turn_and_not_the_program(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
-        {"match": "go", "tools": [bash(gate.command)]},
+def test_ctrl_c_ends_the_turn_and_not_the_program(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "still there", "text": "I am."},
         mode="bypassPermissions",
         prompt="go",
     )
     terminal.wait_for("Bash waiting")
-    terminal.type(CTRL_C)
+    terminal.type_text(CTRL_C)
     text = terminal.wait_for(lambda text: "interrupted" in text and is_at_prompt(text))
     assert text.count("interrupted") == 1
-    terminal.type("still there?\r")
+    terminal.type_text("still there?\r")
     terminal.wait_for("I am.")
 
 
-def test_ctrl_c_twice_ends_the_program_and_what_it_started(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk({"tools": [bash(gate.command)]}, mode="bypassPermissions", prompt="go")
+def test_ctrl_c_twice_ends_the_program_and_what_it_started(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"tools": [make_bash_call(gate.command)]}, mode="bypassPermissions", prompt="go"
+    )
     terminal.wait_for("Bash waiting")
     # Shoal itself, and the command.
-    assert len(processes_in(place.project)) > 1
-    terminal.type(CTRL_C + CTRL_C)
+    assert len(find_processes_in(place.project)) > 1
+    terminal.type_text(CTRL_C + CTRL_C)
     assert terminal.wait_for_end() == 0
-    assert processes_in(place.project) == []
+    assert find_processes_in(place.project) == []
 
 
-def test_ctrl_c_at_an_empty_prompt_asks_for_a_second_one(place: Place) -> None:
-    terminal = place.talk({"text": "unused"})
+def test_ctrl_c_at_an_empty_prompt_asks_for_a_second_one(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
-    terminal.type(CTRL_C)
+    terminal.type_text(CTRL_C)
     terminal.wait_for("Ctrl-C again ends Shoal.")
-    terminal.type(CTRL_C)
+    terminal.type_text(CTRL_C)
     assert terminal.wait_for_end() == 0
 
 
-def test_ctrl_c_drops_a_half_typed_line(place: Place) -> None:
-    terminal = place.talk({"match": "second", "text": "yes"})
+def test_ctrl_c_drops_a_half_typed_line(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"match": "second", "text": "yes"})
     terminal.wait_for(is_at_prompt)
-    terminal.type("first")
+    terminal.type_text("first")
     terminal.wait_for("› first")
-    terminal.type(CTRL_C)
+    terminal.type_text(CTRL_C)
     terminal.wait_for(is_at_prompt)
-    terminal.type("second\r")
+    terminal.type_text("second\r")
     assert "first" not in terminal.wait_for("yes")
 
 
-def test_what_is_typed_while_the_agent_works_steers_it(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
-        {"match": "go", "tools": [bash(gate.command)]},
+def test_input_typed_during_a_turn_steers_the_agent(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "be quick", "text": "I heard you."},
         mode="bypassPermissions",
         prompt="go",
     )
     terminal.wait_for("Bash waiting")
-    terminal.type("be quick\r")
+    terminal.type_text("be quick\r")
     terminal.wait_for("told the agent")
     gate.open()
     terminal.wait_for("I heard you.")
 
 
 @pytest.mark.spec("FRK-07")
-def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
-        {"match": "go", "tools": [bash(gate.command)]},
+def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "which port", "text": "It is 8021."},
         {"match": "may spare them the typing", "text": "Now close the port."},
         {"match": "waiting", "text": "It is over."},
@@ -129,9 +123,9 @@ def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(p
         prompt="go",
     )
     terminal.wait_for("Bash waiting")
-    terminal.type("/btw which port?\r")
+    terminal.type_text("/btw which port?\r")
     terminal.wait_for("It is 8021.")
-    terminal.type("/suggest\r")
+    terminal.type_text("/suggest\r")
     terminal.wait_for("↳ Now close the port.")
     gate.open()
     terminal.wait_for("It is over.")
@@ -141,16 +135,16 @@ def test_a_side_question_is_answered_while_the_agent_works_and_leaves_no_trace(p
     assert "which port" not in transcript.read_text()
 
 
-def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
-        {"match": "go", "tools": [bash(gate.command)]},
+def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "waiting", "text": "It is over."},
         mode="bypassPermissions",
         prompt="go",
     )
     terminal.wait_for("Bash waiting")
-    terminal.type("/help\r/compact\r")
+    terminal.type_text("/help\r/compact\r")
     terminal.wait_for("/compact has to wait")
     gate.open()
     text = terminal.wait_for("It is over.")
@@ -158,20 +152,20 @@ def test_a_command_typed_while_a_tool_runs_leaves_the_call_one_line(place: Place
     assert "→ exit 0" in line
 
 
-def test_what_was_typed_too_late_to_be_heard_is_offered_again_after_a_stop(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
-        {"match": "go", "tools": [bash(gate.command)]},
+def test_unsent_input_is_put_back_after_an_interrupt(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call(gate.command)]},
         {"match": "be quick", "text": "Quick it is."},
         mode="bypassPermissions",
         prompt="go",
     )
     terminal.wait_for("Bash waiting")
-    terminal.type("be quick\r")
+    terminal.type_text("be quick\r")
     terminal.wait_for("told the agent")
-    terminal.type(CTRL_C)
+    terminal.type_text(CTRL_C)
     terminal.wait_for(lambda text: "interrupted" in text and text.endswith("› be quick"))
-    terminal.type("\r")
+    terminal.type_text("\r")
     terminal.wait_for("Quick it is.")
 
 
@@ -179,9 +173,9 @@ def test_what_was_typed_too_late_to_be_heard_is_offered_again_after_a_stop(place
     ("answer", "seen"),
     [("y", "ran it"), ("n", "did not: the person said no."), ("use ls instead", "did not: use ls instead")],
 )
-def test_a_permission_question_is_answered_at_the_prompt(place: Place, answer: str, seen: str) -> None:
-    terminal = place.talk(
-        {"match": "go", "tools": [bash("printf it-%s ran | tee out")]},
+def test_a_permission_question_is_answered_at_the_prompt(place: CliProject, answer: str, seen: str) -> None:
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "ran it"},
         {"match": "was not run: the person said no.", "text": "did not: the person said no."},
         {"match": "was not run: use ls instead", "text": "did not: use ls instead"},
@@ -190,92 +184,92 @@ def test_a_permission_question_is_answered_at_the_prompt(place: Place, answer: s
     text = terminal.wait_for("allow? ›")
     assert "command: printf it-%s ran | tee out" in text
     assert "it writes out" in text or "tee" in text
-    terminal.type(f"{answer}\r")
+    terminal.type_text(f"{answer}\r")
     terminal.wait_for(seen)
 
 
-def test_an_answer_for_the_session_is_not_asked_for_again(place: Place) -> None:
-    terminal = place.talk(
-        {"match": "go", "tools": [bash("printf it-%s ran | tee out")]},
+def test_an_answer_for_the_session_is_not_asked_for_again(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "first done"},
-        {"match": "again", "tools": [bash("printf it-%s ran | tee out")]},
+        {"match": "again", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "second done"},
         prompt="go",
     )
     terminal.wait_for("allow? ›")
-    terminal.type("a\r")
+    terminal.type_text("a\r")
     terminal.wait_for(lambda text: "first done" in text and is_at_prompt(text))
-    terminal.type("again\r")
+    terminal.type_text("again\r")
     assert terminal.wait_for("second done").count("asks to run") == 1
 
 
-def test_an_answer_is_kept_in_settings_as_it_was_offered(place: Place) -> None:
-    terminal = place.talk(
-        {"match": "go", "tools": [bash("git tag it-ran")]},
+def test_an_answer_for_always_is_written_to_settings_as_offered(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call("git tag it-ran")]},
         {"match": "not a git", "text": "done"},
         prompt="go",
     )
     text = terminal.wait_for("allow? ›")
     assert "s kept in your settings for this project: allow Bash(git tag:*)" in text
-    terminal.type("s\r")
+    terminal.type_text("s\r")
     terminal.wait_for("done")
     kept = json.loads((place.project / ".claude" / "settings.local.json").read_text())
     assert kept == {"permissions": {"allow": ["Bash(git tag:*)"]}}
 
 
-def test_a_half_typed_line_is_not_taken_for_an_answer(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk(
-        {"match": "go", "tools": [bash(gate.command), bash("printf two | tee out")]},
+def test_a_half_typed_line_is_not_taken_for_an_answer(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call(gate.command), make_bash_call("printf two | tee out")]},
         {"match": "two", "text": "all done"},
         prompt="go",
     )
     terminal.wait_for("Bash waiting")
-    terminal.type("half a thought")
+    terminal.type_text("half a thought")
     terminal.wait_for("› half a thought")
     gate.open()
     terminal.wait_for("allow? ›")
-    terminal.type("y\r")
+    terminal.type_text("y\r")
     terminal.wait_for("all done")
     terminal.wait_for(lambda text: text.endswith("› half a thought"))
 
 
-def test_a_question_with_choices_is_answered_by_number(place: Place) -> None:
-    pytest.importorskip("shoal.tools.askuser")
+def test_a_question_with_choices_is_answered_by_number(place: CliProject) -> None:
+    pytest.importorskip("shoal.tools.question_tool")
     question = {
         "question": "Which colour?",
         "header": "Colour",
         "options": [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}],
         "multiSelect": False,
     }
-    terminal = place.talk(
+    terminal = place.start_scripted_terminal(
         {"match": "go", "tools": [{"name": "AskUserQuestion", "input": {"questions": [question]}}]},
         {"match": "blue", "text": "Blue it is."},
         prompt="go",
     )
     assert "  1  red  warm" in terminal.wait_for("Colour? ›")
-    terminal.type("2\r")
+    terminal.type_text("2\r")
     terminal.wait_for("Blue it is.")
 
 
-def test_compact_lets_the_conversation_go_on_from_a_summary(place: Place) -> None:
-    terminal = place.talk(
+def test_compact_lets_the_conversation_go_on_from_a_summary(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal(
         {"match": "the first thing", "text": "noted the first thing"},
         {"match": "mind the colours", "text": "SUMMARY-OF-IT"},
         {"match": "what now", "at": 0, "text": "on from the summary"},
         prompt="the first thing",
     )
     terminal.wait_for(lambda text: "noted the first" in text and is_at_prompt(text))
-    terminal.type("/compact mind the colours\r")
+    terminal.type_text("/compact mind the colours\r")
     terminal.wait_for("goes on from a summary")
-    terminal.type("what now\r")
+    terminal.type_text("what now\r")
     terminal.wait_for("on from the summary")
 
 
-def test_rewind_brings_files_and_conversation_back(place: Place) -> None:
+def test_rewind_brings_files_and_conversation_back(place: CliProject) -> None:
     made = place.project / "made.txt"
     write = {"name": "Write", "input": {"file_path": "made.txt", "content": "hello\n"}}
-    terminal = place.talk(
+    terminal = place.start_scripted_terminal(
         {"match": "first", "text": "the first answer"},
         {"match": "make it", "tools": [write]},
         {"match": "made.txt", "text": "made it"},
@@ -284,92 +278,92 @@ def test_rewind_brings_files_and_conversation_back(place: Place) -> None:
         prompt="first",
     )
     terminal.wait_for(lambda text: "the first answer" in text and is_at_prompt(text))
-    terminal.type("make it\r")
+    terminal.type_text("make it\r")
     terminal.wait_for(lambda text: "made it" in text and is_at_prompt(text))
     assert made.exists()
-    terminal.type("/rewind\r")
+    terminal.type_text("/rewind\r")
     terminal.wait_for("2  make it")
-    terminal.type("/rewind 2\r")
+    terminal.type_text("/rewind 2\r")
     terminal.wait_for("The conversation too? y/n ›")
-    terminal.type("y\r")
+    terminal.type_text("y\r")
     terminal.wait_for("deleted     made.txt")
     assert not made.exists()
-    terminal.type("how many\r")
+    terminal.type_text("how many\r")
     terminal.wait_for("one answer is left")
 
 
-def test_commands_say_what_they_do_and_unknown_ones_are_told(place: Place) -> None:
-    terminal = place.talk({"text": "unused"})
+def test_help_describes_commands_and_unknown_ones_are_reported(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
-    terminal.type("/help\r")
+    terminal.type_text("/help\r")
     assert "/rewind [TURN]" in terminal.wait_for("Ctrl-D ends it too.")
-    terminal.type("/cots\r")
+    terminal.type_text("/cots\r")
     terminal.wait_for("Did you mean /cost?")
-    terminal.type("/cost\r")
+    terminal.type_text("/cost\r")
     terminal.wait_for("0 tokens in, 0 out")
-    terminal.type("/model no-such-model\r")
+    terminal.type_text("/model no-such-model\r")
     terminal.wait_for("✗")
-    terminal.type("/exit\r")
+    terminal.type_text("/exit\r")
     assert terminal.wait_for_end() == 0
 
 
-def test_clear_starts_a_new_session(place: Place) -> None:
-    terminal = place.talk({"text": "one"}, {"at": 0, "text": "two"}, prompt="first")
+def test_clear_starts_a_new_session(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "one"}, {"at": 0, "text": "two"}, prompt="first")
     terminal.wait_for(lambda text: "\none" in text and is_at_prompt(text))
-    terminal.type("/clear\r")
+    terminal.type_text("/clear\r")
     terminal.wait_for(lambda text: text.count("/help lists the commands") == 2 and is_at_prompt(text))
-    terminal.type("second\r")
+    terminal.type_text("second\r")
     terminal.wait_for("two")
     assert len(list((place.home / "projects").glob("*/*.jsonl"))) == 2
 
 
-def test_what_was_typed_is_recalled_in_the_next_session(place: Place) -> None:
-    terminal = place.talk({"text": "one"}, prompt=None)
+def test_the_prompt_history_is_available_in_the_next_session(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "one"}, prompt=None)
     terminal.wait_for(is_at_prompt)
-    terminal.type("remember me\r")
+    terminal.type_text("remember me\r")
     terminal.wait_for(lambda text: "\none" in text and is_at_prompt(text))
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     terminal.wait_for_end()
     assert stat.S_IMODE((place.home / "shoal" / "history").stat().st_mode) == 0o600
-    again = place.talk({"text": "two"})
+    again = place.start_scripted_terminal({"text": "two"})
     again.wait_for(is_at_prompt)
-    again.type("\x1b[A")
+    again.type_text("\x1b[A")
     again.wait_for("› remember me")
 
 
-def test_a_terminal_that_cannot_draw_gets_plain_lines(place: Place) -> None:
-    terminal = place.talk(
-        {"match": "go", "tools": [bash("printf it-%s ran | tee out")]},
+def test_a_terminal_that_cannot_draw_gets_plain_lines(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal(
+        {"match": "go", "tools": [make_bash_call("printf it-%s ran | tee out")]},
         {"match": "it-ran", "text": "ran it"},
         TERM="dumb",
     )
     terminal.wait_for("/help lists")
-    terminal.type("go\n")
+    terminal.type_text("go\n")
     terminal.wait_for("allow?")
-    terminal.type("y\n")
+    terminal.type_text("y\n")
     terminal.wait_for("ran it")
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
     assert "\x1b" not in terminal.raw
     lines = [line.strip("› ") for line in terminal.screen.text.splitlines()]
     assert (lines.count("go"), lines.count("y")) == (1, 1)
 
 
-def test_the_terminal_is_as_before_when_the_program_ends(place: Place) -> None:
-    terminal = place.talk({"text": "unused"})
+def test_the_terminal_is_restored_when_the_program_ends(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     terminal.wait_for_end()
     assert terminal.raw.rindex("\x1b[?2004l") > terminal.raw.rindex("\x1b[?2004h")
 
 
-def test_without_a_terminal_it_runs_as_with_p_and_says_so(place: Place, tmp_path: Path) -> None:
+def test_without_a_terminal_it_runs_headless_and_says_so(place: CliProject, tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[{"match": "from the pipe", "text": "Piped."}]')
     run = subprocess.run(
-        [sys.executable, str(TALKER), str(script), "default", "0", ""],
+        [sys.executable, str(TERMINAL_PROGRAM), str(script), "default", "0", ""],
         cwd=place.project,
-        env=environment(place.home),
+        env=build_environment(place.home),
         input="from the pipe",
         capture_output=True,
         text=True,
@@ -380,21 +374,25 @@ def test_without_a_terminal_it_runs_as_with_p_and_says_so(place: Place, tmp_path
     assert "no terminal" in run.stderr
 
 
-def test_a_resumed_session_begins_with_where_it_stood(place: Place) -> None:
-    terminal = place.talk({"text": "The answer was forty-two."}, prompt="what was the answer?")
+def test_a_resumed_session_shows_its_last_exchange(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal(
+        {"text": "The answer was forty-two."}, prompt="what was the answer?"
+    )
     terminal.wait_for(lambda text: "forty-two" in text and is_at_prompt(text))
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     terminal.wait_for_end()
-    again = place.talk({"match": "sure?", "at": 1, "text": "Quite sure."}, resume="latest")
+    again = place.start_scripted_terminal({"match": "sure?", "at": 1, "text": "Quite sure."}, resume="latest")
     text = again.wait_for("forty-two.")
     assert "› what was the answer?\nThe answer was forty-two." in text
-    again.type("sure?\r")
+    again.type_text("sure?\r")
     again.wait_for("Quite sure.")
 
 
-def test_a_signal_ends_the_program_in_order(place: Place) -> None:
-    gate = place.gate()
-    terminal = place.talk({"tools": [bash(gate.command)]}, mode="bypassPermissions", prompt="go")
+def test_a_signal_ends_the_program_cleanly(place: CliProject) -> None:
+    gate = place.create_gate()
+    terminal = place.start_scripted_terminal(
+        {"tools": [make_bash_call(gate.command)]}, mode="bypassPermissions", prompt="go"
+    )
     terminal.wait_for("Bash waiting")
     os.kill(terminal.pid, signal.SIGTERM)
     assert terminal.wait_for_end() == 128 + signal.SIGTERM
@@ -402,15 +400,15 @@ def test_a_signal_ends_the_program_in_order(place: Place) -> None:
     assert terminal.raw.rindex("\x1b[?2004l") > terminal.raw.rindex("\x1b[?2004h")
 
 
-def test_a_command_name_is_completed(place: Place) -> None:
-    terminal = place.talk({"text": "unused"})
+def test_a_command_name_is_completed(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "unused"})
     terminal.wait_for(is_at_prompt)
-    terminal.type("/he\t\r")
+    terminal.type_text("/he\t\r")
     terminal.wait_for("/rewind [TURN]")
 
 
-def test_a_model_that_fails_is_told_with_what_to_do(place: Place) -> None:
-    terminal = place.talk({"match": "never"}, prompt="go")
+def test_a_model_error_is_reported_with_advice(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"match": "never"}, prompt="go")
     text = terminal.wait_for(lambda text: "✗" in text and is_at_prompt(text))
     assert "No step of the script" in text
     assert text.count("✗") == 1

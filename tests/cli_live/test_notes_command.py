@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from cli_live.conftest import Place
+from cli_live.conftest import CliProject
 
 
-def test_the_notes_are_saved_and_shown(place: Place) -> None:
+def test_the_notes_are_saved_and_shown(place: CliProject) -> None:
     (place.home / "settings.json").write_text('{"shoal": {"session_memory": true}}')
-    terminal = place.talk({"text": "Hello."}, {"text": "- likes short answers"})
+    terminal = place.start_scripted_terminal({"text": "Hello."}, {"text": "- likes short answers"})
     terminal.wait_for("›")
-    terminal.type("hi\r")
+    terminal.type_text("hi\r")
     terminal.wait_for("Hello.")
-    terminal.type("/notes\r")
+    terminal.type_text("/notes\r")
     terminal.wait_for("There are no notes yet")
-    terminal.type("/notes save\r")
+    terminal.type_text("/notes save\r")
     terminal.wait_for("The notes are in")
-    terminal.type("/notes\r")
+    terminal.type_text("/notes\r")
     terminal.wait_for("- likes short answers")
     (kept,) = (place.home / "shoal/runs").glob("*/memory.md")
     assert kept.read_text() == "- likes short answers\n"
 
 
-def test_without_the_setting_it_says_so(place: Place) -> None:
-    terminal = place.talk({"text": "Hello."})
+def test_without_the_setting_it_says_so(place: CliProject) -> None:
+    terminal = place.start_scripted_terminal({"text": "Hello."})
     terminal.wait_for("›")
-    terminal.type("/notes save\r")
+    terminal.type_text("/notes save\r")
     terminal.wait_for("shoal.session_memory is off")

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from cli_live.conftest import TALKER, Place
-from cli_live.terminal import environment
+from cli_live.conftest import TERMINAL_PROGRAM, CliProject
+from cli_live.pty_terminal import build_environment
 
 CTRL_D = "\x04"
 FULL = "\x1b[?1049h"
 """What a program says to a terminal whose whole screen it wants."""
 
 
-def scripted(place: Place, *steps: dict[str, object]) -> str:
+def write_script(place: CliProject, *steps: dict[str, object]) -> str:
     script = place.home / "steps.json"
     script.write_text(json.dumps(steps))
     return f"scripted:{script}"
@@ -26,55 +26,55 @@ def scripted(place: Place, *steps: dict[str, object]) -> str:
 @pytest.mark.spec("USR-18")
 @pytest.mark.parametrize("how", ["flag", "setting", "dumb"])
 def test_the_plain_terminal_is_a_flag_a_setting_and_what_a_simple_terminal_gets(
-    place: Place, how: str
+    place: CliProject, how: str
 ) -> None:
     if how == "setting":
         (place.home / "settings.json").write_text(json.dumps({"shoal": {"plain": True}}))
-    arguments = ["--model", scripted(place, {"text": "plain words"}), "hello"]
+    arguments = ["--model", write_script(place, {"text": "plain words"}), "hello"]
     env = {"SHOAL_PLAIN": "", **({"TERM": "dumb"} if how == "dumb" else {})}
-    terminal = place.shoal_at_terminal(*(["--plain"] if how == "flag" else []), *arguments, **env)
+    terminal = place.start_shoal_terminal(*(["--plain"] if how == "flag" else []), *arguments, **env)
     terminal.wait_for("plain words")
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
     assert FULL not in terminal.raw
 
 
-def test_a_headless_answer_commands_no_terminal_and_a_pipe_gets_every_byte(place: Place) -> None:
+def test_a_headless_answer_commands_no_terminal_and_a_pipe_gets_every_byte(place: CliProject) -> None:
     hostile = "an\x1b]0;owned\x07swer"
-    arguments = ("-p", "hello", "--model", scripted(place, {"text": hostile}))
-    terminal = place.shoal_at_terminal(*arguments)
+    arguments = ("-p", "hello", "--model", write_script(place, {"text": hostile}))
+    terminal = place.start_shoal_terminal(*arguments)
     assert terminal.wait_for_end() == 0
     assert "answer" in terminal.screen.text
     assert "owned" not in terminal.raw
-    env = environment(place.home)
-    argv, nothing = place.argv(*arguments), subprocess.DEVNULL
+    env = build_environment(place.home)
+    argv, nothing = place.build_argv(*arguments), subprocess.DEVNULL
     piped = subprocess.run(argv, cwd=place.project, env=env, stdin=nothing, capture_output=True, check=True)
     assert piped.stdout == f"{hostile}\n".encode()
 
 
-def test_without_the_extra_the_plain_terminal_says_what_is_missing_and_goes_on(place: Place) -> None:
-    run = f"runpy.run_path({str(TALKER)!r}, run_name='__main__')"
+def test_without_the_extra_the_plain_terminal_says_what_is_missing_and_goes_on(place: CliProject) -> None:
+    run = f"runpy.run_path({str(TERMINAL_PROGRAM)!r}, run_name='__main__')"
     code = f"import runpy, sys; sys.modules['textual'] = None; {run}"
     script = place.home / "steps.json"
     script.write_text(json.dumps([{"text": "plain words"}]))
     argv = [sys.executable, "-c", code, str(script), "default", "0", "", "hello"]
-    terminal = place.program(argv, SHOAL_PLAIN="0")
+    terminal = place.start_program(argv, SHOAL_PLAIN="0")
     terminal.wait_for("pip install 'shoal[tui]'")
     terminal.wait_for("plain words")
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
 
 
-def test_a_headless_run_loads_nothing_of_the_full_screen(place: Place) -> None:
+def test_a_headless_run_loads_nothing_of_the_full_screen(place: CliProject) -> None:
     code = (
         "import sys; from shoal.surfaces.cli.main import run\n"
-        f"status = run(['-p', 'hi', '--model', {scripted(place, {'text': 'yes'})!r}])\n"
+        f"status = run(['-p', 'hi', '--model', {write_script(place, {'text': 'yes'})!r}])\n"
         "print(status, [name for name in ('textual', 'rich', 'starlette') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=place.project,
-        env=environment(place.home),
+        env=build_environment(place.home),
         capture_output=True,
         text=True,
         timeout=30,
@@ -84,76 +84,76 @@ def test_a_headless_run_loads_nothing_of_the_full_screen(place: Place) -> None:
 
 
 @pytest.mark.spec("USR-18")
-def test_the_board_the_team_permissions_and_an_export_are_a_word_away(place: Place) -> None:
+def test_board_team_permissions_and_export_are_slash_commands(place: CliProject) -> None:
     create = {"name": "TaskCreate", "input": {"subject": "Paint the roof", "description": "red"}}
-    terminal = place.talk({"tools": [create]}, {"text": "on the board"}, prompt="plan it")
+    terminal = place.start_scripted_terminal({"tools": [create]}, {"text": "on the board"}, prompt="plan it")
     terminal.wait_for("on the board")
-    terminal.type("/tasks\r")
+    terminal.type_text("/tasks\r")
     terminal.wait_for("○ #1 Paint the roof")
-    terminal.type("/team\r")
+    terminal.type_text("/team\r")
     terminal.wait_for("There is no team.")
-    terminal.type("/permissions plan\r")
+    terminal.type_text("/permissions plan\r")
     terminal.wait_for("The mode is plan.")
-    terminal.type("/permissions\r")
+    terminal.type_text("/permissions\r")
     terminal.wait_for("mode  plan  (this session)")
-    terminal.type("/export talk.md\r")
+    terminal.type_text("/export talk.md\r")
     terminal.wait_for("The conversation is in")
     written = (place.project / "talk.md").read_text()
     assert "## You\n\nplan it\n" in written
     assert '**TaskCreate**\n\n```json\n{\n  "subject": "Paint the roof"' in written
     assert written.rstrip().endswith("on the board")
-    terminal.type("/export talk.md\r")
+    terminal.type_text("/export talk.md\r")
     terminal.wait_for("is there already; nothing was written")
     assert (place.project / "talk.md").read_text() == written
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
 
 
-def test_another_session_is_gone_on_with_in_place(place: Place) -> None:
-    first = place.talk({"text": "the first answer"}, prompt="remember me")
+def test_resume_switches_to_another_session_in_place(place: CliProject) -> None:
+    first = place.start_scripted_terminal({"text": "the first answer"}, prompt="remember me")
     first.wait_for("the first answer")
-    first.type(CTRL_D)
+    first.type_text(CTRL_D)
     first.wait_for_end()
     session = next((place.home / "projects").glob("*/*.jsonl")).stem
 
-    terminal = place.talk({"text": "the second answer"})
+    terminal = place.start_scripted_terminal({"text": "the second answer"})
     terminal.wait_for("/help lists")
-    terminal.type("/resume\r")
+    terminal.type_text("/resume\r")
     terminal.wait_for("remember me")
-    terminal.type(f"/resume {session[:8]}\r")
+    terminal.type_text(f"/resume {session[:8]}\r")
     terminal.wait_for("the first answer")
-    terminal.type("and now?\r")
+    terminal.type_text("and now?\r")
     terminal.wait_for("the second answer")
-    terminal.type(CTRL_D)
+    terminal.type_text(CTRL_D)
     assert terminal.wait_for_end() == 0
     assert f"shoal --resume {session}" in terminal.screen.text
 
 
-def test_a_session_that_another_process_works_on_is_left_to_it(place: Place) -> None:
-    other = place.talk({"text": "still here"}, prompt="stay")
+def test_a_session_in_use_by_another_process_is_not_resumed(place: CliProject) -> None:
+    other = place.start_scripted_terminal({"text": "still here"}, prompt="stay")
     other.wait_for("still here")
     session = next((place.home / "projects").glob("*/*.jsonl")).stem
-    terminal = place.talk({"text": "no"})
+    terminal = place.start_scripted_terminal({"text": "no"})
     terminal.wait_for("/help lists")
-    terminal.type(f"/resume {session}\r")
+    terminal.type_text(f"/resume {session}\r")
     terminal.wait_for(f"shoal attach {session[:8]}")
 
 
-def test_attaching_needs_a_live_run_and_a_terminal(place: Place) -> None:
-    assert "No run is live here" in place.shoal("attach").stderr
-    other = place.talk({"text": "still here"}, prompt="stay")
+def test_attaching_needs_a_live_run_and_a_terminal(place: CliProject) -> None:
+    assert "No run is live here" in place.run_shoal("attach").stderr
+    other = place.start_scripted_terminal({"text": "still here"}, prompt="stay")
     other.wait_for("still here")
-    told = place.shoal("attach")
+    told = place.run_shoal("attach")
     assert told.returncode == 1
     assert "shoal watch" in told.stderr
-    other.type(CTRL_D)
+    other.type_text(CTRL_D)
     other.wait_for_end()
     session = next((place.home / "projects").glob("*/*.jsonl")).stem
-    assert f"shoal --resume {session}" in place.shoal("attach", session[:6]).stderr
+    assert f"shoal --resume {session}" in place.run_shoal("attach", session[:6]).stderr
 
 
-def test_the_doctor_looks_at_the_set_up_from_within(place: Place, tmp_path: Path) -> None:
-    terminal = place.talk({"text": "yes"})
+def test_doctor_runs_inside_a_session(place: CliProject, tmp_path: Path) -> None:
+    terminal = place.start_scripted_terminal({"text": "yes"})
     terminal.wait_for("/help lists")
-    terminal.type("/doctor\r")
+    terminal.type_text("/doctor\r")
     terminal.wait_for(lambda text: "Shoal can" in text or "Everything is there." in text)

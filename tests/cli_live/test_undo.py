@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
-from cli_live.conftest import Place
-from shoal.app.basis.undo import messages_at
+from cli_live.conftest import CliProject
+from shoal.app.config.undo_history import read_messages_at
 from shoal.app.options import Options
 from shoal.app.session.session import Session
-from shoal.models.scripted import ScriptedModel
+from shoal.models.scripted_model import ScriptedModel
 
 
-def write(name: str, content: str) -> dict[str, Any]:
+def make_write_step(name: str, content: str) -> dict[str, Any]:
     return {"tools": [{"name": "Write", "input": {"file_path": name, "content": content}}]}
 
 
-async def worked(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """Three turns: one that says something, one that makes two files, one that changes one of them."""
+async def run_three_turns(place: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Run three turns: one that says something, one that makes two files, one that changes one of them."""
     monkeypatch.setenv("SHOAL_HOME", str(place.home))
     script = tmp_path / "script.json"
     steps = [
         {"text": "hello"},
-        {**write("made.txt", "one\n"), "match": "make"},
-        {**write("kept.txt", "agent\n")},
+        {**make_write_step("made.txt", "one\n"), "match": "make"},
+        {**make_write_step("kept.txt", "agent\n")},
         {"text": "made"},
-        {**write("made.txt", "two\n"), "match": "change"},
+        {**make_write_step("made.txt", "two\n"), "match": "change"},
         {"text": "changed"},
     ]
     script.write_text(json.dumps(steps))
@@ -42,12 +42,12 @@ async def worked(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.fixture
-async def session(place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    return await worked(place, monkeypatch, tmp_path)
+async def session(place: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    return await run_three_turns(place, monkeypatch, tmp_path)
 
 
-def test_turns_are_listed_with_prompts_and_files(place: Place, session: str) -> None:
-    listed = place.shoal("undo", "--list")
+def test_turns_are_listed_with_prompts_and_files(place: CliProject, session: str) -> None:
+    listed = place.run_shoal("undo", "--list")
     assert listed.stdout.splitlines() == [
         "turn 1  say hello",
         "turn 2  make files",
@@ -56,28 +56,28 @@ def test_turns_are_listed_with_prompts_and_files(place: Place, session: str) -> 
         "turn 3  change one",
         "    changed  made.txt",
     ]
-    data = json.loads(place.shoal("undo", "--list", "--json", "--session", session[:8]).stdout)
+    data = json.loads(place.run_shoal("undo", "--list", "--json", "--session", session[:8]).stdout)
     assert [each["turn"] for each in data] == [1, 2, 3]
     assert data[2]["files"] == [{"path": str(place.project / "made.txt"), "how": "changed"}]
 
 
-def test_the_last_turn_that_changed_files_is_undone(place: Place, session: str) -> None:
-    undone = place.shoal("undo", "--yes")
+def test_the_last_turn_that_changed_files_is_undone(place: CliProject, session: str) -> None:
+    undone = place.run_shoal("undo", "--yes")
     assert (undone.returncode, undone.stdout) == (0, "restored    made.txt\n")
     assert (place.project / "made.txt").read_text() == "one\n"
-    undone = place.shoal("undo", "--yes")
+    undone = place.run_shoal("undo", "--yes")
     assert sorted(undone.stdout.splitlines()) == [
         "deleted     kept.txt  (the agent had made it)",
         "deleted     made.txt  (the agent had made it)",
     ]
-    nothing = place.shoal("undo", "--yes")
+    nothing = place.run_shoal("undo", "--yes")
     assert nothing.returncode == 1
     assert "No turn of this session has changed a file" in nothing.stderr
 
 
-def test_what_a_person_changed_since_is_left_alone(place: Place, session: str) -> None:
+def test_files_the_user_changed_since_are_not_undone(place: CliProject, session: str) -> None:
     (place.project / "made.txt").write_text("mine\n")
-    undone = place.shoal("undo", "2", "--yes")
+    undone = place.run_shoal("undo", "2", "--yes")
     assert undone.returncode == 0
     assert "left alone  made.txt: it was changed by somebody else" in undone.stdout
     assert "deleted     kept.txt" in undone.stdout
@@ -85,36 +85,36 @@ def test_what_a_person_changed_since_is_left_alone(place: Place, session: str) -
     assert not (place.project / "kept.txt").exists()
 
 
-def test_the_conversation_goes_back_when_asked(place: Place, session: str) -> None:
-    undone = place.shoal("undo", "2", "--conversation", "--yes")
+def test_the_conversation_goes_back_when_asked(place: CliProject, session: str) -> None:
+    undone = place.run_shoal("undo", "2", "--conversation", "--yes")
     assert f"shoal --resume {session}" in undone.stdout
     transcript = next((place.home / "projects").glob(f"*/{session}.jsonl"))
-    from shoal.stores.files.sessions import read_session
+    from shoal.stores.files.session_files import read_session
 
     assert [message.text for message in read_session(transcript).messages] == ["say hello", "hello"]
-    assert messages_at(transcript, None) == ()
-    listed = place.shoal("undo", "--list").stdout
+    assert read_messages_at(transcript, None) == ()
+    listed = place.run_shoal("undo", "--list").stdout
     assert listed == "turn 1  say hello\n"
 
 
-def test_it_asks_first_and_does_nothing_without_a_yes(place: Place, session: str) -> None:
-    refused = place.shoal("undo")
+def test_it_asks_first_and_does_nothing_without_a_yes(place: CliProject, session: str) -> None:
+    refused = place.run_shoal("undo")
     assert refused.returncode == 2
     assert "--yes" in refused.stderr
-    terminal = place.shoal_at_terminal("undo")
+    terminal = place.start_shoal_terminal("undo")
     terminal.wait_for("back to before turn 3?")
-    terminal.type("n\n")
+    terminal.type_text("n\n")
     assert terminal.wait_for_end() == 1
     assert (place.project / "made.txt").read_text() == "two\n"
-    terminal = place.shoal_at_terminal("undo")
+    terminal = place.start_shoal_terminal("undo")
     terminal.wait_for("back to before turn 3?")
-    terminal.type("y\n")
+    terminal.type_text("y\n")
     assert terminal.wait_for_end() == 0
     assert (place.project / "made.txt").read_text() == "one\n"
 
 
-def test_json_says_what_was_done(place: Place, session: str) -> None:
-    done = json.loads(place.shoal("undo", "3", "--json").stdout)
+def test_json_says_what_was_done(place: CliProject, session: str) -> None:
+    done = json.loads(place.run_shoal("undo", "3", "--json").stdout)
     assert done == {
         "session": session,
         "turn": 3,
@@ -125,20 +125,20 @@ def test_json_says_what_was_done(place: Place, session: str) -> None:
     }
 
 
-def test_a_turn_that_never_was_and_a_directory_without_sessions_are_sentences(place: Place) -> None:
-    run = place.shoal("undo")
+def test_a_turn_that_never_was_and_a_directory_without_sessions_are_sentences(place: CliProject) -> None:
+    run = place.run_shoal("undo")
     assert run.returncode == 1
     assert "No session has worked in" in run.stderr
 
 
 async def test_the_conversation_of_a_live_session_is_not_touched_from_outside(
-    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: CliProject, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SHOAL_HOME", str(place.home))
     options = Options(cwd=place.project, model=ScriptedModel(["hello"]))
     async with Session(options) as session:
         async for _ in session.run("hi"):
             pass
-        refused = place.shoal("undo", "1", "--conversation", "--yes")
+        refused = place.run_shoal("undo", "1", "--conversation", "--yes")
         assert refused.returncode == 1
         assert f"{session.id} is in use" in refused.stderr

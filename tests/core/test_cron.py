@@ -1,4 +1,4 @@
-"""Cron expressions: what they mean, against a walk from minute to minute, and what is wrong with one."""
+"""Cron expressions, checked against a search minute by minute, and their errors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shoal.core.cron import Cron, parse_cron
-from shoal.core.errors import BadCron
+from shoal.core.cron import CronExpression, parse_cron
+from shoal.core.errors import InvalidCronExpression
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = (
@@ -23,16 +23,16 @@ ZONES = (
 WALKED = 2 * 24 * 60
 
 
-def at(text: str, zone: ZoneInfo = BERLIN) -> int:
+def to_milliseconds(text: str, zone: ZoneInfo = BERLIN) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()) * 1000
 
 
-def shown(ms: int | None, zone: ZoneInfo = BERLIN) -> str:
+def format_time(ms: int | None, zone: ZoneInfo = BERLIN) -> str:
     assert ms is not None
     return datetime.fromtimestamp(ms / 1000, zone).isoformat(timespec="minutes")
 
 
-def field(lowest: int, highest: int) -> st.SearchStrategy[str]:
+def cron_fields(lowest: int, highest: int) -> st.SearchStrategy[str]:
     number = st.integers(lowest, highest)
     span = st.tuples(number, number).map(lambda ends: f"{min(ends)}-{max(ends)}")
     step = st.integers(1, 40)
@@ -45,31 +45,35 @@ def field(lowest: int, highest: int) -> st.SearchStrategy[str]:
     return st.one_of(st.just("*"), st.lists(part, min_size=1, max_size=3).map(",".join))
 
 
-expressions = st.tuples(field(0, 59), field(0, 23), field(1, 31), field(1, 12), field(0, 7)).map(" ".join)
+expressions = st.tuples(
+    cron_fields(0, 59), cron_fields(0, 23), cron_fields(1, 31), cron_fields(1, 12), cron_fields(0, 7)
+).map(" ".join)
 # Days around which clocks change, and any other minute of 2026.
 moments = st.one_of(
-    st.sampled_from(["2026-03-28T20:00", "2026-10-24T20:00", "2026-03-07T20:00", "2026-10-03T10:00"]).map(at),
-    st.integers(at("2026-01-01T00:00"), at("2026-12-31T23:59")),
+    st.sampled_from(["2026-03-28T20:00", "2026-10-24T20:00", "2026-03-07T20:00", "2026-10-03T10:00"]).map(
+        to_milliseconds
+    ),
+    st.integers(to_milliseconds("2026-01-01T00:00"), to_milliseconds("2026-12-31T23:59")),
 )
 
 
-def fits(expression: str, when: datetime) -> bool:
-    """What the five fields mean, written down without any parser of ours."""
+def matches_expression(expression: str, when: datetime) -> bool:
+    """Check the five fields without the parser under test."""
     minute, hour, day, month, weekday = expression.split()
     in_day, in_week = (
-        holds(day, when.day, 1, 31),
-        any(holds(weekday, number, 0, 7) for number in {when.isoweekday() % 7, when.isoweekday()}),
+        matches_field(day, when.day, 1, 31),
+        any(matches_field(weekday, number, 0, 7) for number in {when.isoweekday() % 7, when.isoweekday()}),
     )
     both = day.startswith("*") or weekday.startswith("*")
     return (
-        holds(minute, when.minute, 0, 59)
-        and holds(hour, when.hour, 0, 23)
-        and holds(month, when.month, 1, 12)
+        matches_field(minute, when.minute, 0, 59)
+        and matches_field(hour, when.hour, 0, 23)
+        and matches_field(month, when.month, 1, 12)
         and ((in_day and in_week) if both else (in_day or in_week))
     )
 
 
-def holds(word: str, value: int, lowest: int, highest: int) -> bool:
+def matches_field(word: str, value: int, lowest: int, highest: int) -> bool:
     for part in word.split(","):
         span, _, step = part.partition("/")
         first, _, last = span.partition("-")
@@ -82,58 +86,59 @@ def holds(word: str, value: int, lowest: int, highest: int) -> bool:
 
 
 @given(expression=expressions, moment=moments, zone=st.sampled_from(ZONES))
-@example(expression="30 2 * * *", moment=at("2026-03-28T20:00"), zone=BERLIN)
-@example(expression="30 2 * * *", moment=at("2026-10-25T01:00"), zone=BERLIN)
-@example(expression="0 0 1,15 * 1", moment=at("2026-06-12T00:00"), zone=BERLIN)
-def test_the_next_time_is_the_first_that_a_walk_over_the_minutes_finds(
-    expression: str, moment: int, zone: ZoneInfo
-) -> None:
-    found = parse_cron(expression).next_after(moment, zone)
+@example(expression="30 2 * * *", moment=to_milliseconds("2026-03-28T20:00"), zone=BERLIN)
+@example(expression="30 2 * * *", moment=to_milliseconds("2026-10-25T01:00"), zone=BERLIN)
+@example(expression="0 0 1,15 * 1", moment=to_milliseconds("2026-06-12T00:00"), zone=BERLIN)
+def test_the_next_time_is_the_first_matching_minute(expression: str, moment: int, zone: ZoneInfo) -> None:
+    found = parse_cron(expression).next_time_after(moment, zone)
     start = moment // 60_000 * 60
     walk = range(start + 60, start + WALKED * 60, 60)
-    walked = next((s for s in walk if fits(expression, datetime.fromtimestamp(s, zone))), None)
+    walked = next((s for s in walk if matches_expression(expression, datetime.fromtimestamp(s, zone))), None)
     if walked is None:
         assert found is None or found >= walk[-1] * 1000
     else:
         assert found == walked * 1000
 
 
-def test_a_time_that_the_clock_jumps_over_does_not_come_and_one_shown_twice_comes_twice() -> None:
+def test_daylight_saving_skips_missing_times_and_repeats_double_ones() -> None:
     nightly = parse_cron("30 2 * * *")
-    assert shown(nightly.next_after(at("2026-03-28T12:00"), BERLIN)) == "2026-03-30T02:30+02:00"
-    first = nightly.next_after(at("2026-10-24T12:00"), BERLIN)
+    assert (
+        format_time(nightly.next_time_after(to_milliseconds("2026-03-28T12:00"), BERLIN))
+        == "2026-03-30T02:30+02:00"
+    )
+    first = nightly.next_time_after(to_milliseconds("2026-10-24T12:00"), BERLIN)
     assert first is not None
-    assert shown(first) == "2026-10-25T02:30+02:00"
-    assert shown(nightly.next_after(first, BERLIN)) == "2026-10-25T02:30+01:00"
+    assert format_time(first) == "2026-10-25T02:30+02:00"
+    assert format_time(nightly.next_time_after(first, BERLIN)) == "2026-10-25T02:30+01:00"
 
 
-def test_where_no_zone_is_given_local_time_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_time_is_the_default_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
     time.tzset()
     try:
         zone = ZoneInfo("Asia/Kathmandu")
-        assert shown(parse_cron("0 9 * * *").next_after(at("2026-05-01T10:00", zone)), zone) == (
-            "2026-05-02T09:00+05:45"
-        )
+        assert format_time(
+            parse_cron("0 9 * * *").next_time_after(to_milliseconds("2026-05-01T10:00", zone)), zone
+        ) == ("2026-05-02T09:00+05:45")
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
-def test_rare_times_are_found_and_times_that_never_come_are_none() -> None:
-    leap = parse_cron("0 12 29 feb *").next_after(at("2096-03-01T00:00"), BERLIN)
-    assert shown(leap) == "2104-02-29T12:00+01:00"
-    assert parse_cron("0 0 30 2 *").next_after(at("2026-01-01T00:00"), BERLIN) is None
+def test_rare_times_are_found_and_impossible_ones_are_none() -> None:
+    leap = parse_cron("0 12 29 feb *").next_time_after(to_milliseconds("2096-03-01T00:00"), BERLIN)
+    assert format_time(leap) == "2104-02-29T12:00+01:00"
+    assert parse_cron("0 0 30 2 *").next_time_after(to_milliseconds("2026-01-01T00:00"), BERLIN) is None
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("0 0 * * 7", "0 0 * * sun"), ("0 0 1 JAN mon-fri", "0 0 1 1 1-5")]
 )
-def test_names_and_the_second_number_of_sunday_mean_the_same(one: str, other: str) -> None:
+def test_names_and_sunday_as_seven_are_equivalent(one: str, other: str) -> None:
     assert parse_cron(one) == parse_cron(other)
-    assert isinstance(parse_cron(one), Cron)
+    assert isinstance(parse_cron(one), CronExpression)
 
 
 @pytest.mark.parametrize(
@@ -154,13 +159,15 @@ def test_names_and_the_second_number_of_sunday_mean_the_same(one: str, other: st
         ("99999999999999999999 * * * *", "minute"),
     ],
 )
-def test_a_bad_expression_is_refused_with_the_name_of_its_field(expression: str, named: str) -> None:
-    with pytest.raises(BadCron, match=f"The field {named} cannot be") as refused:
+def test_an_invalid_expression_is_refused_with_the_name_of_its_field(expression: str, named: str) -> None:
+    with pytest.raises(InvalidCronExpression, match=f"The field {named} cannot be") as refused:
         parse_cron(expression)
     assert refused.value.field == named
 
 
 @pytest.mark.parametrize("expression", ["", "* * * *", "* * * * * *", "@daily"])
-def test_an_expression_without_five_fields_is_told_what_they_are(expression: str) -> None:
-    with pytest.raises(BadCron, match="needs five: minute, hour, day of month, month, day of week"):
+def test_an_expression_without_five_fields_is_refused_with_their_names(expression: str) -> None:
+    with pytest.raises(
+        InvalidCronExpression, match="needs five: minute, hour, day of month, month, day of week"
+    ):
         parse_cron(expression)

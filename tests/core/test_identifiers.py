@@ -1,34 +1,38 @@
-"""Identifiers, and the sources they come from."""
+"""Identifiers and their generators."""
 
 from __future__ import annotations
 
-from shoal.core.ids import EntryId, Ids, is_uuid
+from shoal.core.ids import EntryId, IdGenerator, is_uuid
 
 
-def given(ids: Ids, count: int = 20) -> list[str]:
-    return [each for _ in range(count) for each in (ids.uuid(), ids.agent(), ids.request(), ids.short())]
+def generate_ids(ids: IdGenerator, count: int = 20) -> list[str]:
+    return [
+        each
+        for _ in range(count)
+        for each in (ids.new_uuid(), ids.new_agent_id(), ids.new_request_id(), ids.new_short_id())
+    ]
 
 
-def test_a_seed_makes_everything_repeat() -> None:
-    assert given(Ids(7)) == given(Ids(7))
-    assert given(Ids(7).branch()) == given(Ids(7).branch())
-    assert Ids(7).random.random() == Ids(7).random.random()
-    assert given(Ids(7)) != given(Ids(8))
-    assert given(Ids()) != given(Ids())
+def test_the_same_seed_gives_the_same_ids() -> None:
+    assert generate_ids(IdGenerator(7)) == generate_ids(IdGenerator(7))
+    assert generate_ids(IdGenerator(7).derive_generator()) == generate_ids(IdGenerator(7).derive_generator())
+    assert IdGenerator(7).random.random() == IdGenerator(7).random.random()
+    assert generate_ids(IdGenerator(7)) != generate_ids(IdGenerator(8))
+    assert generate_ids(IdGenerator()) != generate_ids(IdGenerator())
 
 
-def test_no_source_gives_what_another_one_gave() -> None:
-    root = Ids(7)
-    sources = [root, Ids(8), root.beyond(EntryId("e-1")), root.beyond(EntryId("e-2"))]
+def test_no_two_generators_give_the_same_id() -> None:
+    root = IdGenerator(7)
+    sources = [root, IdGenerator(8), root.derive_after(EntryId("e-1")), root.derive_after(EntryId("e-2"))]
     for _ in range(300):
-        sources += (root.branch(), sources[-1].branch())
-    seen = [source.uuid() for source in sources for _ in range(50)]
+        sources += (root.derive_generator(), sources[-1].derive_generator())
+    seen = [source.new_uuid() for source in sources for _ in range(50)]
     assert len(set(seen)) == len(seen)
     assert all(is_uuid(each) for each in seen)
 
 
-def test_what_a_branch_gives_changes_nothing_of_what_comes_after_it() -> None:
-    busy, quiet = Ids(7), Ids(7)
-    given(busy.branch())
-    quiet.branch()
-    assert given(busy) == given(quiet)
+def test_a_derived_generator_does_not_change_its_parent() -> None:
+    busy, quiet = IdGenerator(7), IdGenerator(7)
+    generate_ids(busy.derive_generator())
+    quiet.derive_generator()
+    assert generate_ids(busy) == generate_ids(quiet)

@@ -1,4 +1,4 @@
-"""A value against a schema: what fits, and what is said of what does not."""
+"""JSON schema validation and its messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shoal.core.json_schema import misfits
+from shoal.core.json_schema import find_schema_violations
 
 SHIP = {
     "type": "object",
@@ -34,8 +34,8 @@ SHIP = {
         {"name": "Ada", "cargo": "rope", "flag": 1},
     ],
 )
-def test_what_fits_has_nothing_said_of_it(value: Any) -> None:
-    assert misfits(value, SHIP) == []
+def test_a_valid_value_has_no_violations(value: Any) -> None:
+    assert find_schema_violations(value, SHIP) == []
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_what_fits_has_nothing_said_of_it(value: Any) -> None:
         ({"name": "Ada", "keel": 1}, "keel: there is no such field"),
     ],
 )
-def test_what_does_not_fit_is_told_with_its_place(value: Any, said: str) -> None:
-    assert said in misfits(value, SHIP)
+def test_a_violation_names_its_path(value: Any, said: str) -> None:
+    assert said in find_schema_violations(value, SHIP)
 
 
 @pytest.mark.parametrize(
@@ -76,48 +76,48 @@ def test_what_does_not_fit_is_told_with_its_place(value: Any, said: str) -> None
         ("x", False, False),
     ],
 )
-def test_the_words_of_the_language_mean_what_they_mean(value: Any, schema: Any, *, fits: bool) -> None:
-    assert (misfits(value, schema) == []) is fits
+def test_keywords_follow_the_specification(value: Any, schema: Any, *, fits: bool) -> None:
+    assert (find_schema_violations(value, schema) == []) is fits
 
 
-def test_a_schema_that_leads_to_itself_comes_to_an_end() -> None:
+def test_a_recursive_schema_terminates() -> None:
     tree = {"$ref": "#/$defs/t", "$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}}
-    assert misfits([[], [[]]], tree) == []
-    assert misfits([[3]], tree) == ["[0][0]: array is expected, not 3"]
-    assert misfits(1, {"$ref": "#"})
+    assert find_schema_violations([[], [[]]], tree) == []
+    assert find_schema_violations([[3]], tree) == ["[0][0]: array is expected, not 3"]
+    assert find_schema_violations(1, {"$ref": "#"})
 
 
-def test_only_the_first_few_are_told() -> None:
-    assert len(misfits(["x"] * 50, {"items": {"type": "integer"}})) == 10
+def test_only_the_first_ten_violations_are_listed() -> None:
+    assert len(find_schema_violations(["x"] * 50, {"items": {"type": "integer"}})) == 10
 
 
 @pytest.mark.parametrize("value", [[1, True], [0, False], [[1], [True]], [{"a": 1}, {"a": True}], [1, "1"]])
-def test_items_that_only_python_takes_for_the_same_are_two(value):
-    assert misfits(value, {"uniqueItems": True}) == []
+def test_items_equal_only_in_python_are_distinct(value):
+    assert find_schema_violations(value, {"uniqueItems": True}) == []
 
 
 @pytest.mark.parametrize("value", [[1, 1.0], [{"a": [1], "b": 2}, {"b": 2, "a": [1]}], [None, None]])
-def test_items_that_json_takes_for_the_same_are_one(value):
-    assert misfits(value, {"uniqueItems": True}) == ["the value: an item stands in it twice"]
+def test_items_equal_in_json_are_duplicates(value):
+    assert find_schema_violations(value, {"uniqueItems": True}) == ["the value: an item stands in it twice"]
 
 
-def test_a_constant_is_the_same_in_all_its_parts():
-    assert misfits({"on": [True]}, {"const": {"on": [True]}}) == []
-    assert misfits({"on": [1]}, {"const": {"on": [True]}})
-    assert misfits([1], {"enum": [[True], [2]]})
+def test_a_constant_is_compared_deeply():
+    assert find_schema_violations({"on": [True]}, {"const": {"on": [True]}}) == []
+    assert find_schema_violations({"on": [1]}, {"const": {"on": [True]}})
+    assert find_schema_violations([1], {"enum": [[True], [2]]})
 
 
-def test_a_long_list_that_fits_is_not_refused_and_takes_no_time_to_speak_of():
+def test_a_long_valid_list_is_checked_quickly():
     value = [{"number": number} for number in range(30_000)]
     each = {"type": "object", "properties": {"number": {"type": "integer"}}}
     since = time.perf_counter()
-    assert misfits(value, {"type": "array", "items": each, "uniqueItems": True}) == []
+    assert find_schema_violations(value, {"type": "array", "items": each, "uniqueItems": True}) == []
     assert time.perf_counter() - since < 5
 
 
-def test_a_value_without_end_is_compared_as_far_as_it_is_looked_at():
+def test_a_deeply_nested_value_is_compared():
     value: Any = 1
     for _ in range(sys.getrecursionlimit() // 2):
         value = {"a": [value]}
-    assert misfits(value, {"const": value}) == []
-    assert misfits([value, 1], {"uniqueItems": True}) == []
+    assert find_schema_violations(value, {"const": value}) == []
+    assert find_schema_violations([value, 1], {"uniqueItems": True}) == []

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shoal.core.errors import BadName
-from shoal.core.names import agent_name, free_name, name_from, task_id, team_name
+from shoal.core.errors import InvalidName
+from shoal.core.names import find_free_name, parse_agent_name, parse_name, parse_task_id, parse_team_name
 
 PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
 
 @pytest.mark.parametrize("name", ["a", "team-lead", "A_1", "x" * 64, "c93b690c-0000-4000-8000-d9451b749ac2"])
-def test_plain_names_are_taken_as_they_are(name):
-    assert team_name(name) == agent_name(name) == name
+def test_plain_names_are_accepted_unchanged(name):
+    assert parse_team_name(name) == parse_agent_name(name) == name
 
 
-def test_compatibility_forms_are_folded():
-    assert name_from("ｒｏｏｆ") == "roof"
-    assert name_from("①") == "1"
-    assert name_from(" roof\n") == "roof"
+def test_compatibility_characters_are_normalized():
+    assert parse_name("ｒｏｏｆ") == "roof"
+    assert parse_name("①") == "1"
+    assert parse_name(" roof\n") == "roof"
 
 
 @pytest.mark.parametrize(
@@ -30,44 +30,44 @@ def test_compatibility_forms_are_folded():
         *("x" * 65, "․․", "／etc", "a\u202e", "\ud83d", "~", "con:", "a%2f"),
     ],
 )
-def test_what_cannot_be_a_name_is_refused_with_a_sentence(name):
-    with pytest.raises(BadName, match="letters, digits"):
-        name_from(name)
+def test_an_invalid_name_is_refused_with_an_explanation(name):
+    with pytest.raises(InvalidName, match="letters, digits"):
+        parse_name(name)
 
 
 @settings(deadline=None)
 @given(st.text(max_size=80))
-def test_no_text_becomes_a_path_that_leads_anywhere(text):
+def test_no_text_is_parsed_to_an_unsafe_path(text):
     try:
-        name = name_from(text)
-    except BadName:
+        name = parse_name(text)
+    except InvalidName:
         return
     assert set(name) <= set(PLAIN)
     assert 1 <= len(name) <= 64
-    assert name_from(name) == name
+    assert parse_name(name) == name
 
 
 @pytest.mark.parametrize("text", ["1", "10", "999999999999999999"])
 def test_a_task_id_is_a_whole_number(text):
-    assert task_id(text) == text
+    assert parse_task_id(text) == text
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "01", "-1", "+1", "1.0", "1e3", "٣", "１", "1\n", " 1", "../1", "1" * 19]
 )
-def test_other_numbers_and_texts_are_no_ids(text):
-    with pytest.raises(BadName, match="task id"):
-        task_id(text)
+def test_other_numbers_and_texts_are_not_task_ids(text):
+    with pytest.raises(InvalidName, match="task id"):
+        parse_task_id(text)
 
 
 @settings(deadline=None)
 @given(st.text(PLAIN, min_size=1, max_size=64).filter(lambda name: name[0].isalnum()), st.integers(0, 12))
-def test_a_free_name_is_new_a_name_and_like_the_one_wanted(wanted, already):
+def test_a_free_name_is_unused_valid_and_similar_to_the_requested_one(wanted, already):
     taken: set[str] = set()
     for _ in range(already):
-        taken.add(free_name(wanted, taken))
-    name = free_name(wanted, taken)
+        taken.add(find_free_name(wanted, taken))
+    name = find_free_name(wanted, taken)
     assert len(taken) == already
     assert name not in taken
-    assert name_from(name) == name
+    assert parse_name(name) == name
     assert name == wanted or name.startswith(wanted[:55])

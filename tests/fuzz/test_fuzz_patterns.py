@@ -7,12 +7,12 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.policy.commands import CommandRule
-from shoal.policy.patterns import BadPattern, path_expression
-from shoal.policy.rules import parse_rule
-from shoal.policy.shell.analysis import Part
+from shoal.policy.command_rules import CommandRule
+from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern
+from shoal.policy.permission_rules import parse_rule
+from shoal.policy.shell.command_analysis import SimpleCommand
 
-from .inputs import some
+from .fuzz_inputs import limit_examples
 
 _PLAIN = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "/": "/"}
 _pieces = st.lists(
@@ -31,15 +31,15 @@ def _in_every_way(pattern: str) -> str:
     return f"/p/{depth}{body}(?:/.*)?"
 
 
-@some(200)
+@limit_examples(200)
 @given(
     _pieces.map("".join).filter(lambda text: not text.startswith("//")),
     st.lists(_paths, min_size=1, max_size=8),
 )
 def test_a_pattern_fits_the_paths_that_it_would_in_every_way(pattern: str, paths: list[str]) -> None:
     try:
-        expression = path_expression(pattern, "/p")
-    except BadPattern as refusal:
+        expression = convert_path_pattern(pattern, "/p")
+    except InvalidPathPattern as refusal:
         assert "more than once" in str(refusal)  # noqa: PT017 - it is the only reason here
         return
     for path in paths:
@@ -58,9 +58,9 @@ def _fits(pattern: list[str], words: list[str]) -> bool:
 _words = st.lists(st.sampled_from(["a", "b", "c"]), max_size=6)
 
 
-@some(100)
+@limit_examples(100)
 @given(st.lists(st.sampled_from(["a", "b", "*", "*"]), max_size=5), _words)
 def test_a_rule_covers_the_commands_that_it_would_in_every_way(pattern: list[str], words: list[str]) -> None:
     rule = CommandRule(parse_rule(f"Bash({' '.join(['x', *pattern, '*'])})"))
-    part = Part(text="", argv=("x", *words))
-    assert rule.covers(part) == _fits(["x", *pattern, "*"], ["x", *words])
+    part = SimpleCommand(text="", argv=("x", *words))
+    assert rule.covers_command(part) == _fits(["x", *pattern, "*"], ["x", *words])

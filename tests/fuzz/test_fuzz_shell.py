@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command_lines import soup, well_formed
-from real_bash import told
+from bash_trace import trace_commands
+from command_line_strategies import shell_text_fragments, well_formed_commands
 
-from .doors import BY_NAME
-from .inputs import altered, some
-from .shell_doors import is_allowed
+from .fuzz_inputs import altered_documents, limit_examples
+from .fuzz_targets import TARGETS_BY_NAME
+from .shell_targets import is_allowed
 
 # `aa` is what the rule allows; wherever `zz` stands here, bash runs it.
 WAYS = tuple(
@@ -40,7 +40,7 @@ printf %s $(zz) ¶ cd / && zz ¶ cd $(zz)
 
 @pytest.mark.needs("bash")
 def test_bash_runs_the_other_command_in_every_one_of_these(tmp_path):
-    ran = told(list(WAYS), tmp_path).ran
+    ran = trace_commands(list(WAYS), tmp_path).commands
     assert [
         way for way, commands in zip(WAYS, ran, strict=True) if all(argv[0] != "zz" for argv in commands)
     ] == []
@@ -58,8 +58,8 @@ _PLACES = st.sampled_from(
 
 
 @st.composite
-def _furnished(draw: st.DrawFn) -> str:
-    """One of these ways, its commands with words of their own, inside another."""
+def _draw_script(draw: st.DrawFn) -> str:
+    """Draw one of these scripts, with arguments for its commands, perhaps inside another."""
     way = draw(st.sampled_from(WAYS))
     if draw(st.booleans()) and "\n" not in way:
         around = draw(
@@ -71,26 +71,30 @@ def _furnished(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.spec("PRM-05")
-@some(150)
-@given(_furnished())
+@limit_examples(150)
+@given(_draw_script())
 def test_no_other_words_and_no_other_place_let_it_run(command):
     assert not is_allowed(command)
 
 
 @pytest.mark.spec("PRM-05")
-@some(60)
+@limit_examples(60)
 @given(
-    well_formed
-    | soup
-    | altered(tuple(way.encode() for way in WAYS)).map(lambda data: data.decode("utf-8", "replace"))
+    well_formed_commands
+    | shell_text_fragments
+    | altered_documents(tuple(way.encode() for way in WAYS)).map(lambda data: data.decode("utf-8", "replace"))
 )
 def test_a_command_is_judged_whatever_it_is_and_none_hides_another(command):
-    BY_NAME["shell"].tried(command.encode())
-    BY_NAME["shell-escape"].tried(command.encode())
+    TARGETS_BY_NAME["shell"].try_input(command.encode())
+    TARGETS_BY_NAME["shell-escape"].try_input(command.encode())
 
 
-@some(25)
-@given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode) | altered(BY_NAME["shell"].seeds))
+@limit_examples(25)
+@given(
+    st.binary(max_size=80)
+    | st.text(max_size=80).map(str.encode)
+    | altered_documents(TARGETS_BY_NAME["shell"].seeds)
+)
 def test_any_bytes_are_judged_as_a_command(data):
-    BY_NAME["shell"].tried(data)
-    BY_NAME["shell-escape"].tried(data)
+    TARGETS_BY_NAME["shell"].try_input(data)
+    TARGETS_BY_NAME["shell-escape"].try_input(data)

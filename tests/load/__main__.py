@@ -20,21 +20,21 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import msgspec
-from tests.chaos.proc import below
-from tests.load.juggling import HOLD, WINDOW, Juggling, JugglingModel, usage_of
+from tests.chaos.process_table import list_descendants
+from tests.load.mail_workload import HOLD_SECONDS, WINDOW, MailWorkload, MailWorkloadModel, estimate_usage
 
 import shoal
-from shoal.core.requests import Request
+from shoal.core.model_requests import ModelRequest
 from shoal.testing import messages_server
-from shoal.testing.replies import Answer, Body
-from shoal.wire.content import message_from
+from shoal.testing.mock_replies import MockReply, RequestBody
+from shoal.wire.json_codec import parse_message
 
 MODEL = "anthropic:claude-sonnet-4-5"
-PATIENCE = 60.0
+CATCH_TIMEOUT = 60.0
 """Seconds until each ball is held by a member, once no more are thrown."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class LoadRow(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     processes: int
     megabytes: float
@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
 
     @property
-    def own(self) -> float:
+    def own_megabytes(self) -> float:
         return self.megabytes - self.in_files
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -74,79 +74,81 @@ def main() -> None:
     parser.add_argument("--traces", type=int, default=0, help="how many lines of growing memory to name")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        sys.exit(asyncio.run(load(Path(place).resolve(), given)))
+        sys.exit(asyncio.run(run_load(Path(place).resolve(), given)))
 
 
-async def load(place: Path, given: argparse.Namespace) -> bool:
-    juggling = Juggling(given.members, max(1, round(given.rate * HOLD)))
-    (place / "project").mkdir()
-    os.environ["SHOAL_HOME"] = str(place / "home")
-    async with _opened(place / "project", juggling, given.backend, given.members) as session:
+async def run_load(directory: Path, arguments: argparse.Namespace) -> bool:
+    juggling = MailWorkload(arguments.members, max(1, round(arguments.rate * HOLD_SECONDS)))
+    (directory / "project").mkdir()
+    os.environ["SHOAL_HOME"] = str(directory / "home")
+    async with _open_session(
+        directory / "project", juggling, arguments.backend, arguments.members
+    ) as session:
         since = time.monotonic()
-        await _said(session, "Make the team.")
+        await _run_prompt(session, "Make the team.")
         while (turn := await session.next_turn()) is not None:
             async for _ in turn:
                 pass
-        say(f"{given.members} members joined and rest after {time.monotonic() - since:.1f} s")
+        print_line(f"{arguments.members} members joined and rest after {time.monotonic() - since:.1f} s")
         async with asyncio.TaskGroup() as tasks:
-            lead = tasks.create_task(_led(session))
-            await juggling.warm.wait()
-            say(f"each has had something to do after {time.monotonic() - since:.1f} s")
-            rows = await _measured(juggling, given)
+            lead = tasks.create_task(_take_lead_turns(session))
+            await juggling.is_warm.wait()
+            print_line(f"each has had something to do after {time.monotonic() - since:.1f} s")
+            rows = await _measure_rows(juggling, arguments)
             lead.cancel()
-    return _judged(rows, juggling, given.growth / 100)
+    return _has_failed(rows, juggling, arguments.growth / 100)
 
 
-async def _measured(juggling: Juggling, given: argparse.Namespace) -> list[Row]:
-    every = min(60.0, given.minutes * 6)
-    since, rows, growing = time.monotonic(), list[Row](), _Growing(given.traces)
-    while (now := time.monotonic() - since) < given.minutes * 60 - every / 2:
+async def _measure_rows(workload: MailWorkload, arguments: argparse.Namespace) -> list[LoadRow]:
+    every = min(60.0, arguments.minutes * 6)
+    since, rows, growing = time.monotonic(), list[LoadRow](), _GrowthTracer(arguments.traces)
+    while (now := time.monotonic() - since) < arguments.minutes * 60 - every / 2:
         await asyncio.sleep(min(every, (len(rows) + 1) * every - now))
-        took, juggling.latencies = juggling.latencies or [0.0], []
-        pids = [os.getpid(), *below(os.getpid())]
+        took, workload.latencies = workload.latencies or [0.0], []
+        pids = [os.getpid(), *list_descendants(os.getpid())]
         rows.append(
-            Row(
+            LoadRow(
                 seconds=time.monotonic() - since,
                 processes=len(pids),
-                megabytes=_megabytes(pids, "Pss"),
-                in_files=_megabytes(pids, "Pss_File"),
+                megabytes=_sum_megabytes(pids, "Pss"),
+                in_files=_sum_megabytes(pids, "Pss_File"),
                 p50=median(took) * 1e3,
                 p99=quantiles(took, n=100)[98] * 1e3 if len(took) > 1 else took[0] * 1e3,
-                thrown=juggling.thrown,
-                caught=juggling.caught,
-                tasks=juggling.tasks,
+                thrown=workload.thrown,
+                caught=workload.caught,
+                tasks=workload.tasks,
             )
         )
-        say(str(rows[-1]))
-        growing.look(first=len(rows) == 1)
-    growing.tell()
-    juggling.stopping = True
+        print_line(str(rows[-1]))
+        growing.take_baseline(first=len(rows) == 1)
+    growing.print_growth()
+    workload.is_stopping = True
     try:
-        async with asyncio.timeout(PATIENCE):
-            await juggling.all_held.wait()
+        async with asyncio.timeout(CATCH_TIMEOUT):
+            await workload.all_held.wait()
     except TimeoutError:
-        say(f"{juggling.lost} balls were not caught in {PATIENCE:g} s")
+        print_line(f"{workload.lost} balls were not caught in {CATCH_TIMEOUT:g} s")
     return rows
 
 
-def _judged(rows: list[Row], juggling: Juggling, most: float) -> bool:
+def _has_failed(rows: list[LoadRow], workload: MailWorkload, max_growth: float) -> bool:
     """Return True if memory grew too much or mail was lost or doubled."""
     first, last = rows[0], rows[-1]
-    growth, total = last.own / first.own - 1, last.megabytes / first.megabytes - 1
-    say(
-        f"memory of all processes {total:+.1%} after the first {_spell(first.seconds)}, "
+    growth, total = last.own_megabytes / first.own_megabytes - 1, last.megabytes / first.megabytes - 1
+    print_line(
+        f"memory of all processes {total:+.1%} after the first {_format_seconds(first.seconds)}, "
         f"{growth:+.1%} without what lies in files, "
         f"latency p50 {first.p50:.1f} → {last.p50:.1f} ms, p99 {first.p99:.1f} → {last.p99:.1f} ms, "
-        f"{juggling.thrown:,} posted, {juggling.lost} lost, {juggling.again} came twice"
+        f"{workload.thrown:,} posted, {workload.lost} lost, {workload.duplicates} came twice"
     )
-    return growth > most or bool(juggling.lost or juggling.again)
+    return growth > max_growth or bool(workload.lost or workload.duplicates)
 
 
-def _spell(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return "minute" if round(seconds) == 60 else f"{seconds:.0f} s"
 
 
-class _Growing:
+class _GrowthTracer:
     """Finds the lines that hold more memory at the end than after the first row."""
 
     def __init__(self, lines: int) -> None:
@@ -157,7 +159,7 @@ class _Growing:
 
             tracemalloc.start(8)
 
-    def look(self, *, first: bool) -> None:
+    def take_baseline(self, *, first: bool) -> None:
         if self._lines and first:
             import gc
             import tracemalloc
@@ -165,7 +167,7 @@ class _Growing:
             gc.collect()
             self._before = tracemalloc.take_snapshot()
 
-    def tell(self) -> None:
+    def print_growth(self) -> None:
         if self._lines:
             import gc
             import tracemalloc
@@ -173,17 +175,17 @@ class _Growing:
             gc.collect()
             after = tracemalloc.take_snapshot()
             for each in after.compare_to(self._before, "traceback")[: self._lines]:  # type: ignore[arg-type]
-                say(f"{each.size_diff / 1024:10.0f} kB {each.count_diff:8} blocks")
+                print_line(f"{each.size_diff / 1024:10.0f} kB {each.count_diff:8} blocks")
                 for line in each.traceback.format()[-8:]:
-                    say(f"    {line.strip()}")
+                    print_line(f"    {line.strip()}")
 
 
-def _megabytes(pids: Sequence[int], kind: str) -> float:
+def _sum_megabytes(pids: Sequence[int], kind: str) -> float:
     """Sum the memory; shared pages are counted once."""
-    return sum(_share(pid, kind) for pid in pids)
+    return sum(_read_megabytes(pid, kind) for pid in pids)
 
 
-def _share(pid: int, kind: str) -> float:
+def _read_megabytes(pid: int, kind: str) -> float:
     try:
         rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -192,8 +194,8 @@ def _share(pid: int, kind: str) -> float:
 
 
 @asynccontextmanager
-async def _opened(
-    project: Path, juggling: Juggling, backend: str, members: int
+async def _open_session(
+    project: Path, workload: MailWorkload, backend: str, members: int
 ) -> AsyncIterator[shoal.Session]:
     own = {
         "fan_out_preview": None,
@@ -203,31 +205,31 @@ async def _opened(
     }
     options = {"cwd": project, "skip_permissions": True, "settings": json.dumps({"shoal": own})}
     if backend == "in-process":
-        async with shoal.open(model=JugglingModel(juggling), **options) as session:
+        async with shoal.open(model=MailWorkloadModel(workload), **options) as session:
             yield session
         return
 
-    async def think(body: Body) -> Answer:
-        messages = [message_from(raw)[0] for raw in body["messages"]]
+    async def choose_reply(body: RequestBody) -> MockReply:
+        messages = [parse_message(raw)[0] for raw in body["messages"]]
         system = "\n".join(part["text"] for part in body["system"])
-        request = Request(system=system, messages=messages)
-        return Answer(content=tuple(await juggling.think(request)), usage=usage_of(request))
+        request = ModelRequest(system=system, messages=messages)
+        return MockReply(content=tuple(await workload.choose_reply(request)), usage=estimate_usage(request))
 
-    async with messages_server(think, keep_requests=False) as server:
+    async with messages_server(choose_reply, keep_requests=False) as server:
         os.environ |= {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "key"}
         async with shoal.open(model=MODEL, **options) as session:
             yield session
 
 
-async def _said(session: shoal.Session, prompt: str) -> None:
+async def _run_prompt(session: shoal.Session, prompt: str) -> None:
     async for _ in session.run(prompt):
         pass
 
 
-async def _led(session: shoal.Session) -> None:
+async def _take_lead_turns(session: shoal.Session) -> None:
     """Take turns as a surface does, for everything that arrives for the lead."""
-    await _said(session, "Throw the balls.")
-    while (turn := await session.next_turn(wait_for_people=True)) is not None:
+    await _run_prompt(session, "Throw the balls.")
+    while (turn := await session.next_turn(wait_for_input=True)) is not None:
         async for _ in turn:
             pass
 

@@ -12,41 +12,41 @@ import threading
 from pathlib import Path
 from typing import Any
 
-MANNER, PIPE = sys.argv[1], (sys.argv[2:] or [""])[0]
+BEHAVIOUR, PIPE = sys.argv[1], (sys.argv[2:] or [""])[0]
 CAPABILITIES: dict[str, Any] = {"tools": {}}
-if MANNER != "undeclared":
+if BEHAVIOUR != "undeclared":
     CAPABILITIES["experimental"] = {"claude/channel": {}}
 lock = threading.Lock()
 
 
-def say(message: dict[str, Any]) -> None:
+def send_message(message: dict[str, Any]) -> None:
     with lock:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         sys.stdout.flush()
 
 
-def push(params: Any) -> None:
-    say({"method": "notifications/claude/channel", "params": params})
+def push_notification(params: Any) -> None:
+    send_message({"method": "notifications/claude/channel", "params": params})
 
 
-def pushed_from_outside() -> None:
+def push_from_pipe() -> None:
     while True:
         for line in Path(PIPE).read_text().splitlines():  # until the last writer closes it
-            push(json.loads(line))
+            push_notification(json.loads(line))
 
 
-def push_for_ever() -> None:
+def push_endlessly() -> None:
     pause = threading.Event()
     while True:
-        push({"content": "once more"})
+        push_notification({"content": "once more"})
         pause.wait(0.01)
 
 
-def answered(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+def handle_request(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     match method:
         case "initialize":
-            if MANNER == "early":
-                push({"content": "the early one"})
+            if BEHAVIOUR == "early":
+                push_notification({"content": "the early one"})
             server = {"name": "chat", "version": "1"}
             return {"protocolVersion": "2025-06-18", "capabilities": CAPABILITIES, "serverInfo": server}
         case "tools/list":
@@ -54,7 +54,7 @@ def answered(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/call":
             given = params.get("arguments") or {}
             for number in range(given.get("times", 1)):
-                push(given.get("params", {"content": f"number {number}"}))
+                push_notification(given.get("params", {"content": f"number {number}"}))
             return {"content": [{"type": "text", "text": "pushed"}]}
         case _:
             return None
@@ -65,16 +65,16 @@ def main() -> None:
         message = json.loads(line)
         number, method = message.get("id"), message.get("method", "")
         if method == "notifications/initialized" and PIPE:
-            threading.Thread(target=pushed_from_outside, daemon=True).start()
-        if method == "notifications/initialized" and MANNER == "endless":
-            threading.Thread(target=push_for_ever, daemon=True).start()
+            threading.Thread(target=push_from_pipe, daemon=True).start()
+        if method == "notifications/initialized" and BEHAVIOUR == "endless":
+            threading.Thread(target=push_endlessly, daemon=True).start()
         if number is None:
             continue
-        result = answered(method, message.get("params") or {})
+        result = handle_request(method, message.get("params") or {})
         if result is None:
-            say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+            send_message({"id": number, "error": {"code": -32601, "message": "Method not found"}})
         else:
-            say({"id": number, "result": result})
+            send_message({"id": number, "result": result})
 
 
 main()

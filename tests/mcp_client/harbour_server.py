@@ -113,33 +113,33 @@ class Berth(BaseModel):
     shade: bool = Field(default=False, description="In the shade")
 
 
-async def asked_berth() -> Elicit[Berth]:
+async def ask_berth() -> Elicit[Berth]:
     return Elicit("Where shall she lie?", Berth)
 
 
-async def asked_roots() -> ListRoots:
+async def ask_roots() -> ListRoots:
     return ListRoots()
 
 
-async def asked_model() -> Sample:
+async def ask_model() -> Sample:
     message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="Hm?"))
     return Sample([message], max_tokens=10)
 
 
 @server.tool()
-async def berth(said: Annotated[ElicitationResult[Berth], Resolve(asked_berth)]) -> str:
+async def berth(said: Annotated[ElicitationResult[Berth], Resolve(ask_berth)]) -> str:
     """Asks the person."""
     return f"{said.action} {said.data.model_dump() if said.action == 'accept' else ''}".strip()
 
 
 @server.tool()
-async def roots(found: Annotated[types.ListRootsResult, Resolve(asked_roots)]) -> str:
+async def roots(found: Annotated[types.ListRootsResult, Resolve(ask_roots)]) -> str:
     """The directories the client names."""
     return " ".join(str(root.uri) for root in found.roots)
 
 
 @server.tool()
-async def think(said: Annotated[types.CreateMessageResult, Resolve(asked_model)]) -> str:
+async def think(said: Annotated[types.CreateMessageResult, Resolve(ask_model)]) -> str:
     """Asks the client's model."""
     return "it thought"
 
@@ -156,7 +156,7 @@ def greet(captain: str) -> str:
     return f"Say hello to {captain}."
 
 
-async def refuse(*_: Any) -> Any:
+async def refuse_request(*_: Any) -> Any:
     raise MCPError(code=types.METHOD_NOT_FOUND, message="Method not found")
 
 
@@ -173,7 +173,7 @@ if __name__ == "__main__":
     sys.stderr.flush()
     if legacy := "legacy" in words:
         words.remove("legacy")
-        server._lowlevel_server.add_request_handler("server/discover", types.RequestParams, refuse)
+        server._lowlevel_server.add_request_handler("server/discover", types.RequestParams, refuse_request)
     if words[:1] == ["http"]:
         server.run("streamable-http", port=int(words[1]))
     elif legacy:

@@ -16,15 +16,15 @@ PORT = int(sys.argv[2])
 URL = f"http://127.0.0.1:{PORT}"
 
 
-class Gatekeeper:
+class MemoryAuthProvider:
     """Accepts every client, and remembers them in memory."""
 
     def __init__(self) -> None:
         self._clients: dict[str, OAuthClientInformationFull] = {}
         self._codes: dict[str, AuthorizationCode] = {}
-        self._access: dict[str, AccessToken] = {}
-        self._refresh: dict[str, RefreshToken] = {}
-        self.refreshed = 0
+        self._access_tokens: dict[str, AccessToken] = {}
+        self._refresh_tokens: dict[str, RefreshToken] = {}
+        self.refresh_count = 0
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self._clients.get(client_id)
@@ -54,31 +54,31 @@ class Gatekeeper:
         self, client: Any, authorization_code: AuthorizationCode
     ) -> OAuthToken:
         del self._codes[authorization_code.code]
-        return self._token(client.client_id)
+        return self._issue_token(client.client_id)
 
     async def load_refresh_token(self, client: Any, refresh_token: str) -> RefreshToken | None:
-        return self._refresh.get(refresh_token)
+        return self._refresh_tokens.get(refresh_token)
 
     async def exchange_refresh_token(self, client: Any, refresh_token: Any, scopes: list[str]) -> OAuthToken:
-        self.refreshed += 1
-        return self._token(client.client_id)
+        self.refresh_count += 1
+        return self._issue_token(client.client_id)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        return self._access.get(token)
+        return self._access_tokens.get(token)
 
     async def revoke_token(self, token: Any) -> None: ...
 
-    def _token(self, client: str) -> OAuthToken:
+    def _issue_token(self, client: str) -> OAuthToken:
         access, refresh = secrets.token_hex(16), secrets.token_hex(16)
-        self._access[access] = AccessToken(token=access, client_id=client, scopes=[])
-        self._refresh[refresh] = RefreshToken(token=refresh, client_id=client, scopes=[])
+        self._access_tokens[access] = AccessToken(token=access, client_id=client, scopes=[])
+        self._refresh_tokens[refresh] = RefreshToken(token=refresh, client_id=client, scopes=[])
         return OAuthToken(access_token=access, expires_in=3600, refresh_token=refresh)
 
 
-keeper = Gatekeeper()
+auth_provider = MemoryAuthProvider()
 server = MCPServer(
     "lock",
-    auth_server_provider=keeper,  # type: ignore[arg-type]
+    auth_server_provider=auth_provider,  # type: ignore[arg-type]
     auth=AuthSettings(
         issuer_url=URL,  # type: ignore[arg-type]
         resource_server_url=f"{URL}/mcp",  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ server = MCPServer(
 @server.tool()
 def inside() -> str:
     """Only for those who are let in."""
-    return f"let in, renewed {keeper.refreshed}"
+    return f"let in, renewed {auth_provider.refresh_count}"
 
 
 if __name__ == "__main__":

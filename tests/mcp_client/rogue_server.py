@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MANNER, WORD = sys.argv[1], (sys.argv[2:] or [""])[0]
+BEHAVIOUR, ARGUMENT = sys.argv[1], (sys.argv[2:] or [""])[0]
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 TOOLS: dict[str, list[Any]] = {
     "liar": [
@@ -25,16 +25,16 @@ TOOLS: dict[str, list[Any]] = {
     ],
     "none": [],
 }
-USUAL = [{"name": name, "inputSchema": OBJECT} for name in ("echo", "pid")]
+USUAL_TOOLS = [{"name": name, "inputSchema": OBJECT} for name in ("echo", "pid")]
 
 
-def say(message: dict[str, Any]) -> None:
+def send_message(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 
 
-def called(number: Any, name: str, arguments: dict[str, Any]) -> None:
-    match MANNER:
+def handle_call(number: Any, name: str, arguments: dict[str, Any]) -> None:
+    match BEHAVIOUR:
         case "mute":
             return
         case "dies":
@@ -50,45 +50,45 @@ def called(number: Any, name: str, arguments: dict[str, Any]) -> None:
         case "garbage":
             sys.stdout.write("Listening on port 80\n" * 50)
         case "more":
-            TOOLS["more"] = [*USUAL, {"name": "late", "inputSchema": OBJECT}]
-            say({"method": "notifications/tools/list_changed"})
+            TOOLS["more"] = [*USUAL_TOOLS, {"name": "late", "inputSchema": OBJECT}]
+            send_message({"method": "notifications/tools/list_changed"})
         case _:
             pass
-    text = str(os.getpid()) if name == "pid" else f"{WORD} {arguments.get('text', '')}".strip()
-    say({"id": number, "result": {"content": [{"type": "text", "text": text}]}})
+    text = str(os.getpid()) if name == "pid" else f"{ARGUMENT} {arguments.get('text', '')}".strip()
+    send_message({"id": number, "result": {"content": [{"type": "text", "text": text}]}})
 
 
 def main() -> None:
-    sys.stderr.write(f"{MANNER} {os.getpid()}\n")
+    sys.stderr.write(f"{BEHAVIOUR} {os.getpid()}\n")
     sys.stderr.flush()
-    if MANNER == "fails":
+    if BEHAVIOUR == "fails":
         sys.stderr.write("no port left\n")
         sys.exit(4)
-    if MANNER == "chatty":
+    if BEHAVIOUR == "chatty":
         sys.stdout.write("no message at all\n" * 5_000)
     for line in sys.stdin:
         message = json.loads(line)
         number, params = message.get("id"), message.get("params") or {}
         match message.get("method"):
             case "initialize":
-                if MANNER == "slow":
-                    Path(WORD).read_text()  # a pipe: blocks until somebody opens the other end
-                say(
+                if BEHAVIOUR == "slow":
+                    Path(ARGUMENT).read_text()  # a pipe: blocks until somebody opens the other end
+                send_message(
                     {
                         "id": number,
                         "result": {
                             "protocolVersion": "2025-06-18",
                             "capabilities": {"tools": {"listChanged": True}},
-                            "serverInfo": {"name": MANNER, "version": "1"},
+                            "serverInfo": {"name": BEHAVIOUR, "version": "1"},
                         },
                     }
                 )
             case "tools/list":
-                say({"id": number, "result": {"tools": TOOLS.get(MANNER, USUAL)}})
+                send_message({"id": number, "result": {"tools": TOOLS.get(BEHAVIOUR, USUAL_TOOLS)}})
             case "tools/call":
-                called(number, params["name"], params.get("arguments") or {})
+                handle_call(number, params["name"], params.get("arguments") or {})
             case _ if number is not None:
-                say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
+                send_message({"id": number, "error": {"code": -32601, "message": "Method not found"}})
 
 
 main()

@@ -1,4 +1,4 @@
-"""What agents get from MCP servers that the official SDK made, in both generations of the protocol."""
+"""Calls to MCP servers built with the official SDK, in both generations of the protocol."""
 
 from __future__ import annotations
 
@@ -13,32 +13,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_kit import answers, harbour, opened, served, statuses, tool_results
+from mcp_helpers import (
+    list_result_texts,
+    list_tool_results,
+    make_harbour_config,
+    map_statuses,
+    open_session,
+    serve_http,
+)
 from msgspec.structs import replace
 
-from cast import agent, all_turns, cast, recorded, use
-from shoal.app.session.commanding import Invocation, understood
-from shoal.core.events import AgentStarted, Event, Finished, ToolProgress, ToolReturned
-from shoal.core.messages import Image, result_text
-from shoal.core.questions import Choose, Chosen
-from shoal.core.requests import Request
-from shoal.models.scripted import ScriptedModel
+from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from shoal.app.session.slash_commands import SlashInvocation, resolve_prompt
+from shoal.core.events import AgentStarted, Event, RunFinished, ToolProgressed, ToolReturned
+from shoal.core.messages import ImageBlock, extract_result_text
+from shoal.core.model_requests import ModelRequest
+from shoal.core.questions import ChoiceAnswer, ChoiceQuestion
+from shoal.models.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.needs("mcp")
 GENERATIONS = {"2026-07-28": (), "2025-11-25": ("legacy",)}
 
 
 def call(tool: str, **arguments: Any) -> Any:
-    return use(f"mcp__harbour__{tool}", **arguments)
+    return call_tool(f"mcp__harbour__{tool}", **arguments)
 
 
 @pytest.fixture(params=["stdio", "http"])
 async def reach(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """How a server of a generation is reached: gives the configuration for one."""
+    """Yield a function that returns the configuration of a server of one generation."""
     if request.param == "stdio":
-        yield lambda words: harbour(*words, HARBOUR_WORD="ahoy")
+        yield lambda words: make_harbour_config(*words, HARBOUR_WORD="ahoy")
         return
-    async with served() as modern, served("legacy") as legacy:
+    async with serve_http() as modern, serve_http("legacy") as legacy:
         yield lambda words: {"type": "http", "url": legacy if words else modern}
 
 
@@ -56,18 +63,20 @@ async def test_texts_pictures_data_errors_and_long_results_come_as_they_are(
         call("roots"),
         call("think"),
         call("berth"),
-        use("ListMcpResourcesTool"),
-        use("ReadMcpResourceTool", server="harbour", uri="chart://north"),
+        call_tool("ListMcpResourcesTool"),
+        call_tool("ReadMcpResourceTool", server="harbour", uri="chart://north"),
         call("tide", place=7, hours=1),
         "done",
     ]
-    async with opened(tmp_path, cast(lead=lead), {"harbour": reach(GENERATIONS[generation])}) as session:
-        assert await all_turns(session) == "done"
-        said, results = answers(session), tool_results(session)
-        (standing,) = session.parts.servers.standings()
+    async with open_session(
+        tmp_path, script_agents(lead=lead), {"harbour": reach(GENERATIONS[generation])}
+    ) as session:
+        assert await run_all_turns(session) == "done"
+        said, results = list_result_texts(session), list_tool_results(session)
+        (standing,) = session.services.servers.list_statuses()
     assert standing.version == generation
     assert said[0] == "Kiel at 3: 4 m"
-    (picture,) = [block for block in results[1].content if isinstance(block, Image)]
+    (picture,) = [block for block in results[1].content if isinstance(block, ImageBlock)]
     assert base64.b64decode(picture.source.data)[:4] == b"\x89PNG"
     assert "a lighthouse" in said[1]
     assert "chart://north" in said[1]
@@ -87,46 +96,56 @@ async def test_texts_pictures_data_errors_and_long_results_come_as_they_are(
 @pytest.mark.spec("MCP-01", "USR-13")
 async def test_a_sub_agent_has_the_tools_too_through_the_same_server(tmp_path: Path) -> None:
     child = [call("pid"), lambda request: request.messages[-1].content[0].content]
-    lead = [call("pid"), call("where"), agent("child"), agent("child", run_in_background=True), "done"]
-    servers = {"harbour": harbour(HARBOUR_WORD="${WORD_OF_TEST:-ahoy}")}
-    async with opened(tmp_path, cast(lead=lead, child=child), servers) as session:
-        await all_turns(session)
-        said = answers(session)
-        started, *_ = [event for event in recorded(session) if isinstance(event, AgentStarted)]
+    lead = [
+        call("pid"),
+        call("where"),
+        spawn_agent("child"),
+        spawn_agent("child", run_in_background=True),
+        "done",
+    ]
+    servers = {"harbour": make_harbour_config(HARBOUR_WORD="${WORD_OF_TEST:-ahoy}")}
+    async with open_session(tmp_path, script_agents(lead=lead, child=child), servers) as session:
+        await run_all_turns(session)
+        said = list_result_texts(session)
+        started, *_ = [event for event in read_events(session) if isinstance(event, AgentStarted)]
     assert said[0] in said[2]
     assert said[1] == f"{tmp_path} ahoy"
     assert "tools (MCP servers: harbour)" in said[3]
     assert "mcp__harbour__pid" in started.tools
 
 
-async def test_a_server_that_tells_how_far_it_is_is_heard(tmp_path: Path) -> None:
+async def test_progress_of_a_server_is_reported(tmp_path: Path) -> None:
     told: list[str] = []
 
     def watch(event: Any) -> None:
-        if isinstance(event, ToolProgress):
+        if isinstance(event, ToolProgressed):
             told.append(event.text)
 
-    async with opened(
-        tmp_path, cast(lead=[call("sail", steps=3), "done"]), {"harbour": harbour()}
+    async with open_session(
+        tmp_path, script_agents(lead=[call("sail", steps=3), "done"]), {"harbour": make_harbour_config()}
     ) as session:
-        session.watch(watch)
-        await all_turns(session)
-        assert answers(session) == ["arrived"]
+        session.subscribe(watch)
+        await run_all_turns(session)
+        assert list_result_texts(session) == ["arrived"]
     assert told
     assert told[-1].startswith("3 of 3") or "mile" in told[-1]
 
 
 @pytest.mark.parametrize("words", GENERATIONS.values(), ids=GENERATIONS)
 async def test_what_a_server_asks_goes_to_the_person(tmp_path: Path, words: tuple[str, ...]) -> None:
-    model = cast(lead=[call("berth"), "done"])
-    async with opened(tmp_path, model, {"harbour": harbour(*words)}, attended=True) as session:
-        desk = session.parts.desk
+    model = script_agents(lead=[call("berth"), "done"])
+    async with open_session(
+        tmp_path, model, {"harbour": make_harbour_config(*words)}, attended=True
+    ) as session:
+        desk = session.services.question_broker
 
-        async def answer() -> Choose:
-            async for question in desk.incoming():
-                assert isinstance(question, Choose)
+        async def answer() -> ChoiceQuestion:
+            async for question in desk.watch_questions():
+                assert isinstance(question, ChoiceQuestion)
                 berth, shade = question.choices
-                desk.answer(question.id, Chosen(answers={berth.question: "12", shade.question: "Yes"}))
+                desk.submit_answer(
+                    question.id, ChoiceAnswer(answers={berth.question: "12", shade.question: "Yes"})
+                )
                 return question
             raise AssertionError
 
@@ -135,7 +154,7 @@ async def test_what_a_server_asks_goes_to_the_person(tmp_path: Path, words: tupl
             turn = session.run("lead")
             async for _ in turn:
                 pass
-        assert answers(session) == ["accept {'number': 12, 'shade': True}"]
+        assert list_result_texts(session) == ["accept {'number': 12, 'shade': True}"]
     assert "Where shall she lie?" in asked.result().choices[0].question
     assert "Which berth" in asked.result().choices[0].question
 
@@ -147,15 +166,18 @@ async def test_interrupting_a_turn_cancels_the_call_at_the_server(
     began, cancelled = tmp_path / "began", tmp_path / "cancelled"
     os.mkfifo(began)
     os.mkfifo(cancelled)
-    model = cast(lead=[call("drift", began=str(began), cancelled=str(cancelled)), "done"])
-    async with opened(tmp_path, model, {"harbour": harbour(*words)}) as session, asyncio.timeout(60):
+    model = script_agents(lead=[call("drift", began=str(began), cancelled=str(cancelled)), "done"])
+    async with (
+        open_session(tmp_path, model, {"harbour": make_harbour_config(*words)}) as session,
+        asyncio.timeout(60),
+    ):
         turn = session.run("lead")
         assert await asyncio.to_thread(began.read_text) == "began"
         assert await session.interrupt()
         async for _ in turn:
             pass
         assert await asyncio.to_thread(cancelled.read_text) == "cancelled"
-        assert statuses(session) == {"harbour": "connected"}
+        assert map_statuses(session) == {"harbour": "connected"}
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -163,15 +185,19 @@ async def test_tools_that_a_newer_server_adds_are_there_for_who_listens(
     tmp_path: Path, transport: str
 ) -> None:
     async with AsyncExitStack() as stack:
-        server = harbour() if transport == "stdio" else {"url": await stack.enter_async_context(served())}
-        model = cast(lead=[call("grow"), "done"])
-        session = await stack.enter_async_context(opened(tmp_path, model, {"harbour": server}))
+        server = (
+            make_harbour_config()
+            if transport == "stdio"
+            else {"url": await stack.enter_async_context(serve_http())}
+        )
+        model = script_agents(lead=[call("grow"), "done"])
+        session = await stack.enter_async_context(open_session(tmp_path, model, {"harbour": server}))
         changed = asyncio.Event()
-        await session.parts.servers.ready()
-        before = session.parts.servers.changed
-        session.parts.servers.changed = lambda: (before(), changed.set())
+        await session.services.servers.wait_until_ready()
+        before = session.services.servers.on_tools_changed
+        session.services.servers.on_tools_changed = lambda: (before(), changed.set())
         async with asyncio.timeout(30):
-            await all_turns(session)
+            await run_all_turns(session)
             await changed.wait()
         assert list(session.agent.tools)[-1] == "mcp__harbour__late"
 
@@ -179,50 +205,52 @@ async def test_tools_that_a_newer_server_adds_are_there_for_who_listens(
 async def test_a_server_at_an_address_that_is_gone_says_so_and_a_flood_from_one_is_refused(
     tmp_path: Path,
 ) -> None:
-    def killed(request: Request) -> Any:
-        os.kill(int(result_text(request.messages[-1].content[0])), signal.SIGKILL)
-        return use("mcp__harbour__tide", "third", place="Kiel")
+    def kill_server_and_call(request: ModelRequest) -> Any:
+        os.kill(int(extract_result_text(request.messages[-1].content[0])), signal.SIGKILL)
+        return call_tool("mcp__harbour__tide", "third", place="Kiel")
 
     lead = [
-        use("mcp__harbour__long", "first", characters=20_000_000),
-        use("mcp__harbour__pid", "second"),
-        killed,
-        use("mcp__harbour__tide", "fourth", place="Kiel"),
+        call_tool("mcp__harbour__long", "first", characters=20_000_000),
+        call_tool("mcp__harbour__pid", "second"),
+        kill_server_and_call,
+        call_tool("mcp__harbour__tide", "fourth", place="Kiel"),
         "done",
     ]
     async with (
-        served() as url,
-        opened(tmp_path, cast(lead=lead), {"harbour": {"url": url}}) as session,
+        serve_http() as url,
+        open_session(tmp_path, script_agents(lead=lead), {"harbour": {"url": url}}) as session,
         asyncio.timeout(60),
     ):
-        await all_turns(session)
-        first, _, third, fourth = answers(session)
-        assert statuses(session) == {"harbour": "failed"}
+        await run_all_turns(session)
+        first, _, third, fourth = list_result_texts(session)
+        assert map_statuses(session) == {"harbour": "failed"}
     assert "longer than 16 MB" in first
     assert "It is being started again" in third
     assert "is not there any more" in fourth
 
 
 async def test_prompts_are_offered_for_slash_commands(tmp_path: Path) -> None:
-    async with opened(tmp_path, cast(lead=["done"]), {"har.bour": harbour()}) as session:
-        await session.parts.servers.ready()
-        (prompt,) = session.parts.servers.prompts()
+    async with open_session(
+        tmp_path, script_agents(lead=["done"]), {"har.bour": make_harbour_config()}
+    ) as session:
+        await session.services.servers.wait_until_ready()
+        (prompt,) = session.services.servers.list_prompts()
         assert (prompt.name, prompt.arguments[0].name) == ("mcp__har_bour__greet", "captain")
-        said = await session.parts.servers.prompt(prompt.name, {"captain": "Ann"})
+        said = await session.services.servers.render_prompt(prompt.name, {"captain": "Ann"})
     assert said == "Say hello to Ann."
 
 
 async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_path: Path) -> None:
-    def heard(request: Request) -> str:
+    def echo_prompt(request: ModelRequest) -> str:
         return request.messages[0].text
 
-    model = ScriptedModel(heard)
-    async with opened(tmp_path, model, {"har.bour": harbour()}) as session:
-        command = await understood(session.parts, "/mcp__har_bour__greet Ann of the sea")
+    model = ScriptedModel(echo_prompt)
+    async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
+        command = await resolve_prompt(session.services, "/mcp__har_bour__greet Ann of the sea")
         *_, finished = [event async for event in session.run(command)]
-        assert isinstance(finished, Finished)
+        assert isinstance(finished, RunFinished)
         assert "Say hello to Ann of the sea." in finished.text
-        offered = [each.argument_hint for each in session.parts.knowledge.commands()]
+        offered = [each.argument_hint for each in session.services.knowledge.list_commands()]
         assert offered == ["[captain]"]
 
 
@@ -230,15 +258,17 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
 async def test_unattended_the_tool_of_an_agent_s_own_server_is_judged_by_what_the_person_listed(
     tmp_path: Path,
 ) -> None:
-    own = {"description": "works", "prompt": "Work.", "mcpServers": [{"harbour": harbour()}]}
-    pid, where = use("mcp__harbour__pid", "c1"), use("mcp__harbour__where", "c2")
-    model = cast(lead=[agent("child", subagent_type="worker"), "over"], child=[[pid, where], "done"])
+    own = {"description": "works", "prompt": "Work.", "mcpServers": [{"harbour": make_harbour_config()}]}
+    pid, where = call_tool("mcp__harbour__pid", "c1"), call_tool("mcp__harbour__where", "c2")
+    model = script_agents(
+        lead=[spawn_agent("child", subagent_type="worker"), "over"], child=[[pid, where], "done"]
+    )
     listed = {"unattended_allow": ["mcp__harbour__pid"]}
     given: dict[str, Any] = {"agents": {"worker": own}, "own": listed, "skip_permissions": False}
     heard: list[Event] = []
-    async with opened(tmp_path, model, {}, **given) as session:
-        session.watch(heard.append)
-        assert await all_turns(session) == "over"
+    async with open_session(tmp_path, model, {}, **given) as session:
+        session.subscribe(heard.append)
+        assert await run_all_turns(session) == "over"
     failed = {event.call: event.result.is_error for event in heard if isinstance(event, ToolReturned)}
     assert (failed.get("c1"), failed.get("c2")) == (False, True)
 
@@ -247,14 +277,14 @@ async def test_a_prompt_that_its_server_describes_otherwise_by_now_is_had_and_on
     tmp_path: Path,
 ) -> None:
     model = ScriptedModel(lambda request: request.messages[0].text)
-    async with opened(tmp_path, model, {"har.bour": harbour()}) as session:
-        command = await understood(session.parts, "/mcp__har_bour__greet Ann")
-        assert isinstance(command, Invocation)
-        gone = replace(command, what=replace(command.what, name="mcp__har_bour__gone"))
+    async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
+        command = await resolve_prompt(session.services, "/mcp__har_bour__greet Ann")
+        assert isinstance(command, SlashInvocation)
+        gone = replace(command, command=replace(command.command, name="mcp__har_bour__gone"))
         *_, finished = [event async for event in session.run(gone)]
-        assert isinstance(finished, Finished)
+        assert isinstance(finished, RunFinished)
         assert "/mcp__har_bour__gone was not to be had" in finished.detail
-        old = replace(command, what=replace(command.what, description="As it was before."))
+        old = replace(command, command=replace(command.command, description="As it was before."))
         *_, finished = [event async for event in session.run(old)]
-        assert isinstance(finished, Finished)
+        assert isinstance(finished, RunFinished)
         assert "Say hello to Ann." in finished.text

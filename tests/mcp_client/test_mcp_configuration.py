@@ -1,4 +1,4 @@
-"""Where MCP servers are configured, what of it counts, and what rules say about their tools."""
+"""Sources of MCP server configuration, their precedence, and permission rules for MCP tools."""
 
 from __future__ import annotations
 
@@ -9,21 +9,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_kit import answers, notes, opened, rogue, statuses, tool_results
+from mcp_helpers import (
+    join_notes,
+    list_result_texts,
+    list_tool_results,
+    make_rogue_config,
+    map_statuses,
+    open_session,
+)
 
 import shoal
-from cast import agent, all_turns, cast, recorded, use
-from fleet import everything, provider
-from fleet import opened as fleet_opened
-from shoal.app.definitions.agent_trust import all_widening
-from shoal.app.settings.mcp_files import configured
+from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from server_scripts import join_conversation, run_provider
+from server_scripts import open_process_session as fleet_opened
+from shoal.app.definitions.agent_trust import find_escalations
+from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import load_settings
-from shoal.app.settings.trust import answer, forget
+from shoal.app.settings.settings_trust import forget_trust, save_trust_decision
 from shoal.core.errors import SettingsError
-from shoal.core.mcp import Address, Program, server_prefix, tool_name
-from shoal.core.messages import ToolResult, result_text
-from shoal.wire.mcp import UnsetVariable, filled, read_server, read_servers, written_server
-from troupe import member
+from shoal.core.mcp_servers import McpHttpConfig, McpStdioConfig, format_mcp_tool_name, format_server_prefix
+from shoal.core.messages import ToolResultBlock, extract_result_text
+from shoal.wire.mcp_codec import (
+    UnsetEnvironmentVariable,
+    encode_server,
+    expand_variables,
+    parse_server,
+    parse_servers,
+)
+from team_scripts import spawn_member
 
 pytestmark = pytest.mark.needs("mcp")
 WAIT = json.dumps({"shoal": {"mcp_wait": 60}})
@@ -46,24 +59,24 @@ def test_variables_are_filled_in_from_the_environment() -> None:
         "env": {"A": "${KEY}-${KEY}", "ON": True},
         "cwd": "${DIR:-sub}",
     }
-    server = filled(read_server("s", given, "here"), {"KEY": "k", "EMPTY": ""})
-    assert server.reach == Program(
+    server = expand_variables(parse_server("s", given, "here"), {"KEY": "k", "EMPTY": ""})
+    assert server.connection == McpStdioConfig(
         command="python",
         args=("--key=k", "none", "$PLAIN", "5"),
         env={"A": "k-k", "ON": "true"},
         cwd="sub",
     )
-    web = read_server("w", {"url": "https://x/${P}", "headers": {"Authorization": "Bearer ${T}"}}, "here")
-    with pytest.raises(UnsetVariable, match="P, which is not set"):
-        filled(web, {"T": "t"})
-    assert filled(web, {"T": "t", "P": "p"}).reach == Address(
+    web = parse_server("w", {"url": "https://x/${P}", "headers": {"Authorization": "Bearer ${T}"}}, "here")
+    with pytest.raises(UnsetEnvironmentVariable, match="P, which is not set"):
+        expand_variables(web, {"T": "t"})
+    assert expand_variables(web, {"T": "t", "P": "p"}).connection == McpHttpConfig(
         url="https://x/p", headers={"Authorization": "Bearer t"}
     )
-    assert read_server("w", written_server(web), "here") == web
+    assert parse_server("w", encode_server(web), "here") == web
 
 
-def test_each_broken_entry_is_told_and_the_others_stay() -> None:
-    read = read_servers(
+def test_each_broken_entry_is_reported_and_the_others_stay() -> None:
+    read = parse_servers(
         {
             "good": {"command": "x"},
             "text": "x",
@@ -81,9 +94,9 @@ def test_each_broken_entry_is_told_and_the_others_stay() -> None:
 
 @pytest.mark.spec("MCP-01")
 def test_names_fit_every_provider_and_keep_servers_apart() -> None:
-    assert tool_name("my server!", "do.it now") == "mcp__my_server__do_it_now"
-    assert server_prefix("a__b") == "mcp__a_b__"
-    long = [tool_name("s" * 80, "t" * n) for n in (80, 81)]
+    assert format_mcp_tool_name("my server!", "do.it now") == "mcp__my_server__do_it_now"
+    assert format_server_prefix("a__b") == "mcp__a_b__"
+    long = [format_mcp_tool_name("s" * 80, "t" * n) for n in (80, 81)]
     assert long[0] != long[1]
     assert all(len(name) <= 64 for name in long)
 
@@ -92,17 +105,20 @@ def test_names_fit_every_provider_and_keep_servers_apart() -> None:
 async def test_a_projects_servers_start_once_they_are_trusted_and_until_they_change(
     tmp_path: Path, home: Path
 ) -> None:
-    write(home / "settings.json", {"mcpServers": {"mine": rogue("plain", "home")}})
+    write(home / "settings.json", {"mcpServers": {"mine": make_rogue_config("plain", "home")}})
     file = tmp_path / ".mcp.json"
-    write(file, {"mcpServers": {"theirs": rogue("plain", "project")}, "permissions": {"allow": ["Bash"]}})
-    lead = [use("mcp__mine__echo"), use("mcp__theirs__echo"), "done"]
+    write(
+        file,
+        {"mcpServers": {"theirs": make_rogue_config("plain", "project")}, "permissions": {"allow": ["Bash"]}},
+    )
+    lead = [call_tool("mcp__mine__echo"), call_tool("mcp__theirs__echo"), "done"]
 
     async def run() -> tuple[list[str], dict[str, str], list[str]]:
         async with shoal.open(
-            cwd=tmp_path, model=cast(lead=lead), skip_permissions=True, settings=WAIT
+            cwd=tmp_path, model=script_agents(lead=lead), skip_permissions=True, settings=WAIT
         ) as session:
-            await all_turns(session)
-            return answers(session), statuses(session), session.notes
+            await run_all_turns(session)
+            return list_result_texts(session), map_statuses(session), session.notes
 
     said, standing, told = await run()
     assert said[0] == "home"
@@ -111,21 +127,21 @@ async def test_a_projects_servers_start_once_they_are_trusted_and_until_they_cha
     assert any("mcpServers.theirs" in note and "shoal trust" in note for note in told)
     settings = load_settings(cwd=tmp_path)
     assert settings.permissions.allow == (), "a server file is no settings file"
-    answer(settings, tmp_path, trusted=True)
+    save_trust_decision(settings, tmp_path, trusted=True)
     assert await run() == (["home", "project"], {"theirs": "connected", "mine": "connected"}, [])
-    write(file, {"mcpServers": {"theirs": rogue("plain", "other")}})
+    write(file, {"mcpServers": {"theirs": make_rogue_config("plain", "other")}})
     assert (await run())[1] == {"mine": "connected", "theirs": "disabled"}
 
 
 def test_who_comes_first_and_what_is_switched_off(tmp_path: Path, home: Path) -> None:
     def names(**more: Any) -> dict[str, str]:
-        found = configured(load_settings(cwd=tmp_path), cwd=tmp_path, **more)
+        found = load_mcp_servers(load_settings(cwd=tmp_path), cwd=tmp_path, **more)
         assert not found.problems
-        return {server.name: server.reach.command for server in found.servers}  # type: ignore[union-attr]
+        return {server.name: server.connection.command for server in found.servers}  # type: ignore[union-attr]
 
     write(home / "settings.json", {"mcpServers": {"a": {"command": "home"}, "b": {"command": "home"}}})
     write(tmp_path / ".mcp.json", {"mcpServers": {"b": {"command": "dir"}, "c": {"command": "dir"}}})
-    answer(load_settings(cwd=tmp_path), tmp_path, trusted=True)
+    save_trust_decision(load_settings(cwd=tmp_path), tmp_path, trusted=True)
     assert names() == {"b": "dir", "c": "dir", "a": "home"}
     write(tmp_path / "extra.json", {"mcpServers": {"a": {"command": "flag"}}})
     assert names(given=["extra.json"])["a"] == "flag"
@@ -140,10 +156,10 @@ def test_who_comes_first_and_what_is_switched_off(tmp_path: Path, home: Path) ->
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"mcpServers": 5}', "\udcff"])
-async def test_a_broken_project_file_is_told_and_harms_nothing(tmp_path: Path, content: str) -> None:
+async def test_a_broken_project_file_is_reported_and_harms_nothing(tmp_path: Path, content: str) -> None:
     (tmp_path / ".mcp.json").write_text(content, errors="surrogateescape")
-    async with shoal.open(cwd=tmp_path, model=cast(lead=["done"])) as session:
-        assert await all_turns(session) == "done"
+    async with shoal.open(cwd=tmp_path, model=script_agents(lead=["done"])) as session:
+        assert await run_all_turns(session) == "done"
         assert any(".mcp.json" in note for note in session.notes)
 
 
@@ -151,7 +167,7 @@ async def test_a_broken_project_file_is_told_and_harms_nothing(tmp_path: Path, c
 async def test_agents_name_servers_or_bring_them_and_a_project_s_are_trusted_first(
     tmp_path: Path, home: Path
 ) -> None:
-    own = json.dumps(rogue("plain", "own"))
+    own = json.dumps(make_rogue_config("plain", "own"))
     file = tmp_path / ".claude" / "agents" / "sly.md"
     write(
         file,
@@ -165,15 +181,15 @@ async def test_agents_name_servers_or_bring_them_and_a_project_s_are_trusted_fir
         tmp_path / ".claude" / "agents" / "lost.md",
         "---\nname: lost\ndescription: d\nmcpServers: [elsewhere]\n---\nWork.",
     )
-    child = [use("mcp__shared__echo", "s"), use("mcp__mine__echo", "m"), everything_said]
+    child = [call_tool("mcp__shared__echo", "s"), call_tool("mcp__mine__echo", "m"), everything_said]
     kinds = ("sly", "fair", "lost")
-    lead = [*(agent("child", f"c-{kind}", subagent_type=kind) for kind in kinds), "done"]
-    servers = {"shared": rogue("plain", "common"), "other": rogue("plain")}
+    lead = [*(spawn_agent("child", f"c-{kind}", subagent_type=kind) for kind in kinds), "done"]
+    servers = {"shared": make_rogue_config("plain", "common"), "other": make_rogue_config("plain")}
 
     async def run() -> list[str]:
-        async with opened(tmp_path, cast(lead=lead, child=child), servers) as session:
-            await all_turns(session)
-            return answers(session)
+        async with open_session(tmp_path, script_agents(lead=lead, child=child), servers) as session:
+            await run_all_turns(session)
+            return list_result_texts(session)
 
     sly, fair, lost = await run()
     assert "start no programs before a person trusts them" in sly
@@ -182,19 +198,19 @@ async def test_agents_name_servers_or_bring_them_and_a_project_s_are_trusted_fir
     assert "mcp__other__echo" not in fair
     assert "elsewhere (no such server is configured" in lost
     settings = load_settings(cwd=tmp_path)
-    (widening,) = all_widening(settings, tmp_path)
-    assert (widening.key, widening.place) == ("mcpServers.evil", f"{file}:4")
-    answer(settings, tmp_path, trusted=True, about=[widening])
+    (widening,) = find_escalations(settings, tmp_path)
+    assert (widening.key, widening.location) == ("mcpServers.evil", f"{file}:4")
+    save_trust_decision(settings, tmp_path, trusted=True, escalations=[widening])
     assert "was not started" not in (await run())[0]
     file.write_text(file.read_text().replace("own", "other"))
     assert "before a person trusts them" in (await run())[0]
-    forget(settings.home, tmp_path)
-    assert [each.trust for each in all_widening(settings, tmp_path)] == ["unasked"]
+    forget_trust(settings.home, tmp_path)
+    assert [each.trust for each in find_escalations(settings, tmp_path)] == ["unasked"]
 
 
 def everything_said(request: Any) -> str:
     blocks = [block for message in request.messages for block in message.content]
-    return " / ".join(result_text(block) for block in blocks if isinstance(block, ToolResult))
+    return " / ".join(extract_result_text(block) for block in blocks if isinstance(block, ToolResultBlock))
 
 
 @pytest.mark.parametrize(
@@ -209,12 +225,12 @@ def everything_said(request: Any) -> str:
 async def test_rules_for_a_server_and_for_one_of_its_tools_hold(
     tmp_path: Path, allowed: list[str], denied: list[str], runs: list[bool | None]
 ) -> None:
-    lead = [use("mcp__a__echo"), use("mcp__a__pid"), use("mcp__b__echo"), "done"]
+    lead = [call_tool("mcp__a__echo"), call_tool("mcp__a__pid"), call_tool("mcp__b__echo"), "done"]
     options = {"allowed_tools": allowed, "disallowed_tools": denied, "skip_permissions": False}
-    servers = {"a": rogue("plain", "ran"), "b": rogue("plain", "ran")}
-    async with opened(tmp_path, cast(lead=lead), servers, **options) as session:
-        await all_turns(session)
-        said, results = answers(session), tool_results(session)
+    servers = {"a": make_rogue_config("plain", "ran"), "b": make_rogue_config("plain", "ran")}
+    async with open_session(tmp_path, script_agents(lead=lead), servers, **options) as session:
+        await run_all_turns(session)
+        said, results = list_result_texts(session), list_tool_results(session)
     for text, result, expected in zip(said, results, runs, strict=True):
         assert result.is_error is not (expected is True)
         assert ("There is no tool named" in text) is (expected is None)
@@ -222,9 +238,13 @@ async def test_rules_for_a_server_and_for_one_of_its_tools_hold(
 
 async def test_only_named_tools_of_servers_are_given(tmp_path: Path) -> None:
     options = {"available_tools": ["Read", "mcp__a__echo", "mcp__b"]}
-    servers = {"a": rogue("plain"), "b": rogue("plain"), "c": rogue("plain")}
-    async with opened(tmp_path, cast(lead=["done"]), servers, **options) as session:
-        await all_turns(session)
+    servers = {
+        "a": make_rogue_config("plain"),
+        "b": make_rogue_config("plain"),
+        "c": make_rogue_config("plain"),
+    }
+    async with open_session(tmp_path, script_agents(lead=["done"]), servers, **options) as session:
+        await run_all_turns(session)
         assert list(session.agent.tools) == ["Read", "mcp__a__echo", "mcp__b__echo", "mcp__b__pid"]
 
 
@@ -232,28 +252,28 @@ async def test_only_named_tools_of_servers_are_given(tmp_path: Path) -> None:
 async def test_a_teammate_in_a_process_of_its_own_has_the_servers_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = {"mcpServers": {"a": rogue("plain", "the sea")}}
+    config = {"mcpServers": {"a": make_rogue_config("plain", "the sea")}}
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[use("TeamCreate", team_name="crew"), member("ann"), "Wait.", "Good."],
-            ann=[use("mcp__a__echo", text="calls"), "Done."],
+            lead=[call_tool("TeamCreate", team_name="crew"), spawn_member("ann"), "Wait.", "Good."],
+            ann=[call_tool("mcp__a__echo", text="calls"), "Done."],
         ) as server,
         fleet_opened(tmp_path, mcp_config=[config]) as session,
         asyncio.timeout(60),
     ):
-        await all_turns(session, "Go.")
-        assert "is not there" not in notes(recorded(session))
-    assert any("the sea calls" in everything(each.body) for each in server.requests)
+        await run_all_turns(session, "Go.")
+        assert "is not there" not in join_notes(read_events(session))
+    assert any("the sea calls" in join_conversation(each.body) for each in server.requests)
 
 
 async def test_a_key_that_a_file_gives_to_a_server_is_in_no_record(tmp_path: Path, home: Path) -> None:
     key = "q8Zk2mW9xP4rT7vB"
-    server = {**rogue("plain", key), "env": {"SEA_API_KEY": key}}
+    server = {**make_rogue_config("plain", key), "env": {"SEA_API_KEY": key}}
     write(home / "settings.json", {"mcpServers": {"a": server}, "shoal": {"mcp_wait": 60}})
-    model = cast(lead=[use("mcp__a__echo"), "done"])
+    model = script_agents(lead=[call_tool("mcp__a__echo"), "done"])
     async with shoal.open(cwd=tmp_path, model=model, skip_permissions=True) as session:
-        await all_turns(session)
-        assert answers(session) == [key]
+        await run_all_turns(session)
+        assert list_result_texts(session) == [key]
     (journal,) = home.glob("shoal/runs/*/journal.jsonl")
     assert key not in journal.read_text()

@@ -1,4 +1,4 @@
-"""What a server writes to its standard error costs nobody the server."""
+"""A server keeps working whatever it writes to its standard error."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processes_in import processes_in
-from shoal.backends.processes import GuardedProcesses
+from process_search import find_processes_in
+from shoal.backends.guarded_processes import GuardedProcesses
 from shoal.core.clock import SystemClock
-from shoal.core.mcp import Program
+from shoal.core.mcp_servers import McpStdioConfig
 
 if TYPE_CHECKING:
-    from shoal.tools.mcp.stdio import ProgramTransport
+    from shoal.tools.mcp.stdio_transport import StdioTransport
 
 pytestmark = pytest.mark.needs("mcp")
 
@@ -33,14 +33,14 @@ sys.stdin.read()
 """
 
 
-def transport_to(program: Program, processes: GuardedProcesses, log: Path) -> ProgramTransport:
-    from shoal.tools.mcp.host import Host
-    from shoal.tools.mcp.stdio import ProgramTransport
+def transport_to(program: McpStdioConfig, processes: GuardedProcesses, log: Path) -> StdioTransport:
+    from shoal.tools.mcp.client_context import McpClientContext
+    from shoal.tools.mcp.stdio_transport import StdioTransport
 
     def no_tokens(name: str, url: str) -> None:
         raise AssertionError
 
-    host = Host(
+    host = McpClientContext(
         processes=processes,
         clock=SystemClock(),
         root=log.parent,
@@ -50,7 +50,7 @@ def transport_to(program: Program, processes: GuardedProcesses, log: Path) -> Pr
         note=lambda _: None,
         tokens=no_tokens,  # type: ignore[arg-type]
     )
-    return ProgramTransport(program, host, log=log, ended=lambda _: None, note=lambda _: None)
+    return StdioTransport(program, host, log=log, on_ended=lambda _: None, note=lambda _: None)
 
 
 async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) 
     log.parent.mkdir()
     log.write_text("full")
     processes = GuardedProcesses(SystemClock())
-    transport = transport_to(Program(command=sys.executable, args=("-c", SERVER)), processes, log)
+    transport = transport_to(McpStdioConfig(command=sys.executable, args=("-c", SERVER)), processes, log)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         async with asyncio.timeout(20), transport as (incoming, outgoing):
@@ -81,7 +81,7 @@ async def test_a_start_that_is_given_up_at_any_moment_leaves_no_pipe_and_no_proc
         return len(list(os.scandir("/proc/self/fd")))
 
     processes = GuardedProcesses(SystemClock())
-    program = Program(command="cat")
+    program = McpStdioConfig(command="cat")
     async with transport_to(program, processes, tmp_path / "log"):
         pass
     before, given_up = open_files(), 0
@@ -98,7 +98,7 @@ async def test_a_start_that_is_given_up_at_any_moment_leaves_no_pipe_and_no_proc
             break
         given_up += 1
         async with asyncio.timeout(30):
-            while open_files() > before or processes_in(tmp_path):
+            while open_files() > before or find_processes_in(tmp_path):
                 await asyncio.sleep(0.01)
     assert given_up > 2
     await processes.aclose()

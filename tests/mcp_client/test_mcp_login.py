@@ -11,22 +11,22 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from mcp_kit import answers, notes, opened, served, statuses
+from mcp_helpers import join_notes, list_result_texts, map_statuses, open_session, serve_http
 
-from cast import all_turns, cast, recorded, use
+from agent_scripts import call_tool, read_events, run_all_turns, script_agents
 
 pytestmark = pytest.mark.needs("mcp")
 
 
-async def test_a_login_is_asked_for_made_in_a_browser_and_kept(tmp_path: Path) -> None:
+async def test_a_login_is_requested_made_in_a_browser_and_stored(tmp_path: Path) -> None:
     home = Path(os.environ["SHOAL_HOME"])
-    lead = [use("mcp__lock__inside"), "done"]
-    async with served(script="lock_server.py") as url, asyncio.timeout(90):
+    lead = [call_tool("mcp__lock__inside"), "done"]
+    async with serve_http(script="lock_server.py") as url, asyncio.timeout(90):
         server = {"type": "http", "url": url}
-        async with opened(tmp_path, cast(lead=lead), {"lock": server}) as session:
-            await all_turns(session)
-            assert statuses(session) == {"lock": "needs-auth"}
-            assert "shoal mcp login lock" in notes(recorded(session))
+        async with open_session(tmp_path, script_agents(lead=lead), {"lock": server}) as session:
+            await run_all_turns(session)
+            assert map_statuses(session) == {"lock": "needs-auth"}
+            assert "shoal mcp login lock" in join_notes(read_events(session))
 
         login = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "shoal", "mcp", "login", "lock"),
@@ -47,28 +47,28 @@ async def test_a_login_is_asked_for_made_in_a_browser_and_kept(tmp_path: Path) -
 
         (kept,) = (home / "shoal" / "keys" / "mcp.auth").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-        async with opened(tmp_path, cast(lead=lead), {"lock": server}) as session:
-            await all_turns(session)
-            assert statuses(session) == {"lock": "connected"}
-            assert answers(session) == ["let in, renewed 0"]
+        async with open_session(tmp_path, script_agents(lead=lead), {"lock": server}) as session:
+            await run_all_turns(session)
+            assert map_statuses(session) == {"lock": "connected"}
+            assert list_result_texts(session) == ["let in, renewed 0"]
 
-        lead = [use("Read", file_path=str(kept)), "done"]
-        async with opened(tmp_path, cast(lead=lead), {}) as session:
-            await all_turns(session)
-            assert "which no tool may reach" in answers(session)[0]
+        lead = [call_tool("Read", file_path=str(kept)), "done"]
+        async with open_session(tmp_path, script_agents(lead=lead), {}) as session:
+            await run_all_turns(session)
+            assert "which no tool may reach" in list_result_texts(session)[0]
 
         login_of_before = json.loads(kept.read_text())
         kept.write_text(json.dumps({**login_of_before, "expires_at": 1}))
-        lead = [use("mcp__lock__inside"), "done"]
-        async with opened(tmp_path, cast(lead=lead), {"lock": server}) as session:
-            await all_turns(session)
-            assert answers(session) == ["let in, renewed 1"]
+        lead = [call_tool("mcp__lock__inside"), "done"]
+        async with open_session(tmp_path, script_agents(lead=lead), {"lock": server}) as session:
+            await run_all_turns(session)
+            assert list_result_texts(session) == ["let in, renewed 1"]
         assert json.loads(kept.read_text())["tokens"] != login_of_before["tokens"]
 
 
-async def test_a_key_that_is_not_accepted_is_told_as_a_missing_login(tmp_path: Path) -> None:
-    async with served(script="lock_server.py") as url:
+async def test_a_rejected_key_is_reported_as_a_missing_login(tmp_path: Path) -> None:
+    async with serve_http(script="lock_server.py") as url:
         server = {"url": url, "headers": {"Authorization": "Bearer ${LOCK_KEY:-wrong}"}}
-        async with opened(tmp_path, cast(lead=["done"]), {"lock": server}) as session:
-            await all_turns(session)
-            assert statuses(session) == {"lock": "needs-auth"}
+        async with open_session(tmp_path, script_agents(lead=["done"]), {"lock": server}) as session:
+            await run_all_turns(session)
+            assert map_statuses(session) == {"lock": "needs-auth"}

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp_kit import HERE, WAITS, answers, statuses
+from mcp_helpers import HERE, WAIT_SETTINGS, list_result_texts, map_statuses
 
 import shoal
-from cast import all_turns, cast, use
+from agent_scripts import call_tool, run_all_turns, script_agents
 
 pytestmark = pytest.mark.needs("mcp")
 
@@ -27,14 +27,14 @@ async def test_the_server_of_a_plugin_starts_from_its_directory(tmp_path: Path) 
     server = {"command": sys.executable, "args": ["${CLAUDE_PLUGIN_ROOT}/server.py"]}
     server |= {"env": {"HARBOUR_WORD": "${CLAUDE_PLUGIN_ROOT}"}}
     (root / ".mcp.json").write_text(json.dumps({"mcpServers": {"harbour": server}}))
-    model = cast(lead=[use("mcp__coast_harbour__where", "w1"), "end"])
+    model = script_agents(lead=[call_tool("mcp__coast_harbour__where", "w1"), "end"])
     async with shoal.open(
         cwd=project,
         model=model,
         plugin_dirs=[root],
         skip_permissions=True,
-        settings=json.dumps({"shoal": WAITS}),
+        settings=json.dumps({"shoal": WAIT_SETTINGS}),
     ) as session:
-        await all_turns(session)
-        assert statuses(session) == {"coast:harbour": "connected"}
-    assert answers(session) == [f"{os.path.realpath(project)} {os.path.realpath(root)}"]
+        await run_all_turns(session)
+        assert map_statuses(session) == {"coast:harbour": "connected"}
+    assert list_result_texts(session) == [f"{os.path.realpath(project)} {os.path.realpath(root)}"]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from cast import use
-from fleet import approve, provider, text_of
-from shoal.app.outside.watching import live_sessions
-from shoal.stores.files.locks import holder
-from troupe import config, home, inbox, opened, tell, troupe
+from agent_scripts import call_tool
+from server_scripts import approve_shutdown, join_text, run_provider
+from shoal.app.run_access.run_handle import list_live_sessions
+from shoal.stores.files.pid_locks import find_session_pid
+from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team, send_message
 
 pytest.importorskip("mcp")
 
@@ -38,12 +38,12 @@ class Caller:
         async with asyncio.timeout(40):
             result = await self.client.call_tool(name, given)
         if result.is_error:
-            return text_of([block.model_dump() for block in result.content])
+            return join_text([block.model_dump() for block in result.content])
         return result.structured_content
 
 
 @asynccontextmanager
-async def served(cwd: Path, *words: str) -> AsyncIterator[Caller]:
+async def start_mcp_server(cwd: Path, *words: str) -> AsyncIterator[Caller]:
     server = StdioServerParameters(
         command=sys.executable, args=["-m", "shoal", "mcp", "serve", *words], env=dict(os.environ), cwd=cwd
     )
@@ -68,15 +68,15 @@ async def test_a_client_leads_a_team_with_a_real_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann = [
-        use("TaskUpdate", "u1", taskId="1", status="in_progress"),
-        use("TaskUpdate", "u2", taskId="1", status="completed"),
-        tell("team-lead", "The roof is tight.", "report"),
+        call_tool("TaskUpdate", "u1", taskId="1", status="in_progress"),
+        call_tool("TaskUpdate", "u2", taskId="1", status="completed"),
+        send_message("team-lead", "The roof is tight.", "report"),
         "Idle now.",
-        approve,
+        approve_shutdown,
     ]
     async with (
-        provider(monkeypatch, ann=ann),
-        served(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
+        run_provider(monkeypatch, ann=ann),
+        start_mcp_server(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
     ):
         tools = {tool.name for tool in (await call.client.list_tools()).tools}
         assert tools == {
@@ -91,43 +91,43 @@ async def test_a_client_leads_a_team_with_a_real_member(
         spawned = await call("spawn", prompt="Mend it and report.", name="ann")
         assert spawned == {"id": "ann@roof", "name": "ann", "team": "roof"}
         assert (await call("run_status", id="ann@roof"))["state"] == "running"
-        letter = await until(call, "The roof is tight.")
+        letter = await take_until(call, "The roof is tight.")
         assert (letter["from"], letter["kind"], letter["summary"]) == ("ann", "message", "report")
         task = await call("task_get", task="1")
         assert (task["status"], task["owner"]) == ("completed", "ann")
         asked = await call("message_send", to="ann", text="All is done.", kind="shutdown_request")
         assert asked["request_id"].endswith("@ann")
-        await until(call, "shutdown_approved")
+        await take_until(call, "shutdown_approved")
         shown = await call("team_show")
         assert [member["name"] for member in shown["members"]] == ["team-lead"]
         assert await call("team_delete") == {"deleted": "roof"}
-    assert not (home() / "teams/roof").exists()
+    assert not (get_home() / "teams/roof").exists()
 
 
 @pytest.mark.parametrize("whose", ["client", "server"])
 async def test_a_member_spends_no_more_than_it_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    ann = [use("TaskList", "t1"), tell("team-lead", "I went on.", "report"), "Told."]
+    ann = [call_tool("TaskList", "t1"), send_message("team-lead", "I went on.", "report"), "Told."]
     flags = ("--max-budget-usd", "0.000001") if whose == "server" else ()
     wish = {"max_budget_usd": 0.000001} if whose == "client" else {}
     async with (
-        provider(monkeypatch, ann=ann),
-        served(tmp_path, "--model", MODEL, "--dangerously-skip-permissions", *flags) as call,
+        run_provider(monkeypatch, ann=ann),
+        start_mcp_server(tmp_path, "--model", MODEL, "--dangerously-skip-permissions", *flags) as call,
     ):
         await call("team_create", name="roof")
         await call("spawn", prompt="Mend it and report.", name="ann", **wish)
         first, *_ = (await call("message_take", wait_seconds=20))["messages"]
         # It has nothing left to answer a request to end with.
-        (run,) = live_sessions(home())
-        pid = holder(home(), run.session)
+        (run,) = list_live_sessions(get_home())
+        pid = find_session_pid(get_home(), run.session)
         assert pid is not None
         os.kill(pid, signal.SIGTERM)
         assert "idle_notification" in first["text"]
 
 
-async def until(call: Caller, wanted: str) -> dict[str, Any]:
-    """Until such a message comes, whatever comes before it."""
+async def take_until(call: Caller, wanted: str) -> dict[str, Any]:
+    """Take messages until one contains the wanted text, and return it."""
     for _ in range(20):
         taken = await call("message_take", wait_seconds=20)
         for message in taken["messages"]:
@@ -138,20 +138,23 @@ async def until(call: Caller, wanted: str) -> dict[str, Any]:
 
 
 async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
-    model = troupe(
+    model = script_team(
         lead=[
-            use("TeamCreate", team_name="roof"),
-            use("TaskCreate", "t1", subject="Look at the beams", description="Closely."),
+            call_tool("TeamCreate", team_name="roof"),
+            call_tool("TaskCreate", "t1", subject="Look at the beams", description="Closely."),
             "Waiting for help.",
-            tell("codex", "Thank you, and look at the gutter too.", "thanks"),
+            send_message("codex", "Thank you, and look at the gutter too.", "thanks"),
             "Told it.",
         ]
     )
-    async with opened(tmp_path, model) as session:
+    async with open_session(tmp_path, model) as session:
         async for _ in session.run("begin"):
             pass
-        async with served(tmp_path, "--team", "roof", "--as", "codex") as call:
-            assert [member["agentType"] for member in config("roof")["members"]] == ["team-lead", "guest"]
+        async with start_mcp_server(tmp_path, "--team", "roof", "--as", "codex") as call:
+            assert [member["agentType"] for member in read_team_config("roof")["members"]] == [
+                "team-lead",
+                "guest",
+            ]
             claimed = await call("task_update", task="1", status="in_progress")
             assert (claimed["owner"], bool(claimed["attempt"])) == ("codex", True)
             refused = await call("task_update", task="1", status="completed", attempt="another")
@@ -160,7 +163,7 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             assert done["status"] == "completed"
             await call("message_send", to="team-lead", text="The beams hold.", summary="report")
             async with asyncio.timeout(20):
-                turn = await session.next_turn(wait_for_people=True)
+                turn = await session.next_turn(wait_for_input=True)
                 assert turn is not None
                 async for _ in turn:
                     pass
@@ -171,13 +174,13 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
             (letter,) = taken["messages"]
             assert (letter["from"], letter["text"]) == ("team-lead", "Thank you, and look at the gutter too.")
             assert letter["signature"] == "verified"
-            assert not inbox("roof", "codex")[-1]["read"]
+            assert not read_inbox("roof", "codex")[-1]["read"]
         # It ended before it showed that it goes on: the message comes again, under the same id.
-        async with served(tmp_path, "--team", "roof", "--as", "codex") as call:
+        async with start_mcp_server(tmp_path, "--team", "roof", "--as", "codex") as call:
             taken = await call("message_take")
             assert [each["id"] for each in taken["messages"]] == [letter["id"]]
             assert (await call("message_take"))["messages"] == []
-            assert inbox("roof", "codex")[-1]["read"]
+            assert read_inbox("roof", "codex")[-1]["read"]
             assert "team-lead" in await call("message_send", to="nobody", text="x")
             assert "Only its lead" in await call("team_delete")
             twin = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")
@@ -190,8 +193,8 @@ async def test_a_client_joins_a_team_of_a_live_session(tmp_path: Path) -> None:
 async def test_a_run_goes_on_in_the_background_and_its_result_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with provider(monkeypatch, lead=["The answer is 42."]):
-        async with served(tmp_path, "--model", MODEL, "--max-runs", "1") as call:
+    async with run_provider(monkeypatch, lead=["The answer is 42."]):
+        async with start_mcp_server(tmp_path, "--model", MODEL, "--max-runs", "1") as call:
             run = (await call("spawn", prompt="- What is the answer?"))["id"]
             result = await call("run_result", id=run, wait_seconds=30)
             assert (result["state"], result["text"]) == ("done", "The answer is 42.")
@@ -202,7 +205,7 @@ async def test_a_run_goes_on_in_the_background_and_its_result_is_there(
             assert "give it a name" in await call("spawn", prompt="x", agent_type="Explore")
             left = (await call("spawn", prompt="And again?"))["id"]
         # The server has ended; what it started goes on.
-        async with served(tmp_path, "--model", MODEL) as call:
+        async with start_mcp_server(tmp_path, "--model", MODEL) as call:
             assert (await call("run_result", id=run))["text"] == "The answer is 42."
             result = await call("run_result", id=left, wait_seconds=30)
             assert (result["state"], result["text"]) == ("done", "The answer is 42.")
@@ -218,15 +221,15 @@ async def test_a_template_starts_a_whole_team(tmp_path: Path, monkeypatch: pytes
     checked = shoal(tmp_path, "team", "template", "validate", ".claude/teams/duo.md")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     async with (
-        provider(monkeypatch, lead=["It is done."], ann=["Idle."]),
-        served(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
+        run_provider(monkeypatch, lead=["It is done."], ann=["Idle."]),
+        start_mcp_server(tmp_path, "--model", MODEL, "--dangerously-skip-permissions") as call,
     ):
         run = (await call("spawn", prompt="mend the roof", template="duo"))["id"]
         result = await call("run_result", id=run, wait_seconds=30)
         assert (result["state"], result["text"]) == ("done", "It is done.")
 
 
-def test_what_it_cannot_be_is_said_at_once(tmp_path: Path) -> None:
+def test_an_impossible_identity_is_refused_at_once(tmp_path: Path) -> None:
     ran = shoal(tmp_path, "mcp", "serve", "--team", "roof")
     assert (ran.returncode, "--as" in ran.stderr) == (2, True)
     ran = shoal(tmp_path, "mcp", "serve", "--team", "roof", "--as", "codex")

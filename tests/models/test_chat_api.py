@@ -7,35 +7,53 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from model_kit import GREP, READ, Ear, asking, events, http, openai_at, saying
+from model_helpers import (
+    GREP_SCHEMA,
+    READ_SCHEMA,
+    DeltaRecorder,
+    create_openai_model,
+    make_events,
+    make_request,
+    make_response,
+    serve_responses,
+)
 
 from shoal.core.errors import BadReply, BadRequest, Overloaded, StreamCut
 from shoal.core.messages import (
-    MALFORMED,
+    MALFORMED_INPUT_KEY,
     Base64Source,
-    Image,
+    ImageBlock,
     Message,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    user,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    user_message,
 )
-from shoal.core.requests import Reply, Sent, TextDelta, ThinkingDelta, ToolInputDelta, unheard
+from shoal.core.model_requests import (
+    AttemptStarted,
+    ModelReply,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ignore_delta,
+)
 from shoal.core.usage import Usage
-from shoal.models.catalogue import card_of
-from shoal.models.chat_body import Dialect, body_of, dialect_of
-from shoal.models.json_text import encoded
-from shoal.testing import Answer, call, chat_server
-from shoal.testing.chat_form import ChatForm
-from shoal.testing.replies import BrokenToolJson, Cut, HttpError, StreamError
+from shoal.models.catalogue import get_model_card
+from shoal.models.chat_body import ChatDialect, build_chat_body, select_chat_dialect
+from shoal.models.provider_json import encode_json
+from shoal.testing import MockReply, chat_server, make_tool_call
+from shoal.testing.chat_format import ChatFormat
+from shoal.testing.mock_replies import BrokenToolJsonFault, CutStreamFault, HttpErrorFault, StreamErrorFault
 
-CARD = card_of("openai", "gpt-4.1")
-PNG = Image(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
+CARD = get_model_card("openai", "gpt-4.1")
+PNG = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
 
 
-def body(*messages: Message | str, dialect: Dialect | None = None, **fields: Any) -> dict[str, Any]:
-    return json.loads(encoded(body_of(asking(*messages, **fields), CARD, dialect or Dialect())))
+def body(*messages: Message | str, dialect: ChatDialect | None = None, **fields: Any) -> dict[str, Any]:
+    return json.loads(
+        encode_json(build_chat_body(make_request(*messages, **fields), CARD, dialect or ChatDialect()))
+    )
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -46,46 +64,48 @@ def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more
     } | more
 
 
-async def understood(*chunks: Any, messages: tuple[Any, ...] = ("Go.",)) -> Reply:
-    """The reply to these chunks from a server of some other make."""
-    async with saying(http(events(*chunks), "Content-Type: text/event-stream")) as url:
-        return await openai_at(url).reply(asking(*messages, tools=[READ]), unheard)
+async def parse_reply_chunks(*chunks: Any, messages: tuple[Any, ...] = ("Go.",)) -> ModelReply:
+    """Return the reply parsed from the chunks of a compatible server."""
+    async with serve_responses(make_response(make_events(*chunks), "Content-Type: text/event-stream")) as url:
+        return await create_openai_model(url).generate_reply(
+            make_request(*messages, tools=[READ_SCHEMA]), ignore_delta
+        )
 
 
 async def test_a_reply_carries_text_reasoning_and_parallel_calls() -> None:
     content = (
-        Thinking(thinking="Both at once, then."),
-        Text(text="I look at both. 🐎"),
-        ToolUse(id="call_aaaaaaaa", name="Read", input={"path": "a\n\"b'"}),
-        ToolUse(id="call_bbbbbbbb", name="Grep", input={}),
+        ThinkingBlock(thinking="Both at once, then."),
+        TextBlock(text="I look at both. 🐎"),
+        ToolUseBlock(id="call_aaaaaaaa", name="Read", input={"path": "a\n\"b'"}),
+        ToolUseBlock(id="call_bbbbbbbb", name="Grep", input={}),
     )
-    async with chat_server([Answer(content=content)]) as server:
-        model, ear = openai_at(server.url), Ear()
-        reply = await model.reply(asking("Go.", tools=[READ, GREP]), ear)
+    async with chat_server([MockReply(content=content)]) as server:
+        model, ear = create_openai_model(server.url), DeltaRecorder()
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
         await model.aclose()
     assert reply.message.content == content
     assert reply.stop_reason == "tool_use"
-    assert ear.heard[0] == Sent()
-    assert ear.text(TextDelta) == "I look at both. 🐎"
-    assert ear.text(ThinkingDelta) == "Both at once, then."
-    assert ear.of(ToolInputDelta)[-1].name == "Grep"
+    assert ear.deltas[0] == AttemptStarted()
+    assert ear.join_text(TextDelta) == "I look at both. 🐎"
+    assert ear.join_text(ThinkingDelta) == "Both at once, then."
+    assert ear.list_deltas(ToolInputDelta)[-1].name == "Grep"
 
 
 @pytest.mark.spec("USR-19")
 async def test_usage_is_what_the_provider_reported_with_the_cached_part_apart() -> None:
     usage = Usage(input_tokens=100, output_tokens=20, cache_read_input_tokens=900)
-    async with chat_server([Answer(content=(Text(text="Hi."),), usage=usage), "Again."]) as server:
-        model = openai_at(server.url)
-        first = await model.reply(asking("Hi."), unheard)
-        second = await model.reply(asking("Hi."), unheard)
+    async with chat_server([MockReply(content=(TextBlock(text="Hi."),), usage=usage), "Again."]) as server:
+        model = create_openai_model(server.url)
+        first = await model.generate_reply(make_request("Hi."), ignore_delta)
+        second = await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
         assert first.usage == usage
-        assert first.usage + second.usage == server.reported
+        assert first.usage + second.usage == server.reported_usage
 
 
 @pytest.mark.spec("USR-19")
 async def test_a_server_that_reports_no_usage_is_not_counted_as_zero() -> None:
-    reply = await understood(chunk({"content": "Hi."}, "stop"), "[DONE]")
+    reply = await parse_reply_chunks(chunk({"content": "Hi."}, "stop"), "[DONE]")
     assert reply.usage == Usage()
     assert not reply.counted
 
@@ -112,80 +132,92 @@ async def test_a_server_that_reports_no_usage_is_not_counted_as_zero() -> None:
     ],
 )
 async def test_cached_tokens_are_found_where_each_server_puts_them(raw: Any, usage: Usage) -> None:
-    assert (await understood(chunk({"content": "x"}, "stop"), chunk(usage=raw), "[DONE]")).usage == usage
+    assert (
+        await parse_reply_chunks(chunk({"content": "x"}, "stop"), chunk(usage=raw), "[DONE]")
+    ).usage == usage
 
 
 async def test_usage_repeated_in_every_chunk_counts_once() -> None:
     counts = [{"prompt_tokens": 5, "completion_tokens": n} for n in (1, 2, 3)]
     chunks = [chunk({"content": "x"}, usage=count) for count in counts]
-    reply = await understood(*chunks, chunk(finish="stop"), "[DONE]")
+    reply = await parse_reply_chunks(*chunks, chunk(finish="stop"), "[DONE]")
     assert reply.usage == Usage(input_tokens=5, output_tokens=3)
 
 
 @pytest.mark.parametrize("how", ["close", "clean"])
 async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -> None:
-    content = (Text(text="Reading now."), ToolUse(id="call_12345", name="Read", input={"path": "abcdef"}))
+    content = (
+        TextBlock(text="Reading now."),
+        ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
+    )
     asked = {"stream_options": {"include_usage": True}}
-    total = len(ChatForm().events(Answer(content=content), asked, 1, Usage()))
+    total = len(ChatFormat().encode_events(MockReply(content=content), asked, 1, Usage()))
     # Once reason and usage are there, only the end mark is missing, and nothing of the reply is.
     cuts = total - 1 if how == "clean" else total
-    minds = [Answer(content=content, faults=(Cut(after=after, how=how),)) for after in range(cuts)]
-    async with chat_server([*minds, Answer(content=content)]) as server:
-        model = openai_at(server.url)
+    minds = [
+        MockReply(content=content, faults=(CutStreamFault(after=after, how=how),)) for after in range(cuts)
+    ]
+    async with chat_server([*minds, MockReply(content=content)]) as server:
+        model = create_openai_model(server.url)
         for _ in range(cuts):
             with pytest.raises(StreamCut):
-                await model.reply(asking("Go.", tools=[READ]), unheard)
-        assert (await model.reply(asking("Go.", tools=[READ]), unheard)).message.content == content
+                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        assert (
+            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        ).message.content == content
         await model.aclose()
 
 
 async def test_a_server_without_an_end_mark_is_understood() -> None:
-    reply = await understood(chunk({"content": "Hi."}, "stop"), chunk(usage={"prompt_tokens": 1}))
+    reply = await parse_reply_chunks(chunk({"content": "Hi."}, "stop"), chunk(usage={"prompt_tokens": 1}))
     assert reply.message.text == "Hi."
 
 
 async def test_an_error_in_the_middle_of_a_stream_is_that_error() -> None:
-    async with chat_server([["Half an answer", StreamError(after=3)]]) as server:
-        model = openai_at(server.url)
+    async with chat_server([["Half an answer", StreamErrorFault(after=3)]]) as server:
+        model = create_openai_model(server.url)
         with pytest.raises(Overloaded):
-            await model.reply(asking("Hi."), unheard)
+            await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
 
 
 async def test_broken_arguments_are_kept_as_they_came() -> None:
-    answer = Answer(content=(call("Read", call_id="call_12345"),), faults=(BrokenToolJson(arguments='{"a'),))
+    answer = MockReply(
+        content=(make_tool_call("Read", call_id="call_12345"),),
+        faults=(BrokenToolJsonFault(arguments='{"a'),),
+    )
     async with chat_server([answer]) as server:
-        model = openai_at(server.url)
-        reply = await model.reply(asking("Go.", tools=[READ]), unheard)
+        model = create_openai_model(server.url)
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
         await model.aclose()
-    assert reply.message.tool_uses[0].input == {MALFORMED: '{"a'}
+    assert reply.message.tool_uses[0].input == {MALFORMED_INPUT_KEY: '{"a'}
 
 
 async def test_calls_without_ids_get_the_next_free_numbers_every_time_the_same() -> None:
     parts = [{"index": n, "function": {"name": "Read", "arguments": "{}"}} for n in (0, 1)]
     history = (
-        user("Go."),
-        Message(role="assistant", content=(ToolUse(id="call_00002", name="Read", input={}),)),
-        Message(role="user", content=(ToolResult(tool_use_id="call_00002"),)),
+        user_message("Go."),
+        Message(role="assistant", content=(ToolUseBlock(id="call_00002", name="Read", input={}),)),
+        Message(role="user", content=(ToolResultBlock(tool_use_id="call_00002"),)),
     )
     chunks = (chunk({"tool_calls": parts}, "tool_calls"), "[DONE]")
-    replies = [await understood(*chunks, messages=history) for _ in range(2)]
+    replies = [await parse_reply_chunks(*chunks, messages=history) for _ in range(2)]
     assert [use.id for use in replies[0].message.tool_uses] == ["call_00001", "call_00003"]
     assert replies[0].message == replies[1].message
 
 
 async def test_an_id_that_is_taken_is_replaced() -> None:
     parts = [{"index": n, "id": "0", "function": {"name": "Read", "arguments": "{}"}} for n in (0, 1)]
-    reply = await understood(chunk({"tool_calls": parts}, "stop"), "[DONE]")
+    reply = await parse_reply_chunks(chunk({"tool_calls": parts}, "stop"), "[DONE]")
     assert [use.id for use in reply.message.tool_uses] == ["0", "call_00000"]
     assert reply.stop_reason == "tool_use"
 
 
-async def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+async def test_calls_without_an_index_are_distinguished_by_their_ids() -> None:
     def part(call_id: str | None, arguments: Any) -> dict[str, Any]:
         return {"id": call_id, "function": {"name": "Read" if call_id else None, "arguments": arguments}}
 
-    reply = await understood(
+    reply = await parse_reply_chunks(
         chunk({"tool_calls": [part("call_aaaaa", '{"path"')]}),
         chunk({"tool_calls": [part(None, ': "a"}')]}),
         chunk({"tool_calls": [part("call_bbbbb", {"path": "b"})]}, "tool_calls"),
@@ -194,11 +226,11 @@ async def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     assert [use.input for use in reply.message.tool_uses] == [{"path": "a"}, {"path": "b"}]
 
 
-async def test_calls_that_all_have_the_same_index_are_told_apart_by_their_ids() -> None:
+async def test_calls_with_the_same_index_are_distinguished_by_their_ids() -> None:
     def part(call_id: str, arguments: str) -> dict[str, Any]:
         return {"index": 0, "id": call_id, "function": {"name": "Read", "arguments": arguments}}
 
-    reply = await understood(
+    reply = await parse_reply_chunks(
         chunk({"tool_calls": [part("call_aaaaa", '{"path": "a"}')]}),
         chunk({"tool_calls": [part("call_bbbbb", '{"path": "b"}')]}, "tool_calls"),
         "[DONE]",
@@ -213,7 +245,7 @@ async def test_a_call_every_part_of_which_has_an_id_of_its_own_is_one_call() -> 
     def part(call_id: str, name: str | None, arguments: str) -> dict[str, Any]:
         return {"index": 0, "id": call_id, "function": {"name": name, "arguments": arguments}}
 
-    reply = await understood(
+    reply = await parse_reply_chunks(
         chunk({"tool_calls": [part("call_aaaaa", "Read", "")]}),
         chunk({"tool_calls": [part("call_bbbbb", None, '{"path"')]}),
         chunk({"tool_calls": [part("call_ccccc", None, ': "a"}')]}, "tool_calls"),
@@ -227,24 +259,24 @@ async def test_a_call_every_part_of_which_has_an_id_of_its_own_is_one_call() -> 
     [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("odd", "end_turn")],
 )
 async def test_the_reason_to_stop_is_translated(finish: str, stop: str) -> None:
-    assert (await understood(chunk({"content": "x"}, finish), "[DONE]")).stop_reason == stop
+    assert (await parse_reply_chunks(chunk({"content": "x"}, finish), "[DONE]")).stop_reason == stop
 
 
-async def test_a_refusal_is_heard_and_marked() -> None:
-    reply = await understood(chunk({"refusal": "No."}), chunk(finish="stop"), "[DONE]")
+async def test_a_refusal_is_streamed_and_marked() -> None:
+    reply = await parse_reply_chunks(chunk({"refusal": "No."}), chunk(finish="stop"), "[DONE]")
     assert reply.message.text == "No."
     assert reply.stop_reason == "refusal"
 
 
 async def test_content_in_parts_and_reasoning_by_its_other_name_are_understood() -> None:
     parts = [{"type": "text", "text": "in "}, {"type": "text", "text": "parts"}]
-    reply = await understood(chunk({"reasoning": "hm"}), chunk({"content": parts}, "stop"), "[DONE]")
-    assert reply.message.content == (Thinking(thinking="hm"), Text(text="in parts"))
+    reply = await parse_reply_chunks(chunk({"reasoning": "hm"}), chunk({"content": parts}, "stop"), "[DONE]")
+    assert reply.message.content == (ThinkingBlock(thinking="hm"), TextBlock(text="in parts"))
 
 
 async def test_a_chunk_that_makes_no_sense_is_a_bad_reply() -> None:
     with pytest.raises(BadReply, match="makes no sense"):
-        await understood({"choices": [{"delta": {"tool_calls": ["x"]}}]})
+        await parse_reply_chunks({"choices": [{"delta": {"tool_calls": ["x"]}}]})
 
 
 def test_results_are_messages_of_their_own_and_their_images_follow() -> None:
@@ -253,23 +285,23 @@ def test_results_are_messages_of_their_own_and_their_images_follow() -> None:
         Message(
             role="assistant",
             content=(
-                Thinking(thinking="kept to ourselves", signature="s"),
-                ToolUse(id="c1", name="Read", input={"path": "a"}),
-                ToolUse(id="c2", name="Read", input={MALFORMED: "{"}),
+                ThinkingBlock(thinking="kept to ourselves", signature="s"),
+                ToolUseBlock(id="c1", name="Read", input={"path": "a"}),
+                ToolUseBlock(id="c2", name="Read", input={MALFORMED_INPUT_KEY: "{"}),
             ),
         ),
         Message(
             role="user",
             content=(
-                Text(text="By the way."),
-                ToolResult(tool_use_id="c1", content=(Text(text="a picture"), PNG)),
-                ToolResult(tool_use_id="c2", content="no such file", is_error=True),
+                TextBlock(text="By the way."),
+                ToolResultBlock(tool_use_id="c1", content=(TextBlock(text="a picture"), PNG)),
+                ToolResultBlock(tool_use_id="c2", content="no such file", is_error=True),
             ),
         ),
     )["messages"]
     assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool", "tool", "user"]
     assert sent[2]["content"] is None
-    assert json.loads(sent[2]["tool_calls"][1]["function"]["arguments"]) == {MALFORMED: "{"}
+    assert json.loads(sent[2]["tool_calls"][1]["function"]["arguments"]) == {MALFORMED_INPUT_KEY: "{"}
     assert sent[3] == {"role": "tool", "tool_call_id": "c1", "content": "a picture\n[image]"}
     assert sent[4]["content"] == "Error: no such file"
     kinds = [part["type"] for part in sent[5]["content"]]
@@ -284,33 +316,36 @@ def test_usage_is_always_asked_for_and_plain_text_stays_plain() -> None:
     assert not {"tools", "max_tokens", "max_completion_tokens"} & set(sent)
 
 
-def test_limits_and_thinking_are_said_in_each_servers_words() -> None:
-    official = dialect_of("openai", "gpt-5.1", "https://api.openai.com/v1")
+def test_limits_and_thinking_use_the_fields_of_each_server() -> None:
+    official = select_chat_dialect("openai", "gpt-5.1", "https://api.openai.com/v1")
     sent = body("Hi.", dialect=official, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
     assert sent["max_completion_tokens"] == 100
     assert sent["reasoning_effort"] == "high"
     assert "temperature" not in sent
-    local = dialect_of("openai", "gpt-5.1", "http://localhost:8000/v1")
+    local = select_chat_dialect("openai", "gpt-5.1", "http://localhost:8000/v1")
     sent = body("Hi.", dialect=local, max_tokens=100, thinking_tokens=20_000, temperature=1.0)
     assert sent["max_tokens"] == 100
     assert sent["temperature"] == 1.0
     assert "reasoning_effort" not in sent
     assert body("Hi.", dialect=local)["max_tokens"] == CARD.max_output
-    imitation = dialect_of("openai", "gpt-5.1", "https://api.notopenai.com/v1")
+    imitation = select_chat_dialect("openai", "gpt-5.1", "https://api.notopenai.com/v1")
     assert "reasoning_effort" not in body("Hi.", dialect=imitation, thinking_tokens=20_000)
-    router = dialect_of("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
+    router = select_chat_dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
     assert body("Hi.", dialect=router, thinking_tokens=9)["reasoning"] == {"max_tokens": 9}
-    newest = dialect_of("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
-    assert body("Hi.", dialect=newest, tools=[READ])["reasoning_effort"] == "none"
+    newest = select_chat_dialect("openai", "gpt-5.6-sol", "https://api.openai.com/v1")
+    assert body("Hi.", dialect=newest, tools=[READ_SCHEMA])["reasoning_effort"] == "none"
 
 
 def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
     turns = [
-        user("Look."),
-        Message(role="assistant", content=(ToolUse(id="c1", name="Read", input={"path": "a"}),)),
-        Message(role="user", content=(ToolResult(tool_use_id="c1", content="text"),)),
+        user_message("Look."),
+        Message(role="assistant", content=(ToolUseBlock(id="c1", name="Read", input={"path": "a"}),)),
+        Message(role="user", content=(ToolResultBlock(tool_use_id="c1", content="text"),)),
     ]
-    short, long = (encoded(body_of(asking(*turns[:n], tools=[READ]), CARD, Dialect())) for n in (1, 3))
+    short, long = (
+        encode_json(build_chat_body(make_request(*turns[:n], tools=[READ_SCHEMA]), CARD, ChatDialect()))
+        for n in (1, 3)
+    )
     assert long.startswith(short.removesuffix(b"]}"))
 
 
@@ -321,55 +356,63 @@ async def test_a_server_that_wants_reasoning_back_gets_it_from_then_on() -> None
         ]
         if thoughts != ["of mine"]:
             words = "Missing `reasoning_content` field in the assistant message at message index 2"
-            return HttpError(status=400, message=words)
+            return HttpErrorFault(status=400, message=words)
         return "Thanks."
 
     history = (
-        user("Look."),
+        user_message("Look."),
         Message(
             role="assistant",
             content=(
-                Thinking(thinking="another's", signature="s"),
-                Thinking(thinking="of mine"),
-                ToolUse(id="call_12345", name="Read", input={}),
+                ThinkingBlock(thinking="another's", signature="s"),
+                ThinkingBlock(thinking="of mine"),
+                ToolUseBlock(id="call_12345", name="Read", input={}),
             ),
         ),
-        Message(role="user", content=(ToolResult(tool_use_id="call_12345", content="x"),)),
+        Message(role="user", content=(ToolResultBlock(tool_use_id="call_12345", content="x"),)),
     )
     async with chat_server(mind) as server:
-        model = openai_at(server.url)
+        model = create_openai_model(server.url)
         for _ in range(2):
-            assert (await model.reply(asking(*history, tools=[READ]), unheard)).message.text == "Thanks."
+            assert (
+                await model.generate_reply(make_request(*history, tools=[READ_SCHEMA]), ignore_delta)
+            ).message.text == "Thanks."
         await model.aclose()
-        assert server.count == 3
+        assert server.request_count == 3
 
 
 async def test_a_complaint_that_was_heeded_once_is_not_heeded_for_ever() -> None:
     words = "Missing `reasoning_content` field"
-    async with chat_server([HttpError(status=400, message=words)] * 2) as server:
-        model = openai_at(server.url)
+    async with chat_server([HttpErrorFault(status=400, message=words)] * 2) as server:
+        model = create_openai_model(server.url)
         with pytest.raises(BadRequest):
-            await model.reply(asking("Hi."), unheard)
+            await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
 
 
-def directed(words: str) -> tuple[Message, ...]:
-    """A conversation with calls that have their results, and words after those."""
-    calls = tuple(ToolUse(id=f"t{n}", name="Read", input={}) for n in range(2))
-    results = tuple(ToolResult(tool_use_id=f"t{n}", content=f"{n}") for n in range(2))
+def make_conversation_ending_with(words: str) -> tuple[Message, ...]:
+    """Make a conversation with tool results and text after them."""
+    calls = tuple(ToolUseBlock(id=f"t{n}", name="Read", input={}) for n in range(2))
+    results = tuple(ToolResultBlock(tool_use_id=f"t{n}", content=f"{n}") for n in range(2))
     return (
-        user("One."),
-        Message(role="assistant", content=(Text(text="1"),)),
-        user("Two."),
+        user_message("One."),
+        Message(role="assistant", content=(TextBlock(text="1"),)),
+        user_message("Two."),
         Message(role="assistant", content=calls),
-        Message(role="user", content=(*results, Text(text=words))),
+        Message(role="user", content=(*results, TextBlock(text=words))),
     )
 
 
 @pytest.mark.spec("FRK-02")
 def test_siblings_that_differ_in_their_last_words_send_the_same_bytes_up_to_them() -> None:
     first, second = (
-        encoded(body_of(asking(*directed(words), tools=[READ], system="Be brief."), CARD, Dialect()))
+        encode_json(
+            build_chat_body(
+                make_request(*make_conversation_ending_with(words), tools=[READ_SCHEMA], system="Be brief."),
+                CARD,
+                ChatDialect(),
+            )
+        )
         for words in ("do A", "do B")
     )
     assert first.partition(b"do A")[0] == second.partition(b"do B")[0]
@@ -377,19 +420,19 @@ def test_siblings_that_differ_in_their_last_words_send_the_same_bytes_up_to_them
 
 
 def test_where_the_cache_wants_marks_they_stand_as_in_the_messages_api() -> None:
-    router = dialect_of("openrouter", "anthropic/claude-sonnet-4.5", "https://openrouter.ai/api/v1")
-    sent = body(*directed("Go on."), system="Be brief.", dialect=router)["messages"]
+    router = select_chat_dialect("openrouter", "anthropic/claude-sonnet-4.5", "https://openrouter.ai/api/v1")
+    sent = body(*make_conversation_ending_with("Go on."), system="Be brief.", dialect=router)["messages"]
     marked = [index for index, message in enumerate(sent) if "cache_control" in str(message)]
     assert [sent[index]["role"] for index in marked] == ["system", "user", "tool", "user"]
     assert marked[1:] == [3, 6, 7]
     mark = {"type": "ephemeral"}
     assert sent[7]["content"] == [{"type": "text", "text": "Go on.", "cache_control": mark}]
-    other = dialect_of("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
-    assert "cache_control" not in str(body(*directed("Go on."), dialect=other))
+    other = select_chat_dialect("openrouter", "openai/gpt-5.1", "https://openrouter.ai/api/v1")
+    assert "cache_control" not in str(body(*make_conversation_ending_with("Go on."), dialect=other))
 
 
 def test_an_empty_result_is_not_marked() -> None:
-    nothing = Message(role="user", content=(ToolResult(tool_use_id="t1", content=""),))
-    call = Message(role="assistant", content=(ToolUse(id="t1", name="Read", input={}),))
-    sent = body("Go.", call, nothing, dialect=Dialect(marks=True))["messages"]
+    nothing = Message(role="user", content=(ToolResultBlock(tool_use_id="t1", content=""),))
+    call = Message(role="assistant", content=(ToolUseBlock(id="t1", name="Read", input={}),))
+    sent = body("Go.", call, nothing, dialect=ChatDialect(cache_marks=True))["messages"]
     assert sent[-1]["content"] == ""

@@ -11,20 +11,29 @@ from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
-from model_kit import Ear, anthropic_at, asking, events, http, listening, openai_at, whole_request
+from model_helpers import (
+    DeltaRecorder,
+    create_anthropic_model,
+    create_openai_model,
+    make_events,
+    make_request,
+    make_response,
+    read_whole_request,
+    serve_connections,
+)
 
 from shoal.core.errors import BadRequest, ConnectionLost
-from shoal.core.requests import Delta, Sent, TextDelta, unheard
-from shoal.models.catalogue import card_of
-from shoal.models.connection import Connection, tls_context
-from shoal.models.providers import Access, find_offered, make_model
+from shoal.core.model_requests import AttemptStarted, StreamDelta, TextDelta, ignore_delta
+from shoal.models.catalogue import get_model_card
+from shoal.models.http_connection import HttpConnection, get_tls_context
+from shoal.models.providers import ProviderAccess, create_model, list_provider_models
 from shoal.testing import FakeClock, MockServer, messages_server
-from shoal.testing.messages_form import MessagesForm
-from shoal.testing.replies import Reset, Stale
-from shoal.testing.servers import serving
+from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.mock_replies import ConnectionResetFault, StaleConnectionFault
+from shoal.testing.servers import run_server
 
-HELLO = http(
-    events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]"),
+HELLO = make_response(
+    make_events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]"),
     "Content-Type: text/event-stream",
 )
 
@@ -37,21 +46,21 @@ def certificate(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
     make = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
     subprocess.run(["openssl", *make.split(), *names], check=True, capture_output=True)
-    tls_context.cache_clear()
+    get_tls_context.cache_clear()
     yield key, cert
-    tls_context.cache_clear()
+    get_tls_context.cache_clear()
 
 
 @contextlib.asynccontextmanager
 async def secure_server(key: Path, cert: Path) -> AsyncGenerator[int]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await whole_request(reader)
+        await read_whole_request(reader)
         writer.write(HELLO)
         await writer.drain()
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    async with listening(serve, ssl=context) as port:
+    async with serve_connections(serve, ssl=context) as port:
         yield port
 
 
@@ -69,14 +78,14 @@ async def proxy(seen: list[bytes], *, refuse: bool = False) -> AsyncGenerator[st
         head = await reader.readuntil(b"\r\n\r\n")
         seen.append(head)
         if refuse:
-            writer.write(http(b"no", status=407))
+            writer.write(make_response(b"no", status=407))
             return
         host, _, port = head.split()[1].decode().rpartition(":")
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
 
-    async with listening(serve) as port:
+    async with serve_connections(serve) as port:
         yield f"http://ann:s%20e@127.0.0.1:{port}"
 
 
@@ -85,14 +94,18 @@ async def test_a_provider_is_asked_over_tls(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
     async with secure_server(*certificate) as port:
-        reply = await openai_at(f"https://localhost:{port}").reply(asking("Hi."), unheard)
+        reply = await create_openai_model(f"https://localhost:{port}").generate_reply(
+            make_request("Hi."), ignore_delta
+        )
     assert reply.message.text == "Hi."
 
 
 async def test_a_certificate_nobody_vouches_for_is_refused_for_good(certificate: tuple[Path, Path]) -> None:
     async with secure_server(*certificate) as port:
         with pytest.raises(BadRequest, match="SSL_CERT_FILE"):
-            await openai_at(f"https://localhost:{port}").reply(asking("Hi."), unheard)
+            await create_openai_model(f"https://localhost:{port}").generate_reply(
+                make_request("Hi."), ignore_delta
+            )
 
 
 async def test_a_proxy_is_asked_for_a_tunnel_with_its_login(
@@ -101,8 +114,8 @@ async def test_a_proxy_is_asked_for_a_tunnel_with_its_login(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
     seen: list[bytes] = []
     async with secure_server(*certificate) as port, proxy(seen) as address:
-        model = openai_at(f"https://localhost:{port}", proxy=address)
-        reply = await model.reply(asking("Hi."), unheard)
+        model = create_openai_model(f"https://localhost:{port}", proxy=address)
+        reply = await model.generate_reply(make_request("Hi."), ignore_delta)
     assert reply.message.text == "Hi."
     assert seen[0].startswith(f"CONNECT localhost:{port} HTTP/1.1\r\n".encode())
     assert b"Proxy-Authorization: Basic YW5uOnMgZQ==" in seen[0]
@@ -111,65 +124,67 @@ async def test_a_proxy_is_asked_for_a_tunnel_with_its_login(
 async def test_a_proxy_that_refuses_is_named() -> None:
     async with proxy([], refuse=True) as address:
         with pytest.raises(ConnectionLost, match=r"proxy 127\.0\.0\.1 answered 407"):
-            await openai_at("http://localhost:9", proxy=address).reply(asking("Hi."), unheard)
+            await create_openai_model("http://localhost:9", proxy=address).generate_reply(
+                make_request("Hi."), ignore_delta
+            )
 
 
 async def test_a_connection_the_server_closed_is_not_used_again() -> None:
     async with messages_server(["One."]) as server:
-        model = anthropic_at(server.url)
-        await model.reply(asking("Hi."), unheard)
+        model = create_anthropic_model(server.url)
+        await model.generate_reply(make_request("Hi."), ignore_delta)
         port = int(server.url.rpartition(":")[2])
-    async with serving(MockServer(MessagesForm(), ["Two."]), port=port):
-        assert (await model.reply(asking("Hi."), unheard)).message.text == "Two."
+    async with run_server(MockServer(MessagesFormat(), ["Two."]), port=port):
+        assert (await model.generate_reply(make_request("Hi."), ignore_delta)).message.text == "Two."
         await model.aclose()
 
 
 async def test_a_kept_connection_that_died_unnoticed_costs_no_failure() -> None:
-    async with messages_server([["One.", Stale()], "Two."]) as server:
-        model, ear = anthropic_at(server.url), Ear()
-        await model.reply(asking("Hi."), ear)
-        assert (await model.reply(asking("Hi."), ear)).message.text == "Two."
+    async with messages_server([["One.", StaleConnectionFault()], "Two."]) as server:
+        model, ear = create_anthropic_model(server.url), DeltaRecorder()
+        await model.generate_reply(make_request("Hi."), ear)
+        assert (await model.generate_reply(make_request("Hi."), ear)).message.text == "Two."
         await model.aclose()
-    assert len(ear.of(Sent)) == 2
+    assert len(ear.list_deltas(AttemptStarted)) == 2
 
 
 async def test_a_new_connection_that_dies_is_a_failure() -> None:
-    async with messages_server([Reset(), "Never asked."]) as server:
+    async with messages_server([ConnectionResetFault(), "Never asked."]) as server:
         with pytest.raises(ConnectionLost):
-            await anthropic_at(server.url).reply(asking("Hi."), unheard)
-        assert server.count == 1
+            await create_anthropic_model(server.url).generate_reply(make_request("Hi."), ignore_delta)
+        assert server.request_count == 1
 
 
 async def test_a_connection_long_unused_is_not_used_again() -> None:
     clock = FakeClock()
     async with messages_server(["One.", "Two.", "Three."]) as server:
-        model = anthropic_at(server.url, clock=clock)
-        await model.reply(asking("Hi."), unheard)
-        await model.reply(asking("Hi."), unheard)
+        model = create_anthropic_model(server.url, clock=clock)
+        await model.generate_reply(make_request("Hi."), ignore_delta)
+        await model.generate_reply(make_request("Hi."), ignore_delta)
         await clock.advance(61)
-        await model.reply(asking("Hi."), unheard)
+        await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
         assert [request.connection for request in server.requests] == [1, 1, 2]
 
 
 async def test_many_at_once_have_a_connection_each_and_then_share() -> None:
     async with messages_server(["Hi."] * 60) as server:
-        model = anthropic_at(server.url)
-        await asyncio.gather(*(model.reply(asking("Hi."), unheard) for _ in range(50)))
+        model = create_anthropic_model(server.url)
+        await asyncio.gather(*(model.generate_reply(make_request("Hi."), ignore_delta) for _ in range(50)))
         for _ in range(10):
-            await model.reply(asking("Hi."), unheard)
+            await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
         assert len({request.connection for request in server.requests[50:]}) == 1
-        await server.left()
+        await server.wait_for_disconnect()
 
 
 async def test_a_slow_reader_holds_the_other_side_back() -> None:
-    piece = events({"choices": [{"delta": {"content": "x" * 10_000}}]})
-    end = events({"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]")
+    piece = make_events({"choices": [{"delta": {"content": "x" * 10_000}}]})
+    end = make_events({"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]")
     heard = asyncio.Event()
     go_on = asyncio.Event()
 
-    async def hear(delta: Delta) -> None:
+    async def hear(delta: StreamDelta) -> None:
         if isinstance(delta, TextDelta):
             heard.set()
             await go_on.wait()
@@ -178,7 +193,7 @@ async def test_a_slow_reader_holds_the_other_side_back() -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
-        await whole_request(reader)
+        await read_whole_request(reader)
         writer.write(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n")
         for _ in range(3_000):
             writer.write(piece)
@@ -187,8 +202,10 @@ async def test_a_slow_reader_holds_the_other_side_back() -> None:
         writer.write(end)
         await writer.drain()
 
-    async with listening(serve) as port, asyncio.TaskGroup() as group:
-        task = group.create_task(openai_at(f"http://127.0.0.1:{port}").reply(asking("Hi."), hear))
+    async with serve_connections(serve) as port, asyncio.TaskGroup() as group:
+        task = group.create_task(
+            create_openai_model(f"http://127.0.0.1:{port}").generate_reply(make_request("Hi."), hear)
+        )
         await asyncio.wait_for(heard.wait(), 30)
         before = -1
         while sent != before:  # until the server can write no more
@@ -201,12 +218,12 @@ async def test_a_slow_reader_holds_the_other_side_back() -> None:
 
 
 async def test_a_reader_is_woken_by_the_end() -> None:
-    connection = Connection()
+    connection = HttpConnection()
     reading = asyncio.ensure_future(connection.read())
     await asyncio.sleep(0)
     connection.connection_lost(None)
     assert await reading == b""
-    assert not connection.reusable
+    assert not connection.is_reusable
 
 
 async def test_models_are_asked_for_at_the_whole_address_and_without_its_login() -> None:
@@ -214,12 +231,12 @@ async def test_models_are_asked_for_at_the_whole_address_and_without_its_login()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heard.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(http(b'{"data": [{"id": "m"}]}', "Content-Type: application/json"))
+        writer.write(make_response(b'{"data": [{"id": "m"}]}', "Content-Type: application/json"))
         await writer.drain()
 
-    async with listening(serve) as port:
-        access = Access(base_url=f"http://me:secret@127.0.0.1:{port}/v1?api-version=2")
-        assert await find_offered("openai", access, within=5) == ["m"]
+    async with serve_connections(serve) as port:
+        access = ProviderAccess(base_url=f"http://me:secret@127.0.0.1:{port}/v1?api-version=2")
+        assert await list_provider_models("openai", access, timeout=5) == ["m"]
     assert heard[0].startswith(
         f"GET /v1/models?api-version=2 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode()
     )
@@ -229,5 +246,5 @@ async def test_models_are_asked_for_at_the_whole_address_and_without_its_login()
 @pytest.mark.parametrize("proxy", ["socks5://me:secret@127.0.0.1:1", "https://127.0.0.1:1", "http://"])
 def test_a_proxy_that_cannot_be_used_is_refused_at_once(proxy: str) -> None:
     with pytest.raises(BadRequest, match="begins with http://") as refused:
-        make_model("openai", card_of("openai", "m"), Access(proxy=proxy), clock=FakeClock())
+        create_model("openai", get_model_card("openai", "m"), ProviderAccess(proxy=proxy), clock=FakeClock())
     assert "secret" not in str(refused.value)

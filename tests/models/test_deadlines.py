@@ -7,40 +7,50 @@ import socket
 import tracemalloc
 
 import pytest
-from model_kit import Ear, anthropic_at, asking, events, http, openai_at, saying
+from model_helpers import (
+    DeltaRecorder,
+    create_anthropic_model,
+    create_openai_model,
+    make_events,
+    make_request,
+    make_response,
+    serve_responses,
+)
 
 from shoal.core.errors import BadReply, ConnectionLost, StreamStalled
-from shoal.core.requests import Delta, Sent, TextDelta, unheard
-from shoal.models.http import Deadlines
-from shoal.testing import Answer, FakeClock, messages_server
-from shoal.testing.replies import Delay, Drip, Pings, Stall, Text
+from shoal.core.model_requests import AttemptStarted, StreamDelta, TextDelta, ignore_delta
+from shoal.models.model_endpoint import HttpDeadlines
+from shoal.testing import FakeClock, MockReply, messages_server
+from shoal.testing.mock_replies import DelayFault, DripFault, PingsFault, StalledStreamFault, TextBlock
 
-SHORT = Deadlines(connect=5, first_byte=30, gap=20, total=100)
-GREETING = Text(text="A greeting of some length.")
+SHORT = HttpDeadlines(connect=5, first_byte=30, gap=20, total=100)
+GREETING = TextBlock(text="A greeting of some length.")
 
 
 @pytest.mark.spec("USR-07")
 async def test_a_stream_that_falls_silent_ends_at_the_gap() -> None:
     clock = FakeClock()
-    async with messages_server([Answer(content=(GREETING,), faults=(Stall(after=3),))]) as server:
-        model, ear = anthropic_at(server.url, clock=clock, deadlines=SHORT), Ear()
-        reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
-        await ear.until(TextDelta)
+    async with messages_server(
+        [MockReply(content=(GREETING,), faults=(StalledStreamFault(after=3),))]
+    ) as server:
+        model, ear = create_anthropic_model(server.url, clock=clock, deadlines=SHORT), DeltaRecorder()
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ear))
+        await ear.wait_for_deltas(TextDelta)
         await clock.advance(19)
         assert not reply.done()
         await clock.advance(1.5)
         with pytest.raises(StreamStalled, match="nothing for 20 s"):
             await asyncio.wait_for(reply, 30)
-        await server.left()
+        await server.wait_for_disconnect()
 
 
 @pytest.mark.spec("USR-07")
 async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
     clock = FakeClock()
-    async with messages_server([[GREETING, Delay(seconds=3600)]]) as server:
-        model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
-        reply = asyncio.ensure_future(model.reply(asking("Hi."), unheard))
-        await server.arrived(1)
+    async with messages_server([[GREETING, DelayFault(seconds=3600)]]) as server:
+        model = create_anthropic_model(server.url, clock=clock, deadlines=SHORT)
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_delta))
+        await server.wait_for_requests(1)
         await clock.advance(29)
         assert not reply.done()
         await clock.advance(2)
@@ -51,14 +61,14 @@ async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
 @pytest.mark.spec("USR-07")
 async def test_pings_end_a_silence_but_not_the_whole() -> None:
     clock = FakeClock()
-    drip = Drip(seconds=5, size=40)
-    async with messages_server([[GREETING, Pings(), drip]], clock=clock) as server:
-        model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
+    drip = DripFault(seconds=5, size=40)
+    async with messages_server([[GREETING, PingsFault(), drip]], clock=clock) as server:
+        model = create_anthropic_model(server.url, clock=clock, deadlines=SHORT)
         began = clock.monotonic()
-        reply = asyncio.ensure_future(model.reply(asking("Hi."), unheard))
-        await server.arrived(1)
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_delta))
+        await server.wait_for_requests(1)
         while not reply.done():
-            await clock.asleep(3)  # the whole, the silence, and the server between two drops
+            await clock.wait_for_sleepers(3)  # the whole, the silence, and the server between two drops
             await clock.advance(5)
         with pytest.raises(StreamStalled, match="no whole answer in 100 s"):
             await reply
@@ -69,14 +79,14 @@ async def test_a_slow_listener_is_not_a_silent_provider() -> None:
     clock = FakeClock()
     heard = asyncio.Event()
 
-    async def hear(delta: Delta) -> None:
+    async def hear(delta: StreamDelta) -> None:
         if isinstance(delta, TextDelta):
             heard.set()
             await clock.sleep(60)
 
     async with messages_server([GREETING]) as server:
-        model = anthropic_at(server.url, clock=clock, deadlines=SHORT)
-        reply = asyncio.ensure_future(model.reply(asking("Hi."), hear))
+        model = create_anthropic_model(server.url, clock=clock, deadlines=SHORT)
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), hear))
         await asyncio.wait_for(heard.wait(), 30)
         await clock.advance(61)
         assert (await asyncio.wait_for(reply, 30)).message.text == GREETING.text
@@ -84,10 +94,12 @@ async def test_a_slow_listener_is_not_a_silent_provider() -> None:
 
 
 async def test_a_server_that_keeps_a_finished_stream_open_does_not_keep_the_reply() -> None:
-    chunks = events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]")
+    chunks = make_events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]")
     endless = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + chunks
-    async with saying(endless, b"never sent", hang_up=False) as url:
-        reply = await asyncio.wait_for(openai_at(url).reply(asking("Hi."), unheard), 30)
+    async with serve_responses(endless, b"never sent", close_connection=False) as url:
+        reply = await asyncio.wait_for(
+            create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta), 30
+        )
     assert reply.message.text == "Hi."
 
 
@@ -96,7 +108,9 @@ async def test_nobody_there_is_a_lost_connection() -> None:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     with pytest.raises(ConnectionLost, match=r"cannot be reached: Connection refused\.$"):
-        await anthropic_at(f"http://127.0.0.1:{port}").reply(asking("Hi."), unheard)
+        await create_anthropic_model(f"http://127.0.0.1:{port}").generate_reply(
+            make_request("Hi."), ignore_delta
+        )
 
 
 @pytest.mark.spec("USR-07")
@@ -111,37 +125,39 @@ async def test_a_connection_that_is_not_taken_ends_at_its_deadline() -> None:
             for one in waiting:
                 one.setblocking(False)
                 one.connect_ex(address)
-            model = anthropic_at(
-                f"http://127.0.0.1:{address[1]}", deadlines=Deadlines(connect=0.2, first_byte=30)
+            model = create_anthropic_model(
+                f"http://127.0.0.1:{address[1]}", deadlines=HttpDeadlines(connect=0.2, first_byte=30)
             )
             with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
-                await asyncio.wait_for(model.reply(asking("Hi."), unheard), 30)
+                await asyncio.wait_for(model.generate_reply(make_request("Hi."), ignore_delta), 30)
         finally:
             for one in waiting:
                 one.close()
 
 
 async def test_a_cancelled_request_leaves_no_connection() -> None:
-    async with messages_server([Answer(content=(GREETING,), faults=(Stall(after=3),))]) as server:
-        model, ear = anthropic_at(server.url), Ear()
-        reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
-        await ear.until(TextDelta)
+    async with messages_server(
+        [MockReply(content=(GREETING,), faults=(StalledStreamFault(after=3),))]
+    ) as server:
+        model, ear = create_anthropic_model(server.url), DeltaRecorder()
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ear))
+        await ear.wait_for_deltas(TextDelta)
         reply.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reply
-        await server.left()
+        await server.wait_for_disconnect()
 
 
 async def test_ten_megabytes_of_text_cost_memory_in_proportion() -> None:
     piece = "words " * 200
     count = 10_000_000 // len(piece)
     delta = b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n' % piece.encode()
-    end = events(
+    end = make_events(
         {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}, "[DONE]"
     )
-    async with saying(http(delta * count + end, "Content-Type: text/event-stream")) as url:
+    async with serve_responses(make_response(delta * count + end, "Content-Type: text/event-stream")) as url:
         tracemalloc.start()
-        reply = await openai_at(url).reply(asking("Talk."), unheard)
+        reply = await create_openai_model(url).generate_reply(make_request("Talk."), ignore_delta)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert len(reply.message.text) == count * len(piece)
@@ -150,28 +166,28 @@ async def test_ten_megabytes_of_text_cost_memory_in_proportion() -> None:
 
 async def test_a_line_without_end_is_refused() -> None:
     text = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + b"data: " + b"x" * (33 << 20)
-    async with saying(text) as url:
+    async with serve_responses(text) as url:
         with pytest.raises(BadReply, match="more than 32 MB"):
-            await openai_at(url).reply(asking("Talk."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Talk."), ignore_delta)
 
 
 async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.models.hearing._REPLY_LIMIT", 1 << 20)
-    stream = events({"choices": [{"delta": {"content": "x" * 1_000}}]}) * 2_000
-    async with saying(http(stream, "Content-Type: text/event-stream")) as url:
+    monkeypatch.setattr("shoal.models.reply_stream._REPLY_LIMIT", 1 << 20)
+    stream = make_events({"choices": [{"delta": {"content": "x" * 1_000}}]}) * 2_000
+    async with serve_responses(make_response(stream, "Content-Type: text/event-stream")) as url:
         with pytest.raises(BadReply, match="more than"):
-            await openai_at(url).reply(asking("Talk."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Talk."), ignore_delta)
 
 
 async def test_a_listener_hears_that_a_request_leaves_before_it_leaves() -> None:
     async with messages_server(["Hi."]) as server:
         seen: list[int] = []
 
-        async def hear(delta: Delta) -> None:
-            if isinstance(delta, Sent):
-                seen.append(server.count)
+        async def hear(delta: StreamDelta) -> None:
+            if isinstance(delta, AttemptStarted):
+                seen.append(server.request_count)
 
-        model = anthropic_at(server.url)
-        await model.reply(asking("Hi."), hear)
+        model = create_anthropic_model(server.url)
+        await model.generate_reply(make_request("Hi."), hear)
         await model.aclose()
     assert seen == [0]

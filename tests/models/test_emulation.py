@@ -7,21 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from model_kit import GREP, READ, Ear, asking, openai_at
+from model_helpers import GREP_SCHEMA, READ_SCHEMA, DeltaRecorder, create_openai_model, make_request
 
-from shoal.core.messages import MALFORMED, Message, Text, Thinking, ToolResult, ToolUse, user
-from shoal.core.requests import Reply, Sent, TextDelta, unheard
+from shoal.core.messages import (
+    MALFORMED_INPUT_KEY,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    user_message,
+)
+from shoal.core.model_requests import AttemptStarted, ModelReply, TextDelta, ignore_delta
 from shoal.core.usage import ModelCard, Usage
-from shoal.models.emulation import emulated, response_format, understood
+from shoal.models.tool_emulation import build_response_format, emulate_tools, parse_emulated_reply
 from shoal.testing import chat_server
-from shoal.testing.replies import HttpError
+from shoal.testing.mock_replies import HttpErrorFault
 
 PLAIN = ModelCard(id="tiny", provider="openai", tools=False)
 
 
-def reply_of(text: str, **fields: Any) -> Reply:
-    message = Message(role="assistant", content=(Thinking(thinking="hm"), Text(text=text)))
-    return Reply(message=message, usage=Usage(), stop_reason="end_turn", model="tiny", **fields)
+def reply_of(text: str, **fields: Any) -> ModelReply:
+    message = Message(role="assistant", content=(ThinkingBlock(thinking="hm"), TextBlock(text=text)))
+    return ModelReply(message=message, usage=Usage(), stop_reason="end_turn", model="tiny", **fields)
 
 
 async def test_a_call_is_asked_for_by_schema_and_read_back() -> None:
@@ -29,12 +37,12 @@ async def test_a_call_is_asked_for_by_schema_and_read_back() -> None:
         "turn": {"calls": [{"tool": "Read", "arguments": {"path": "a"}}, {"tool": "Grep", "arguments": {}}]}
     }
     async with chat_server([json.dumps(said), json.dumps({"turn": {"answer": "It says 7."}})]) as server:
-        model, ear = openai_at(server.url, card=PLAIN), Ear()
-        first = await model.reply(asking("Look.", tools=[READ, GREP]), ear)
-        assert not ear.of(TextDelta)
-        results = tuple(ToolResult(tool_use_id=use.id, content="7") for use in first.message.tool_uses)
-        history = (user("Look."), first.message, Message(role="user", content=results))
-        second = await model.reply(asking(*history, tools=[READ, GREP]), ear)
+        model, ear = create_openai_model(server.url, card=PLAIN), DeltaRecorder()
+        first = await model.generate_reply(make_request("Look.", tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
+        assert not ear.list_deltas(TextDelta)
+        results = tuple(ToolResultBlock(tool_use_id=use.id, content="7") for use in first.message.tool_uses)
+        history = (user_message("Look."), first.message, Message(role="user", content=results))
+        second = await model.generate_reply(make_request(*history, tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
         await model.aclose()
         sent = [request.body for request in server.requests]
     assert [(use.name, use.input) for use in first.message.tool_uses] == [
@@ -42,7 +50,7 @@ async def test_a_call_is_asked_for_by_schema_and_read_back() -> None:
         ("Grep", {}),
     ]
     assert first.stop_reason == "tool_use"
-    assert second.message.text == ear.text(TextDelta) == "It says 7."
+    assert second.message.text == ear.join_text(TextDelta) == "It says 7."
     assert second.stop_reason == "end_turn"
     assert all("tools" not in body and body["response_format"]["type"] == "json_schema" for body in sent)
     assert {message["role"] for message in sent[1]["messages"]} == {"system", "user", "assistant"}
@@ -51,8 +59,8 @@ async def test_a_call_is_asked_for_by_schema_and_read_back() -> None:
 
 async def test_without_tools_nothing_is_emulated() -> None:
     async with chat_server(["Plain."]) as server:
-        model = openai_at(server.url, card=PLAIN)
-        assert (await model.reply(asking("Hi."), unheard)).message.text == "Plain."
+        model = create_openai_model(server.url, card=PLAIN)
+        assert (await model.generate_reply(make_request("Hi."), ignore_delta)).message.text == "Plain."
         await model.aclose()
         assert "response_format" not in server.requests[0].body
 
@@ -69,62 +77,71 @@ async def test_without_tools_nothing_is_emulated() -> None:
 async def test_a_server_that_says_it_knows_no_tools_is_believed_once(words: str) -> None:
     def mind(body: Mapping[str, Any]) -> Any:
         status = 500 if "jinja" in words else 400
-        return HttpError(status=status, message=words) if "tools" in body else '{"turn": {"answer": "Hi."}}'
+        return (
+            HttpErrorFault(status=status, message=words) if "tools" in body else '{"turn": {"answer": "Hi."}}'
+        )
 
     async with chat_server(mind) as server:
-        model, ear = openai_at(server.url), Ear()
-        replies = [await model.reply(asking("Hi.", tools=[READ]), ear) for _ in range(2)]
+        model, ear = create_openai_model(server.url), DeltaRecorder()
+        replies = [
+            await model.generate_reply(make_request("Hi.", tools=[READ_SCHEMA]), ear) for _ in range(2)
+        ]
         await model.aclose()
-        assert server.count == 3
+        assert server.request_count == 3
     assert [reply.message.text for reply in replies] == ["Hi.", "Hi."]
-    assert len(ear.of(Sent)) == 3
+    assert len(ear.list_deltas(AttemptStarted)) == 3
 
 
 @pytest.mark.parametrize(
     ("text", "content"),
     [
-        ('{"turn": {"answer": "Yes."}}', (Text(text="Yes."),)),
-        ('{"answer": "Yes."}', (Text(text="Yes."),)),
-        ('```json\n{"answer": "Yes."}\n```', (Text(text="Yes."),)),
-        ("It keeps to no form.", (Text(text="It keeps to no form."),)),
-        ('{"turn": {"calls": []}}', (Text(text='{"turn": {"calls": []}}'),)),
+        ('{"turn": {"answer": "Yes."}}', (TextBlock(text="Yes."),)),
+        ('{"answer": "Yes."}', (TextBlock(text="Yes."),)),
+        ('```json\n{"answer": "Yes."}\n```', (TextBlock(text="Yes."),)),
+        ("It keeps to no form.", (TextBlock(text="It keeps to no form."),)),
+        ('{"turn": {"calls": []}}', (TextBlock(text='{"turn": {"calls": []}}'),)),
         (
             '{"turn": {"calls": [{"tool": "Read", "argu',
-            (Text(text='{"turn": {"calls": [{"tool": "Read", "argu'),),
+            (TextBlock(text='{"turn": {"calls": [{"tool": "Read", "argu'),),
         ),
-        ('{"calls": [{"tool": "Read"}]}', (ToolUse(id="call_00000", name="Read", input={}),)),
+        ('{"calls": [{"tool": "Read"}]}', (ToolUseBlock(id="call_00000", name="Read", input={}),)),
         (
             '{"calls": [{"tool": "Read", "arguments": "a"}]}',
-            (ToolUse(id="call_00000", name="Read", input={MALFORMED: '"a"'}),),
+            (ToolUseBlock(id="call_00000", name="Read", input={MALFORMED_INPUT_KEY: '"a"'}),),
         ),
         ("", ()),
     ],
 )
 def test_what_keeps_to_neither_form_is_taken_as_it_looks(text: str, content: Any) -> None:
-    assert understood(reply_of(text), []).message.content == (Thinking(thinking="hm"), *content)
+    assert parse_emulated_reply(reply_of(text), []).message.content == (
+        ThinkingBlock(thinking="hm"),
+        *content,
+    )
 
 
 def test_ids_never_meet_those_of_the_history() -> None:
-    history = [Message(role="assistant", content=(ToolUse(id="call_00001", name="Read", input={}),))]
-    reply = understood(reply_of('{"calls": [{"tool": "Read"}]}'), history)
+    history = [Message(role="assistant", content=(ToolUseBlock(id="call_00001", name="Read", input={}),))]
+    reply = parse_emulated_reply(reply_of('{"calls": [{"tool": "Read"}]}'), history)
     assert reply.message.tool_uses[0].id == "call_00002"
 
 
-def test_history_is_told_in_the_form_that_is_asked_for() -> None:
+def test_history_is_sent_in_the_format_that_the_model_is_asked_to_use() -> None:
     history = (
-        user("Look."),
+        user_message("Look."),
         Message(
-            role="assistant", content=(Text(text="Sure."), ToolUse(id="x", name="Read", input={"path": "a"}))
+            role="assistant",
+            content=(TextBlock(text="Sure."), ToolUseBlock(id="x", name="Read", input={"path": "a"})),
         ),
         Message(
-            role="user", content=(ToolResult(tool_use_id="x", content="gone", is_error=True), Text(text="?"))
+            role="user",
+            content=(ToolResultBlock(tool_use_id="x", content="gone", is_error=True), TextBlock(text="?")),
         ),
-        Message(role="assistant", content=(Text(text="Sorry."),)),
+        Message(role="assistant", content=(TextBlock(text="Sorry."),)),
     )
-    plain = emulated(asking(*history, tools=[READ]))
+    plain = emulate_tools(make_request(*history, tools=[READ_SCHEMA]))
     texts = [message.text for message in plain.messages]
     assert not plain.tools
-    assert READ.name in plain.system
+    assert READ_SCHEMA.name in plain.system
     assert plain.system.startswith("Be brief.")
     assert texts[1] == 'Sure.\n{"turn":{"calls":[{"tool":"Read","arguments":{"path":"a"}}]}}'
     assert texts[2] == "Read failed:\ngone\n?"
@@ -132,10 +149,10 @@ def test_history_is_told_in_the_form_that_is_asked_for() -> None:
 
 
 def test_the_schema_allows_an_answer_or_calls_of_the_given_tools() -> None:
-    schema = response_format([READ, GREP])["json_schema"]["schema"]
+    schema = build_response_format([READ_SCHEMA, GREP_SCHEMA])["json_schema"]["schema"]
     assert schema["type"] == "object"
     answer, calls = schema["properties"]["turn"]["anyOf"]
     assert answer["required"] == ["answer"]
     allowed = calls["properties"]["calls"]["items"]["anyOf"]
     assert [form["properties"]["tool"]["enum"] for form in allowed] == [["Read"], ["Grep"]]
-    assert allowed[0]["properties"]["arguments"] == READ.input_schema
+    assert allowed[0]["properties"]["arguments"] == READ_SCHEMA.input_schema

@@ -7,7 +7,14 @@ import json
 from typing import Any
 
 import pytest
-from model_kit import anthropic_at, asking, http, openai_at, responses_at, saying
+from model_helpers import (
+    create_anthropic_model,
+    create_openai_model,
+    create_responses_model,
+    make_request,
+    make_response,
+    serve_responses,
+)
 
 from shoal.core.errors import (
     BadReply,
@@ -18,24 +25,28 @@ from shoal.core.errors import (
     RateLimited,
     ServerFault,
     StreamCut,
-    Transient,
+    TransientModelError,
     Unauthorized,
     UnknownModel,
 )
-from shoal.core.requests import unheard
+from shoal.core.model_requests import ignore_delta
 from shoal.testing import FakeClock, chat_server, messages_server, responses_server
-from shoal.testing.clock import START
-from shoal.testing.replies import HttpError, context_too_long
+from shoal.testing.fake_clock import START
+from shoal.testing.mock_replies import HttpErrorFault, context_length_error
 
-SERVERS = [(messages_server, anthropic_at), (chat_server, openai_at), (responses_server, responses_at)]
+SERVERS = [
+    (messages_server, create_anthropic_model),
+    (chat_server, create_openai_model),
+    (responses_server, create_responses_model),
+]
 ALL = pytest.mark.parametrize(("serve", "model_at"), SERVERS, ids=["messages", "chat", "responses"])
 
 
-async def failure(serve: Any, model_at: Any, fault: HttpError, **options: Any) -> ModelError:
+async def failure(serve: Any, model_at: Any, fault: HttpErrorFault, **options: Any) -> ModelError:
     async with serve([fault]) as server:
         model = model_at(server.url, **options)
         with pytest.raises(ModelError) as caught:
-            await model.reply(asking("Hi."), unheard)
+            await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
     return caught.value
 
@@ -59,41 +70,49 @@ async def failure(serve: Any, model_at: Any, fault: HttpError, **options: Any) -
     ],
 )
 async def test_a_status_is_its_error(serve: Any, model_at: Any, status: int, kind: type[ModelError]) -> None:
-    error = await failure(serve, model_at, HttpError(status=status))
+    error = await failure(serve, model_at, HttpErrorFault(status=status))
     assert type(error) is kind
     assert error.status == status
     assert error.provider in ("anthropic", "openai", "openai-responses")
 
 
 @ALL
-async def test_a_history_that_no_longer_fits_is_told_apart(serve: Any, model_at: Any) -> None:
-    assert type(await failure(serve, model_at, context_too_long())) is ContextTooLong
+async def test_a_history_that_no_longer_fits_has_its_own_error(serve: Any, model_at: Any) -> None:
+    assert type(await failure(serve, model_at, context_length_error())) is ContextTooLong
 
 
 async def test_a_wrong_key_names_the_variable_to_set() -> None:
-    error = await failure(messages_server, anthropic_at, HttpError(status=401))
+    error = await failure(messages_server, create_anthropic_model, HttpErrorFault(status=401))
     assert "anthropic" in str(error)
     assert "ANTHROPIC_API_KEY" in str(error)
-    assert "OPENAI_API_KEY" in str(await failure(chat_server, openai_at, HttpError(status=401)))
+    assert "OPENAI_API_KEY" in str(
+        await failure(chat_server, create_openai_model, HttpErrorFault(status=401))
+    )
 
 
-async def test_the_providers_words_are_a_sentence_of_their_own() -> None:
-    error = await failure(messages_server, anthropic_at, HttpError(status=401, message="invalid x-api-key"))
+async def test_the_providers_message_is_a_separate_sentence() -> None:
+    error = await failure(
+        messages_server, create_anthropic_model, HttpErrorFault(status=401, message="invalid x-api-key")
+    )
     assert "(status 401): invalid x-api-key. Check ANTHROPIC_API_KEY" in str(error)
-    error = await failure(messages_server, anthropic_at, HttpError(status=401, message="Go away!"))
+    error = await failure(
+        messages_server, create_anthropic_model, HttpErrorFault(status=401, message="Go away!")
+    )
     assert "(status 401): Go away! Check" in str(error)
 
 
 async def test_an_unknown_model_comes_with_the_names_it_may_have_been() -> None:
-    error = await failure(messages_server, anthropic_at, HttpError(status=404), model="claude-sonet-4-5")
+    error = await failure(
+        messages_server, create_anthropic_model, HttpErrorFault(status=404), model="claude-sonet-4-5"
+    )
     assert "'claude-sonet-4-5'" in str(error)
     assert "claude-sonnet-4-5" in str(error)
 
 
 @ALL
 async def test_the_wait_a_provider_asks_for_is_in_the_error(serve: Any, model_at: Any) -> None:
-    error = await failure(serve, model_at, HttpError(status=429, retry_after=7))
-    assert isinstance(error, Transient)
+    error = await failure(serve, model_at, HttpErrorFault(status=429, retry_after=7))
+    assert isinstance(error, TransientModelError)
     assert error.retry_after == 7
 
 
@@ -110,9 +129,11 @@ async def test_the_wait_a_provider_asks_for_is_in_the_error(serve: Any, model_at
 )
 async def test_a_wait_is_read_as_seconds_or_as_a_date(header: str, seconds: float | None) -> None:
     assert START == 1_767_225_600_000
-    async with saying(http(b"", header, status=429)) as url:
+    async with serve_responses(make_response(b"", header, status=429)) as url:
         with pytest.raises(RateLimited) as caught:
-            await openai_at(url, clock=FakeClock()).reply(asking("Hi."), unheard)
+            await create_openai_model(url, clock=FakeClock()).generate_reply(
+                make_request("Hi."), ignore_delta
+            )
     assert caught.value.retry_after == seconds
 
 
@@ -133,70 +154,72 @@ async def test_a_wait_is_read_as_seconds_or_as_a_date(header: str, seconds: floa
         ("x" * 100_000, "xxx…"),
     ],
 )
-async def test_the_words_of_an_error_are_found_in_any_shape(body: str, words: str) -> None:
-    async with saying(http(body.encode("latin-1"), status=400)) as url:
+async def test_the_message_of_an_error_is_found_in_any_format(body: str, words: str) -> None:
+    async with serve_responses(make_response(body.encode("latin-1"), status=400)) as url:
         with pytest.raises(BadRequest) as caught:
-            await openai_at(url).reply(asking("Hi."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 700
 
 
 async def test_a_web_page_of_a_proxy_in_place_of_an_overloaded_provider_is_still_that() -> None:
     page = b"<html><title>503 Service Temporarily Unavailable</title></html>"
-    async with saying(http(page, "Content-Type: text/html", status=503)) as url:
+    async with serve_responses(make_response(page, "Content-Type: text/html", status=503)) as url:
         with pytest.raises(Overloaded, match="Temporarily Unavailable"):
-            await anthropic_at(url).reply(asking("Hi."), unheard)
+            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_delta)
 
 
 async def test_a_web_page_in_place_of_an_answer_is_a_bad_reply() -> None:
-    async with saying(http(b"<html><title>Log in</title></html>", "Content-Type: text/html")) as url:
+    async with serve_responses(
+        make_response(b"<html><title>Log in</title></html>", "Content-Type: text/html")
+    ) as url:
         with pytest.raises(BadReply, match=r"Log in.*Check the base URL"):
-            await anthropic_at(url).reply(asking("Hi."), unheard)
+            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_delta)
 
 
 async def test_an_error_in_json_with_status_200_is_that_error() -> None:
     body = json.dumps({"error": {"code": 503, "message": "no capacity"}}).encode()
-    async with saying(http(body, "Content-Type: application/json")) as url:
+    async with serve_responses(make_response(body, "Content-Type: application/json")) as url:
         with pytest.raises(Overloaded, match="no capacity"):
-            await openai_at(url).reply(asking("Hi."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
 
 
 async def test_an_empty_answer_is_a_cut() -> None:
-    async with saying(http(b"", "Content-Type: text/event-stream")) as url:
+    async with serve_responses(make_response(b"", "Content-Type: text/event-stream")) as url:
         with pytest.raises(StreamCut):
-            await openai_at(url).reply(asking("Hi."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
 
 
 async def test_what_does_not_speak_http_is_a_bad_reply() -> None:
-    async with saying(b"220 mail.example.org ESMTP\r\n") as url:
+    async with serve_responses(b"220 mail.example.org ESMTP\r\n") as url:
         with pytest.raises(BadReply, match=r"HTTP/1\.1"):
-            await openai_at(url).reply(asking("Hi."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
 
 
 async def test_an_account_without_credit_is_not_waited_for() -> None:
     body = json.dumps(
         {"error": {"code": "insufficient_quota", "message": "You exceeded your quota"}}
     ).encode()
-    async with saying(http(body, status=429)) as url:
+    async with serve_responses(make_response(body, status=429)) as url:
         with pytest.raises(BadRequest, match="exceeded your quota"):
-            await openai_at(url).reply(asking("Hi."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
 
 
 async def test_a_redirect_says_to_correct_the_base_url() -> None:
-    async with saying(http(b"", "Location: https://elsewhere/", status=301)) as url:
+    async with serve_responses(make_response(b"", "Location: https://elsewhere/", status=301)) as url:
         with pytest.raises(BadRequest, match="base URL"):
-            await openai_at(url).reply(asking("Hi."), unheard)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "not a url", "http://", "http://x:port/"])
 def test_an_address_that_cannot_be_asked_is_refused_at_once(url: str) -> None:
     with pytest.raises(BadRequest):
-        openai_at(url)
+        create_openai_model(url)
 
 
 def test_a_key_cannot_smuggle_a_header() -> None:
     with pytest.raises(BadRequest, match="line break"):
-        openai_at("http://127.0.0.1", api_key="sk\r\nX-Evil: 1")
+        create_openai_model("http://127.0.0.1", api_key="sk\r\nX-Evil: 1")
 
 
 async def test_an_answer_compressed_without_being_asked_is_read() -> None:
@@ -204,7 +227,7 @@ async def test_an_answer_compressed_without_being_asked_is_read() -> None:
     stream = gzip.compress(
         b'data: {"choices":[{"delta":{"content":"Hi."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     )
-    answer = http(stream, "Content-Type: text/event-stream", "Content-Encoding: gzip")
-    async with saying(answer) as url:
-        reply = await openai_at(url).reply(asking("Hi."), unheard)
+    answer = make_response(stream, "Content-Type: text/event-stream", "Content-Encoding: gzip")
+    async with serve_responses(answer) as url:
+        reply = await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
     assert reply.message.text == "Hi."

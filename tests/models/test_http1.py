@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.models.http1 import Malformed, Response
-from shoal.models.sse import Events, TooLong
+from shoal.models.http_parser import HttpResponseParser, MalformedResponse
+from shoal.models.sse_parser import EventTooLong, SseParser
 
 BODY = b"data: one\r\n\r\ndata: two\n\n" + bytes(range(256))
 CHUNKED = (
@@ -30,24 +30,24 @@ def pieces(data: bytes, at: list[int]) -> list[bytes]:
 @pytest.mark.parametrize("raw", [CHUNKED, SIZED, ENDLESS], ids=["chunked", "sized", "until the end"])
 @given(data=st.data())
 def test_a_response_is_the_same_in_any_pieces(raw: bytes, data: st.DataObject) -> None:
-    response, body = Response(), b""
+    response, body = HttpResponseParser(), b""
     for piece in pieces(raw, data.draw(cuts(len(raw)))):
         body += response.feed(piece)
     assert body == BODY
     assert response.head is not None
     assert response.head.status == 200
-    assert response.ended()
+    assert response.finish()
 
 
 @given(st.integers(0, len(CHUNKED) - 1))
 def test_a_response_cut_anywhere_is_not_whole(at: int) -> None:
-    response = Response()
+    response = HttpResponseParser()
     response.feed(CHUNKED[:at])
-    assert not response.ended()
+    assert not response.finish()
 
 
 def test_headers_of_the_same_name_are_joined() -> None:
-    response = Response()
+    response = HttpResponseParser()
     response.feed(CHUNKED)
     assert response.head is not None
     assert response.head.headers["x-a"] == "1, 2"
@@ -68,8 +68,8 @@ def test_headers_of_the_same_name_are_joined() -> None:
     ],
 )
 def test_what_is_not_http_is_refused(raw: bytes) -> None:
-    with pytest.raises(Malformed):
-        Response().feed(raw)
+    with pytest.raises(MalformedResponse):
+        HttpResponseParser().feed(raw)
 
 
 STREAM = (
@@ -80,22 +80,22 @@ STREAM = (
 
 @given(data=st.data())
 def test_events_are_the_same_in_any_pieces(data: st.DataObject) -> None:
-    events = Events()
+    events = SseParser()
     found = [e for piece in pieces(STREAM, data.draw(cuts(len(STREAM)))) for e in events.feed(piece)]
     assert found == [b"one", b"two\nthree", b""]
 
 
 def test_a_line_that_does_not_end_is_refused_and_not_kept_growing() -> None:
-    events = Events(limit=1 << 20)
+    events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"x" * 100_000)
-    with pytest.raises(TooLong):
+    with pytest.raises(EventTooLong):
         events.feed(b"x" * 100_000)
 
 
 def test_an_event_that_does_not_end_is_refused() -> None:
-    events = Events(limit=1 << 20)
+    events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"data: " + b"x" * 100_000 + b"\n")
-    with pytest.raises(TooLong):
+    with pytest.raises(EventTooLong):
         events.feed(b"data: " + b"x" * 100_000 + b"\n")

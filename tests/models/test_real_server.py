@@ -17,12 +17,21 @@ import pytest
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import ContextTooLong
-from shoal.core.messages import Message, ToolResult, ToolUse, user
-from shoal.core.requests import Delta, Hear, Reply, Request, Sent, TextDelta, ToolSchema, unheard
+from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.model_requests import (
+    AttemptStarted,
+    DeltaListener,
+    ModelReply,
+    ModelRequest,
+    StreamDelta,
+    TextDelta,
+    ToolSchema,
+    ignore_delta,
+)
 from shoal.core.usage import ModelCard
-from shoal.models.providers import Access, make_model
+from shoal.models.providers import ProviderAccess, create_model
 
-Ask = Callable[..., Awaitable[Reply]]
+Ask = Callable[..., Awaitable[ModelReply]]
 WINDOW = 2048
 PROGRAM = """
 import sys
@@ -94,7 +103,7 @@ def _until_loaded(address: str) -> None:
 
 
 def test_the_server_speaks_the_protocol(url: str):
-    """What the tests below rely on, without our adapters."""
+    """Check the behaviour that the tests below rely on, without our adapters."""
     question = {
         "model": "smollm2",
         "max_tokens": 8,
@@ -139,27 +148,29 @@ CARD = ModelCard(id="smollm2", provider="local", window=WINDOW, tools=False, ima
 def ask(request: pytest.FixtureRequest, url: str) -> Ask:
     """Ask through our adapters, for llama.cpp speaks both protocols; each question on a new connection."""
 
-    async def asked(question: Request, hear: Hear = unheard) -> Reply:
-        model = make_model(request.param, CARD, Access(base_url=url, api_key="none"), clock=SystemClock())
+    async def send_request(question: ModelRequest, hear: DeltaListener = ignore_delta) -> ModelReply:
+        model = create_model(
+            request.param, CARD, ProviderAccess(base_url=url, api_key="none"), clock=SystemClock()
+        )
         try:
-            return await model.reply(question, hear)
+            return await model.generate_reply(question, hear)
         finally:
             await model.aclose()
 
-    return asked
+    return send_request
 
 
 async def test_a_plain_reply_comes_through_the_adapter(ask: Ask):
-    heard: list[Delta] = []
+    heard: list[StreamDelta] = []
 
-    async def hear(delta: Delta) -> None:
+    async def hear(delta: StreamDelta) -> None:
         heard.append(delta)
 
-    request = Request(system="", messages=[user("Say hello.")], max_tokens=8, temperature=0)
+    request = ModelRequest(system="", messages=[user_message("Say hello.")], max_tokens=8, temperature=0)
     first = await ask(request, hear)
     again = await ask(request)
     assert first.message.text == again.message.text != ""
-    assert heard[0] == Sent()
+    assert heard[0] == AttemptStarted()
     assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == first.message.text
     assert first.model == "smollm2"
     assert first.stop_reason in ("max_tokens", "end_turn")
@@ -171,7 +182,7 @@ async def test_a_plain_reply_comes_through_the_adapter(ask: Ask):
 
 async def test_a_history_that_does_not_fit_is_named(ask: Ask):
     with pytest.raises(ContextTooLong):
-        await ask(Request(system="", messages=[user("word " * 2 * WINDOW)], max_tokens=8))
+        await ask(ModelRequest(system="", messages=[user_message("word " * 2 * WINDOW)], max_tokens=8))
 
 
 CITIES = ("Paris", "Rome", "Oslo", "Bern")
@@ -189,19 +200,19 @@ WEATHER = ToolSchema(
 
 async def test_a_tool_call_is_emulated_by_a_schema(url):
     """The model has no sense, so it is shown what to do: all it ever said in this conversation is calls."""
-    messages = [user("Get the weather in Paris, Rome, Oslo and Bern, one city after the other.")]
+    messages = [user_message("Get the weather in Paris, Rome, Oslo and Bern, one city after the other.")]
     for city in CITIES[:-1]:
-        call = ToolUse(id=f"call_{city}", name="Weather", input={"city": city})
-        result = ToolResult(tool_use_id=call.id, content="Sunny. Now the next city.")
+        call = ToolUseBlock(id=f"call_{city}", name="Weather", input={"city": city})
+        result = ToolResultBlock(tool_use_id=call.id, content="Sunny. Now the next city.")
         messages += [
             Message(role="assistant", content=(call,)),
             Message(role="user", content=(result,)),
         ]
-    request = Request(
+    request = ModelRequest(
         system="You use tools.", messages=messages, tools=[WEATHER], max_tokens=200, temperature=0
     )
-    model = make_model("openai", CARD, Access(base_url=url), clock=SystemClock())
-    reply = await model.reply(request, unheard)
+    model = create_model("openai", CARD, ProviderAccess(base_url=url), clock=SystemClock())
+    reply = await model.generate_reply(request, ignore_delta)
     await model.aclose()
     assert reply.stop_reason == "tool_use"
     for call in reply.message.tool_uses:

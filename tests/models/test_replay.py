@@ -9,44 +9,44 @@ from pathlib import Path
 import pytest
 
 from shoal.core.errors import ReplayMismatch, SettingsError, StoreError
-from shoal.core.messages import Message, Text, Thinking, ToolResult, ToolUse, user
-from shoal.core.requests import Request, Retrying, Sent, TextDelta, ToolSchema
+from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.model_requests import AttemptStarted, ModelRequest, RetryScheduled, TextDelta, ToolSchema
 from shoal.core.usage import ModelCard, Price, Usage
-from shoal.models.replay import RecordingModel, ReplayModel
-from shoal.models.scripted import Line, ScriptedModel
+from shoal.models.replay_model import RecordingModel, ReplayModel
+from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 
 READ = ToolSchema(name="Read", description="Reads a file.\nAll of it.", input_schema={"type": "object"})
 CARD = ModelCard(id="recorded-1", provider="somewhere", window=1000, price=Price(input=1, output=2))
 
 
 def asking(*texts, system="Be brief.", tools=(READ,), **more):
-    return Request(system=system, tools=tools, messages=[user(text) for text in texts], **more)
+    return ModelRequest(system=system, tools=tools, messages=[user_message(text) for text in texts], **more)
 
 
 async def record(path, *exchanges):
     """Record (request, what the model says) pairs."""
     model = RecordingModel(ScriptedModel([said for _, said in exchanges], card=CARD), path)
-    replies = [await model.reply(request) for request, _ in exchanges]
+    replies = [await model.generate_reply(request) for request, _ in exchanges]
     await model.aclose()
     return replies
 
 
 async def mismatch(model, request):
     with pytest.raises(ReplayMismatch) as caught:
-        await model.reply(request)
+        await model.generate_reply(request)
     return str(caught.value)
 
 
 @pytest.mark.spec("USR-30")
 async def test_a_replayed_reply_is_the_recorded_one_with_its_deltas(tmp_path):
     said = (
-        Thinking(thinking="Hm.", signature="s"),
-        Text(text="word " * 40),
-        ToolUse(id="t1", name="Read", input={"z": 1, "a": [None, 2.5, "é"]}),
-        ToolUse(id="t2", name="Read", input={}),
+        ThinkingBlock(thinking="Hm.", signature="s"),
+        TextBlock(text="word " * 40),
+        ToolUseBlock(id="t1", name="Read", input={"z": 1, "a": [None, 2.5, "é"]}),
+        ToolUseBlock(id="t2", name="Read", input={}),
     )
     usage = Usage(input_tokens=3, output_tokens=4, cache_read_input_tokens=5)
-    inner = ScriptedModel([Line(content=said, usage=usage)], card=CARD)
+    inner = ScriptedModel([ScriptedReply(content=said, usage=usage)], card=CARD)
     recording = RecordingModel(inner, tmp_path / "run.jsonl")
     heard, played = [], []
 
@@ -56,9 +56,9 @@ async def test_a_replayed_reply_is_the_recorded_one_with_its_deltas(tmp_path):
     async def hear_again(delta):
         played.append(delta)
 
-    first = await recording.reply(asking("hello"), hear)
+    first = await recording.generate_reply(asking("hello"), hear)
     replay = ReplayModel(tmp_path / "run.jsonl")
-    again = await replay.reply(asking("hello"), hear_again)
+    again = await replay.generate_reply(asking("hello"), hear_again)
     await recording.aclose()
     assert again == first
     assert list(again.message.tool_uses[0].input) == ["z", "a"], "the order of keys is kept"
@@ -67,36 +67,38 @@ async def test_a_replayed_reply_is_the_recorded_one_with_its_deltas(tmp_path):
     assert replay.card == recording.card == CARD
 
 
-async def test_what_was_heard_of_a_failed_attempt_is_not_played(tmp_path):
+async def test_deltas_of_a_failed_attempt_are_not_replayed(tmp_path):
     class Retried:
         card = CARD
 
-        async def reply(self, request, hear):
+        async def generate_reply(self, request, on_delta):
             inner = ScriptedModel(["Whole answer."], card=CARD)
-            await hear(Sent())
-            await hear(TextDelta("Who"))
-            await hear(Retrying(reason="cut", delay=0, attempt=1, billed=True))
-            return await inner.reply(request, hear)
+            await on_delta(AttemptStarted())
+            await on_delta(TextDelta("Who"))
+            await on_delta(RetryScheduled(reason="cut", delay=0, attempt=1, billed=True))
+            return await inner.generate_reply(request, on_delta)
 
         async def aclose(self): ...
 
     recording = RecordingModel(Retried(), tmp_path / "run.jsonl")
-    await recording.reply(asking("hello"))
+    await recording.generate_reply(asking("hello"))
     await recording.aclose()
     played = []
 
     async def hear(delta):
         played.append(delta)
 
-    await ReplayModel(tmp_path / "run.jsonl").reply(asking("hello"), hear)
-    assert played == [Sent(), TextDelta("Whole answer.")]
+    await ReplayModel(tmp_path / "run.jsonl").generate_reply(asking("hello"), hear)
+    assert played == [AttemptStarted(), TextDelta("Whole answer.")]
 
 
 async def test_agents_are_matched_by_what_they_ask_in_any_order(tmp_path):
     path = tmp_path / "run.jsonl"
     await record(path, (asking("a"), "for a"), (asking("b"), "for b"), (asking("a", "a2"), "for a2"))
     replay = ReplayModel(path)
-    said = [(await replay.reply(asking(*texts))).message.text for texts in [("b",), ("a",), ("a", "a2")]]
+    said = [
+        (await replay.generate_reply(asking(*texts))).message.text for texts in [("b",), ("a",), ("a", "a2")]
+    ]
     assert said == ["for b", "for a", "for a2"]
 
 
@@ -104,7 +106,7 @@ async def test_equal_requests_get_their_replies_in_the_order_recorded(tmp_path):
     path = tmp_path / "run.jsonl"
     await record(path, *[(asking("same"), f"reply {number}") for number in range(3)])
     replay = ReplayModel(path)
-    replies = await asyncio.gather(*[replay.reply(asking("same")) for _ in range(3)])
+    replies = await asyncio.gather(*[replay.generate_reply(asking("same")) for _ in range(3)])
     assert [reply.message.text for reply in replies] == ["reply 0", "reply 1", "reply 2"]
 
 
@@ -113,42 +115,42 @@ async def test_parallel_exchanges_are_each_one_whole_line(tmp_path):
     meet = asyncio.Barrier(8)
 
     class Slow(ScriptedModel):
-        async def reply(self, request, hear):
+        async def generate_reply(self, request, on_delta):
             await meet.wait()
-            return await super().reply(request, hear)
+            return await super().generate_reply(request, on_delta)
 
     model = RecordingModel(Slow(lambda request: request.messages[0].text * 1000), path)
-    await asyncio.gather(*[model.reply(asking(f"agent {number}")) for number in range(8)])
+    await asyncio.gather(*[model.generate_reply(asking(f"agent {number}")) for number in range(8)])
     await model.aclose()
     replay = ReplayModel(path)
     for number in range(8):
-        reply = await replay.reply(asking(f"agent {number}"))
+        reply = await replay.generate_reply(asking(f"agent {number}"))
         assert reply.message.text == f"agent {number}" * 1000
 
 
 async def test_what_was_asked_is_taken_before_the_list_of_messages_grows(tmp_path):
     path = tmp_path / "run.jsonl"
-    messages = [user("hello")]
-    request = Request(system="", messages=messages)
+    messages = [user_message("hello")]
+    request = ModelRequest(system="", messages=messages)
 
     def mind(_request):
-        messages.append(user("more"))
+        messages.append(user_message("more"))
         return "said"
 
     model = RecordingModel(ScriptedModel(mind), path)
-    await model.reply(request)
+    await model.generate_reply(request)
     await model.aclose()
-    asked = Request(system="", messages=[user("hello")])
-    assert (await ReplayModel(path).reply(asked)).message.text == "said"
+    asked = ModelRequest(system="", messages=[user_message("hello")])
+    assert (await ReplayModel(path).generate_reply(asked)).message.text == "said"
 
 
 async def test_a_recording_used_up_says_so(tmp_path):
     path = tmp_path / "run.jsonl"
     await record(path, (asking("a"), "x"), (asking("b"), "y"))
     replay = ReplayModel(path)
-    await replay.reply(asking("a"))
+    await replay.generate_reply(asking("a"))
     assert "as often as it was recorded" in await mismatch(replay, asking("a"))
-    await replay.reply(asking("b"))
+    await replay.generate_reply(asking("b"))
     text = await mismatch(replay, asking("c"))
     assert "used up: all 2 replies were played" in text
     assert str(path) in text
@@ -167,15 +169,17 @@ async def test_a_changed_system_prompt_is_shown_as_a_difference(tmp_path):
 
 async def test_a_changed_message_is_named_by_its_number(tmp_path):
     path = tmp_path / "run.jsonl"
-    call = Message(role="assistant", content=(ToolUse(id="t", name="Read", input={"file_path": "a.py"}),))
+    call = Message(
+        role="assistant", content=(ToolUseBlock(id="t", name="Read", input={"file_path": "a.py"}),)
+    )
 
-    def asked(result):
-        answer = Message(role="user", content=(ToolResult(tool_use_id="t", content=result),))
-        return Request(system="", messages=[user("go"), call, answer])
+    def make_request_with_result(result):
+        answer = Message(role="user", content=(ToolResultBlock(tool_use_id="t", content=result),))
+        return ModelRequest(system="", messages=[user_message("go"), call, answer])
 
     long = "x" * 5_000
-    await record(path, (asking("other"), "o"), (asked(f"3 passed\n{long}A{long}"), "x"))
-    text = await mismatch(ReplayModel(path), asked(f"3 passed\n{long}B{long}"))
+    await record(path, (asking("other"), "o"), (make_request_with_result(f"3 passed\n{long}A{long}"), "x"))
+    text = await mismatch(ReplayModel(path), make_request_with_result(f"3 passed\n{long}B{long}"))
     assert "message 3 (user) differs:" in text
     assert any(line.startswith("+") and "B" in line for line in text.splitlines())
     assert any(line.startswith("-") and "A" in line for line in text.splitlines())
@@ -239,7 +243,7 @@ async def test_a_recording_that_cannot_be_written_is_a_store_error(tmp_path):
         RecordingModel(ScriptedModel([]), tmp_path)
     model = RecordingModel(ScriptedModel(["x"]), Path("/dev/full"))
     with pytest.raises(StoreError, match="No space left"):
-        await model.reply(asking("a"))
+        await model.generate_reply(asking("a"))
     await model.aclose()
 
 
@@ -248,4 +252,4 @@ async def test_a_recording_is_private_and_grows(tmp_path):
     await record(path, (asking("a"), "x"))
     await record(path, (asking("b"), "y"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert (await ReplayModel(path).reply(asking("b"))).message.text == "y"
+    assert (await ReplayModel(path).generate_reply(asking("b"))).message.text == "y"

@@ -8,55 +8,85 @@ from random import Random
 from typing import Any
 
 import pytest
-from model_kit import GREP, READ, Ear, asking, events, http, responses_at, saying
+from model_helpers import (
+    GREP_SCHEMA,
+    READ_SCHEMA,
+    DeltaRecorder,
+    create_responses_model,
+    make_assistant_message,
+    make_events,
+    make_request,
+    make_response,
+    make_user_message,
+    serve_responses,
+)
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import BadReply, BadRequest, ContextTooLong, Overloaded, RateLimited, StreamCut
-from shoal.core.messages import Base64Source, Image, Message, Text, Thinking, ToolResult, ToolUse, user
-from shoal.core.requests import Reply, Retrying, Sent, TextDelta, ThinkingDelta, ToolInputDelta, unheard
+from shoal.core.messages import (
+    Base64Source,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    user_message,
+)
+from shoal.core.model_requests import (
+    AttemptStarted,
+    ModelReply,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ignore_delta,
+)
 from shoal.core.usage import ModelCard, Usage
-from shoal.models.catalogue import card_of, resolve
+from shoal.models.catalogue import get_model_card, resolve_model
 from shoal.models.chat_api import ChatModel
-from shoal.models.chat_body import body_of as chat_body
-from shoal.models.chat_body import dialect_of as chat_dialect
-from shoal.models.http import Deadlines
-from shoal.models.json_text import encoded
-from shoal.models.limiter import Limiter, PatientModel
-from shoal.models.messages_api import body_of as messages_body
-from shoal.models.providers import Access, make_model
+from shoal.models.chat_body import build_chat_body as chat_body
+from shoal.models.chat_body import select_chat_dialect as chat_dialect
+from shoal.models.messages_api import build_messages_body as messages_body
+from shoal.models.model_endpoint import HttpDeadlines
+from shoal.models.provider_json import encode_json
+from shoal.models.providers import ProviderAccess, create_model
+from shoal.models.rate_limiter import RateLimiter, RetryingModel
 from shoal.models.responses_api import ResponsesModel
-from shoal.models.responses_body import ResponsesDialect, body_of, dialect_of
-from shoal.testing import Answer, FakeClock, call, responses_server
-from shoal.testing.replies import BrokenToolJson, Cut, HttpError, Stall, StreamError
-from shoal.testing.responses_form import ResponsesForm
+from shoal.models.responses_body import ResponsesDialect, build_responses_body, select_responses_dialect
+from shoal.testing import FakeClock, MockReply, make_tool_call, responses_server
+from shoal.testing.mock_replies import (
+    BrokenToolJsonFault,
+    CutStreamFault,
+    HttpErrorFault,
+    StalledStreamFault,
+    StreamErrorFault,
+)
+from shoal.testing.responses_format import ResponsesFormat
 
-CARD = card_of("openai", "gpt-6-sol")
+CARD = get_model_card("openai", "gpt-6-sol")
 HOME = "https://api.openai.com/v1"
-PNG = Image(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
+PNG = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
 SIGNED = "openai-responses:rs_1:blob"
 
 
 def body(
     *messages: Message | str, dialect: ResponsesDialect | None = None, unread: Any = (), **fields: Any
 ) -> dict[str, Any]:
-    made = body_of(asking(*messages, **fields), CARD, dialect or ResponsesDialect(), unread=unread)
-    return json.loads(encoded(made))
+    made = build_responses_body(
+        make_request(*messages, **fields), CARD, dialect or ResponsesDialect(), unreadable=unread
+    )
+    return json.loads(encode_json(made))
 
 
-def said(*blocks: Any) -> Message:
-    return Message(role="assistant", content=blocks)
+async def parse_reply_events(*told: Any) -> ModelReply:
+    async with serve_responses(make_response(make_events(*told), "Content-Type: text/event-stream")) as url:
+        return await create_responses_model(url).generate_reply(
+            make_request("Go.", tools=[READ_SCHEMA]), ignore_delta
+        )
 
 
-def heard(*blocks: Any) -> Message:
-    return Message(role="user", content=blocks)
-
-
-async def understood(*told: Any) -> Reply:
-    async with saying(http(events(*told), "Content-Type: text/event-stream")) as url:
-        return await responses_at(url).reply(asking("Go.", tools=[READ]), unheard)
-
-
-def completed(*output: Any, **more: Any) -> dict[str, Any]:
+def make_completed_event(*output: Any, **more: Any) -> dict[str, Any]:
     response = {"id": "r", "model": "m", "status": "completed", "output": list(output), **more}
     return {"type": "response.completed", "response": response}
 
@@ -64,37 +94,39 @@ def completed(*output: Any, **more: Any) -> dict[str, Any]:
 @pytest.mark.spec("USR-19")
 async def test_a_reply_carries_reasoning_text_and_parallel_calls_in_their_order() -> None:
     content = (
-        Thinking(thinking="Both at once, then.", signature="blob"),
-        Text(text="I look at both. 🐎"),
-        ToolUse(id="call_aaaaaaaa", name="Read", input={"path": "a\n\"b'"}),
-        ToolUse(id="call_bbbbbbbb", name="Grep", input={}),
+        ThinkingBlock(thinking="Both at once, then.", signature="blob"),
+        TextBlock(text="I look at both. 🐎"),
+        ToolUseBlock(id="call_aaaaaaaa", name="Read", input={"path": "a\n\"b'"}),
+        ToolUseBlock(id="call_bbbbbbbb", name="Grep", input={}),
     )
     usage = Usage(input_tokens=7, output_tokens=9, cache_read_input_tokens=40, cache_creation_input_tokens=3)
-    async with responses_server([Answer(content=content, usage=usage)]) as server:
-        model, ear = responses_at(server.url), Ear()
-        reply = await model.reply(asking("Go.", tools=[READ, GREP]), ear)
+    async with responses_server([MockReply(content=content, usage=usage)]) as server:
+        model, ear = create_responses_model(server.url), DeltaRecorder()
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA, GREP_SCHEMA]), ear)
         await model.aclose()
     thought, *rest = reply.message.content
-    assert thought == Thinking(
+    assert thought == ThinkingBlock(
         thinking="Both at once, then.", signature="openai-responses:rs_000000000000000000010000:blob"
     )
     assert tuple(rest) == content[1:]
     assert reply.stop_reason == "tool_use"
     assert reply.usage == usage
     assert reply.counted
-    assert ear.heard[0] == Sent()
-    assert ear.text(TextDelta) == "I look at both. 🐎"
-    assert ear.text(ThinkingDelta) == "Both at once, then."
-    assert ear.of(ToolInputDelta)[-1].name == "Grep"
+    assert ear.deltas[0] == AttemptStarted()
+    assert ear.join_text(TextDelta) == "I look at both. 🐎"
+    assert ear.join_text(ThinkingDelta) == "Both at once, then."
+    assert ear.list_deltas(ToolInputDelta)[-1].name == "Grep"
 
 
 async def test_reasoning_goes_back_sealed_as_it_came_and_nothing_is_stored_there() -> None:
-    answer = [Thinking(thinking="Look first.", signature="blob"), call("Read", path="a")]
+    answer = [ThinkingBlock(thinking="Look first.", signature="blob"), make_tool_call("Read", path="a")]
     async with responses_server([answer, "Done."]) as server:
-        model = responses_at(server.url)
-        first = await model.reply(asking("Go.", tools=[READ]), unheard)
-        result = ToolResult(tool_use_id=first.message.tool_uses[0].id, content="seven")
-        second = await model.reply(asking("Go.", first.message, heard(result), tools=[READ]), unheard)
+        model = create_responses_model(server.url)
+        first = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        result = ToolResultBlock(tool_use_id=first.message.tool_uses[0].id, content="seven")
+        second = await model.generate_reply(
+            make_request("Go.", first.message, make_user_message(result), tools=[READ_SCHEMA]), ignore_delta
+        )
         await model.aclose()
     assert second.message.text == "Done."
     sent = server.requests[1].body
@@ -115,33 +147,43 @@ async def test_reasoning_goes_back_sealed_as_it_came_and_nothing_is_stored_there
 
 
 def test_no_provider_gets_the_reasoning_of_another() -> None:
-    theirs, ours = Thinking(thinking="a", signature="sig"), Thinking(thinking="b", signature=SIGNED)
-    history = ("Hi.", said(theirs, ours, Thinking(thinking="c"), Text(text="Hm.")), "And?")
+    theirs, ours = ThinkingBlock(thinking="a", signature="sig"), ThinkingBlock(thinking="b", signature=SIGNED)
+    history = (
+        "Hi.",
+        make_assistant_message(theirs, ours, ThinkingBlock(thinking="c"), TextBlock(text="Hm.")),
+        "And?",
+    )
     kinds = [item["type"] for item in body(*history)["input"]]
     assert kinds == ["message", "reasoning", "message", "message"]
-    claude = json.loads(encoded(messages_body(asking(*history), card_of("anthropic", "claude-sonnet-4-5"))))
+    claude = json.loads(
+        encode_json(messages_body(make_request(*history), get_model_card("anthropic", "claude-sonnet-4-5")))
+    )
     assert [block["type"] for block in claude["messages"][1]["content"]] == ["thinking", "text"]
-    chat = chat_body(asking(*history), CARD, chat_dialect("openai", "m", "http://localhost"))
-    assert "blob" not in encoded(chat).decode()
+    chat = chat_body(make_request(*history), CARD, chat_dialect("openai", "m", "http://localhost"))
+    assert "blob" not in encode_json(chat).decode()
 
 
 def test_reasoning_that_nothing_came_of_is_left_out() -> None:
-    history = ("Hi.", said(Thinking(thinking="cut", signature=SIGNED)), "Go on.")
+    history = ("Hi.", make_assistant_message(ThinkingBlock(thinking="cut", signature=SIGNED)), "Go on.")
     assert [item["type"] for item in body(*history)["input"]] == ["message", "message"]
 
 
 async def test_reasoning_that_cannot_be_opened_is_left_out_from_then_on() -> None:
-    refused = HttpError(
+    refused = HttpErrorFault(
         status=400,
         code="invalid_encrypted_content",
         message="The encrypted content blob could not be verified.",
     )
-    history = ("Hi.", said(Thinking(thinking="", signature=SIGNED), Text(text="Hm.")), "And?")
-    minds = [refused, [Thinking(thinking="", signature="new"), "Well."], "So."]
+    history = (
+        "Hi.",
+        make_assistant_message(ThinkingBlock(thinking="", signature=SIGNED), TextBlock(text="Hm.")),
+        "And?",
+    )
+    minds = [refused, [ThinkingBlock(thinking="", signature="new"), "Well."], "So."]
     async with responses_server(minds) as server:
-        model = responses_at(server.url)
-        reply = await model.reply(asking(*history), unheard)
-        await model.reply(asking(*history, reply.message, "Then?"), unheard)
+        model = create_responses_model(server.url)
+        reply = await model.generate_reply(make_request(*history), ignore_delta)
+        await model.generate_reply(make_request(*history, reply.message, "Then?"), ignore_delta)
         await model.aclose()
     sealed = [
         [item["encrypted_content"] for item in each.body["input"] if item["type"] == "reasoning"]
@@ -159,10 +201,10 @@ async def test_reasoning_that_cannot_be_opened_is_left_out_from_then_on() -> Non
     ],
 )
 async def test_what_a_server_does_not_take_is_not_sent_again(complaint: str, field: str) -> None:
-    async with responses_server([HttpError(status=400, message=complaint), "Hi.", "Hi."]) as server:
-        model = responses_at(server.url)
+    async with responses_server([HttpErrorFault(status=400, message=complaint), "Hi.", "Hi."]) as server:
+        model = create_responses_model(server.url)
         for _ in range(2):
-            await model.reply(asking("Hi.", thinking_tokens=2000), unheard)
+            await model.generate_reply(make_request("Hi.", thinking_tokens=2000), ignore_delta)
         await model.aclose()
     first, second, third = (each.body for each in server.requests)
     outer, _, inner = field.partition(".")
@@ -172,23 +214,27 @@ async def test_what_a_server_does_not_take_is_not_sent_again(complaint: str, fie
 
 
 async def test_another_complaint_is_the_callers() -> None:
-    async with responses_server([HttpError(status=400, message="Invalid schema for function")]) as server:
-        model = responses_at(server.url)
+    async with responses_server(
+        [HttpErrorFault(status=400, message="Invalid schema for function")]
+    ) as server:
+        model = create_responses_model(server.url)
         with pytest.raises(BadRequest, match="Invalid schema"):
-            await model.reply(asking("Hi."), unheard)
+            await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
 
 
 def test_the_system_prompt_images_and_failed_calls_have_their_places() -> None:
     sent = body(
-        heard(Text(text="Look."), PNG),
-        said(ToolUse(id="c1", name="Read", input={}), ToolUse(id="c2", name="Grep", input={})),
-        heard(
-            ToolResult(tool_use_id="c1", content=(Text(text="seen"), PNG)),
-            ToolResult(tool_use_id="c2", content="gone", is_error=True),
-            Text(text="Both?"),
+        make_user_message(TextBlock(text="Look."), PNG),
+        make_assistant_message(
+            ToolUseBlock(id="c1", name="Read", input={}), ToolUseBlock(id="c2", name="Grep", input={})
         ),
-        tools=[READ],
+        make_user_message(
+            ToolResultBlock(tool_use_id="c1", content=(TextBlock(text="seen"), PNG)),
+            ToolResultBlock(tool_use_id="c2", content="gone", is_error=True),
+            TextBlock(text="Both?"),
+        ),
+        tools=[READ_SCHEMA],
     )
     picture = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
     assert sent["instructions"] == "Be brief."
@@ -200,12 +246,14 @@ def test_the_system_prompt_images_and_failed_calls_have_their_places() -> None:
     assert more["content"] == [{"type": "input_text", "text": "Both?"}]
 
 
-def test_a_failed_call_with_a_picture_is_told_as_failed() -> None:
+def test_a_failed_call_with_an_image_is_sent_as_failed() -> None:
     sent = body(
-        heard(Text(text="Look.")),
-        said(ToolUse(id="c1", name="Read", input={})),
-        heard(ToolResult(tool_use_id="c1", content=(Text(text="half of it"), PNG), is_error=True)),
-        tools=[READ],
+        make_user_message(TextBlock(text="Look.")),
+        make_assistant_message(ToolUseBlock(id="c1", name="Read", input={})),
+        make_user_message(
+            ToolResultBlock(tool_use_id="c1", content=(TextBlock(text="half of it"), PNG), is_error=True)
+        ),
+        tools=[READ_SCHEMA],
     )
     texts = [part.get("text") for part in sent["input"][-1]["output"]]
     assert texts == ["Error:", "half of it", None]
@@ -224,7 +272,7 @@ def test_a_failed_call_with_a_picture_is_told_as_failed() -> None:
     ],
 )
 def test_thinking_tokens_are_a_level_of_effort(model: str, tokens: int, reasoning: Any) -> None:
-    sent = body("Hi.", thinking_tokens=tokens, temperature=0.3, dialect=dialect_of(model, HOME))
+    sent = body("Hi.", thinking_tokens=tokens, temperature=0.3, dialect=select_responses_dialect(model, HOME))
     assert sent.get("reasoning") == reasoning
     assert ("temperature" in sent) == (model == "gpt-4.1")
 
@@ -232,76 +280,86 @@ def test_thinking_tokens_are_a_level_of_effort(model: str, tokens: int, reasonin
 def test_remarks_and_answers_are_told_apart_to_models_that_want_it() -> None:
     history = (
         "Hi.",
-        said(Text(text="I look."), ToolUse(id="c", name="Read", input={})),
-        heard(ToolResult(tool_use_id="c")),
-        said(Text(text="It is 7.")),
+        make_assistant_message(TextBlock(text="I look."), ToolUseBlock(id="c", name="Read", input={})),
+        make_user_message(ToolResultBlock(tool_use_id="c")),
+        make_assistant_message(TextBlock(text="It is 7.")),
         "Sure?",
     )
     for model, phases in (("gpt-6-sol", ["commentary", "final_answer"]), ("gpt-5", [None, None])):
-        sent = body(*history, dialect=dialect_of(model, HOME))
+        sent = body(*history, dialect=select_responses_dialect(model, HOME))
         assert [i.get("phase") for i in sent["input"] if i.get("role") == "assistant"] == phases
 
 
 async def test_the_limit_of_an_answer_is_sent_and_met() -> None:
-    stopped = Answer(content=(Text(text="One, two"),), stop_reason="max_tokens")
+    stopped = MockReply(content=(TextBlock(text="One, two"),), stop_reason="max_tokens")
     async with responses_server([stopped]) as server:
-        model = responses_at(server.url)
-        reply = await model.reply(asking("Count.", max_tokens=3), unheard)
+        model = create_responses_model(server.url)
+        reply = await model.generate_reply(make_request("Count.", max_tokens=3), ignore_delta)
         await model.aclose()
     assert server.requests[0].body["max_output_tokens"] == 16
     assert (reply.stop_reason, reply.message.text) == ("max_tokens", "One, two")
 
 
 async def test_a_refusal_and_a_filter_are_refusals() -> None:
-    refused = Answer(content=(Text(text="I cannot."),), stop_reason="refusal")
+    refused = MockReply(content=(TextBlock(text="I cannot."),), stop_reason="refusal")
     async with responses_server([refused]) as server:
-        model, ear = responses_at(server.url), Ear()
-        reply = await model.reply(asking("Hi."), ear)
+        model, ear = create_responses_model(server.url), DeltaRecorder()
+        reply = await model.generate_reply(make_request("Hi."), ear)
         await model.aclose()
-    assert (reply.stop_reason, reply.message.text, ear.text(TextDelta)) == (
+    assert (reply.stop_reason, reply.message.text, ear.join_text(TextDelta)) == (
         "refusal",
         "I cannot.",
         "I cannot.",
     )
     details = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
-    told = {**completed(**details), "type": "response.incomplete"}
-    assert (await understood(told)).stop_reason == "refusal"
+    told = {**make_completed_event(**details), "type": "response.incomplete"}
+    assert (await parse_reply_events(told)).stop_reason == "refusal"
 
 
 async def test_a_call_cut_by_the_limit_is_not_run() -> None:
     item = {"type": "function_call", "call_id": "call_12345", "name": "Read", "arguments": ""}
     details = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    told = {**completed({**item, "status": "incomplete"}, **details), "type": "response.incomplete"}
-    reply = await understood(told)
+    told = {
+        **make_completed_event({**item, "status": "incomplete"}, **details),
+        "type": "response.incomplete",
+    }
+    reply = await parse_reply_events(told)
     assert reply.stop_reason == "max_tokens"
     assert "__malformed_json__" in reply.message.tool_uses[0].input
 
 
-async def test_servers_that_leave_out_what_they_told_before_are_understood() -> None:
-    """As some that imitate the API do: no output in the last event, reasoning in plain words, no usage."""
+async def test_servers_may_omit_from_the_last_event_what_they_streamed_before() -> None:
+    """Some compatible servers send no output in the last event, plain-text reasoning, and no usage."""
     thought = {"type": "reasoning", "id": "x", "content": [{"type": "reasoning_text", "text": "hm"}]}
     words = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]}
-    reply = await understood(
+    reply = await parse_reply_events(
         {"type": "response.output_item.done", "output_index": 1, "item": words},
         {"type": "response.output_item.done", "output_index": 0, "item": thought},
         {"type": "something.new", "output_index": 3},
-        completed(),
+        make_completed_event(),
     )
-    assert reply.message.content == (Thinking(thinking="hm"), Text(text="Hi."))
+    assert reply.message.content == (ThinkingBlock(thinking="hm"), TextBlock(text="Hi."))
     assert not reply.counted
 
 
 @pytest.mark.parametrize("how", ["close", "clean"])
 async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -> None:
-    content = (Text(text="Reading now."), ToolUse(id="call_12345", name="Read", input={"path": "abcdef"}))
-    total = len(ResponsesForm().events(Answer(content=content), {}, 1, Usage()))
-    minds = [Answer(content=content, faults=(Cut(after=after, how=how),)) for after in range(total)]
-    async with responses_server([*minds, Answer(content=content)]) as server:
-        model = responses_at(server.url)
+    content = (
+        TextBlock(text="Reading now."),
+        ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
+    )
+    total = len(ResponsesFormat().encode_events(MockReply(content=content), {}, 1, Usage()))
+    minds = [
+        MockReply(content=content, faults=(CutStreamFault(after=after, how=how),)) for after in range(total)
+    ]
+    async with responses_server([*minds, MockReply(content=content)]) as server:
+        model = create_responses_model(server.url)
         for _ in range(total):
             with pytest.raises(StreamCut):
-                await model.reply(asking("Go.", tools=[READ]), unheard)
-        assert (await model.reply(asking("Go.", tools=[READ]), unheard)).message.content == content
+                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        assert (
+            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        ).message.content == content
         await model.aclose()
 
 
@@ -321,15 +379,15 @@ async def test_a_failure_on_the_way_is_its_error(told: dict[str, Any], kind: Any
     failed = {"type": "response.failed", "response": {"error": told}}
     for last in (failed, {"type": "error", **told}, {"type": "error", "error": told}):
         with pytest.raises(kind or ServerFault) as caught:
-            await understood(begun, last)
+            await parse_reply_events(begun, last)
         assert told["message"] in str(caught.value)
 
 
 async def test_an_overload_in_the_stream_may_be_billed() -> None:
-    async with responses_server([["some words", StreamError(after=2)]]) as server:
-        model = responses_at(server.url)
+    async with responses_server([["some words", StreamErrorFault(after=2)]]) as server:
+        model = create_responses_model(server.url)
         with pytest.raises(Overloaded) as caught:
-            await model.reply(asking("Hi."), unheard)
+            await model.generate_reply(make_request("Hi."), ignore_delta)
         await model.aclose()
     assert caught.value.billed
 
@@ -338,17 +396,19 @@ async def test_events_that_make_no_sense_are_a_bad_reply() -> None:
     for event in (
         {"type": "response.output_text.delta"},
         {"type": "response.function_call_arguments.delta", "output_index": 4, "delta": "{"},
-        completed({"type": "function_call", "call_id": "call_12345"}),
-        completed("x"),
+        make_completed_event({"type": "function_call", "call_id": "call_12345"}),
+        make_completed_event("x"),
     ):
         with pytest.raises(BadReply):
-            await understood(event)
+            await parse_reply_events(event)
 
 
 async def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
-    async with responses_server([[call("Read", path="a"), BrokenToolJson(arguments='{"pa')]]) as server:
-        model = responses_at(server.url)
-        reply = await model.reply(asking("Go.", tools=[READ]), unheard)
+    async with responses_server(
+        [[make_tool_call("Read", path="a"), BrokenToolJsonFault(arguments='{"pa')]]
+    ) as server:
+        model = create_responses_model(server.url)
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
         await model.aclose()
     assert reply.message.tool_uses[0].input == {"__malformed_json__": '{"pa'}
 
@@ -367,21 +427,23 @@ async def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
     ],
 )
 def test_the_api_is_chosen_by_the_model_and_who_serves_it(name: str, base: str | None, kind: type) -> None:
-    provider, _, card = resolve(name)
-    model = make_model(provider, card, Access(base_url=base), clock=SystemClock())
+    provider, _, card = resolve_model(name)
+    model = create_model(provider, card, ProviderAccess(base_url=base), clock=SystemClock())
     assert isinstance(model, kind)
 
 
 def test_a_person_chooses_the_api_of_a_model() -> None:
     for api, kind in (("responses", ResponsesModel), ("chat", ChatModel)):
-        provider, _, card = resolve("openai:gpt-6-sol", models={"gpt-6-sol": {"api": api}})
+        provider, _, card = resolve_model("openai:gpt-6-sol", models={"gpt-6-sol": {"api": api}})
         for base in (None, "http://localhost:8000/v1"):
-            assert isinstance(make_model(provider, card, Access(base_url=base), clock=SystemClock()), kind)
+            assert isinstance(
+                create_model(provider, card, ProviderAccess(base_url=base), clock=SystemClock()), kind
+            )
 
 
 def test_prices_windows_and_aliases_are_openais() -> None:
-    card = resolve("openai-responses:sonnet").card
-    known = resolve("openai:sonnet").card
+    card = resolve_model("openai-responses:sonnet").card
+    known = resolve_model("openai:sonnet").card
     assert (card.id, card.price, card.window) == (known.id, known.price, known.window)
     assert card.provider == "openai-responses"
 
@@ -390,29 +452,33 @@ def test_prices_windows_and_aliases_are_openais() -> None:
 async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
     async with responses_server(["Hi."]) as server:
         card = ModelCard(id="m", provider="openai-responses")
-        model = make_model(
-            "openai-responses", card, Access(base_url=server.url + suffix), clock=SystemClock()
+        model = create_model(
+            "openai-responses", card, ProviderAccess(base_url=server.url + suffix), clock=SystemClock()
         )
-        assert (await model.reply(asking(user("Hi.")), unheard)).message.text == "Hi."
+        assert (
+            await model.generate_reply(make_request(user_message("Hi.")), ignore_delta)
+        ).message.text == "Hi."
         await model.aclose()
 
 
 @pytest.mark.spec("USR-07")
 async def test_a_stream_that_falls_silent_ends_at_the_gap_and_is_asked_again_by_the_limiter() -> None:
     clock = FakeClock()
-    stalled = Answer(content=(Text(text="A greeting of some length."),), faults=(Stall(after=6),))
-    async with responses_server([stalled, ["words", StreamError(after=3)], "At last."]) as server:
-        deadlines = Deadlines(connect=5, first_byte=30, gap=20, total=100)
-        inner, ear = responses_at(server.url, clock=clock, deadlines=deadlines), Ear()
-        model = PatientModel(inner, Limiter(clock, Random(1)), clock)
-        reply = asyncio.ensure_future(model.reply(asking("Hi."), ear))
-        await ear.until(TextDelta)
+    stalled = MockReply(
+        content=(TextBlock(text="A greeting of some length."),), faults=(StalledStreamFault(after=6),)
+    )
+    async with responses_server([stalled, ["words", StreamErrorFault(after=3)], "At last."]) as server:
+        deadlines = HttpDeadlines(connect=5, first_byte=30, gap=20, total=100)
+        inner, ear = create_responses_model(server.url, clock=clock, deadlines=deadlines), DeltaRecorder()
+        model = RetryingModel(inner, RateLimiter(clock, Random(1)), clock)
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ear))
+        await ear.wait_for_deltas(TextDelta)
         await clock.advance(20.5)
         for failures in (1, 2):
-            await ear.until(Retrying, failures)
+            await ear.wait_for_deltas(RetryScheduled, failures)
             await clock.advance(5)
         assert (await asyncio.wait_for(reply, 30)).message.text == "At last."
         await model.aclose()
-    assert [retry.billed for retry in ear.of(Retrying)] == [True, True]
-    assert "nothing for 20 s" in ear.of(Retrying)[0].reason
-    assert "Overloaded" in ear.of(Retrying)[1].reason
+    assert [retry.billed for retry in ear.list_deltas(RetryScheduled)] == [True, True]
+    assert "nothing for 20 s" in ear.list_deltas(RetryScheduled)[0].reason
+    assert "Overloaded" in ear.list_deltas(RetryScheduled)[1].reason

@@ -10,44 +10,44 @@ import time
 import pytest
 
 from shoal.core.errors import ModelError, RateLimited, SettingsError
-from shoal.core.messages import Message, Text, Thinking, ToolResult, ToolUse, user
-from shoal.core.requests import (
-    Delta,
-    Reply,
-    Request,
-    Sent,
+from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
+from shoal.core.model_requests import (
+    AttemptStarted,
+    ModelReply,
+    ModelRequest,
+    StreamDelta,
     TextDelta,
     ThinkingDelta,
     ToolInputDelta,
     ToolSchema,
 )
 from shoal.core.usage import Usage
-from shoal.models.scripted import Line, ScriptedModel
+from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 from shoal.testing import FakeClock
 
-READ = ToolUse(id="", name="Read", input={"file_path": "a.py"})
+READ = ToolUseBlock(id="", name="Read", input={"file_path": "a.py"})
 
 
-def asking(*texts: str, system: str = "Be brief.") -> Request:
-    return Request(system=system, messages=[user(text) for text in texts])
+def asking(*texts: str, system: str = "Be brief.") -> ModelRequest:
+    return ModelRequest(system=system, messages=[user_message(text) for text in texts])
 
 
-async def heard_reply(model: ScriptedModel, request: Request) -> tuple[Reply, list[Delta]]:
-    heard: list[Delta] = []
+async def heard_reply(model: ScriptedModel, request: ModelRequest) -> tuple[ModelReply, list[StreamDelta]]:
+    heard: list[StreamDelta] = []
 
-    async def hear(delta: Delta) -> None:
+    async def hear(delta: StreamDelta) -> None:
         heard.append(delta)
 
-    return await model.reply(request, hear), heard
+    return await model.generate_reply(request, hear), heard
 
 
-async def test_replies_are_said_in_order_whatever_their_form():
-    blocks = Message(role="assistant", content=(Thinking(thinking="Hm."), Text(text="three")))
+async def test_replies_of_every_form_come_in_order():
+    blocks = Message(role="assistant", content=(ThinkingBlock(thinking="Hm."), TextBlock(text="three")))
     usage = Usage(input_tokens=1, output_tokens=2)
-    whole = Reply(message=blocks, usage=usage, stop_reason="max_tokens", model="other")
-    line = Line(content=(Text(text="four"),), usage=usage, stop_reason="refusal")
+    whole = ModelReply(message=blocks, usage=usage, stop_reason="max_tokens", model="other")
+    line = ScriptedReply(content=(TextBlock(text="four"),), usage=usage, stop_reason="refusal")
     model = ScriptedModel(["one", ["two", READ], blocks, whole, line, READ])
-    replies = [await model.reply(asking("?")) for _ in range(6)]
+    replies = [await model.generate_reply(asking("?")) for _ in range(6)]
     assert [reply.message.text for reply in replies] == ["one", "two", "three", "three", "four", ""]
     stops = ["end_turn", "tool_use", "end_turn", "max_tokens", "refusal", "tool_use"]
     assert [reply.stop_reason for reply in replies] == stops
@@ -58,12 +58,12 @@ async def test_replies_are_said_in_order_whatever_their_form():
 
 async def test_a_function_sees_the_request():
     model = ScriptedModel(lambda request: f"You said {request.messages[-1].text}")
-    assert (await model.reply(asking("hello"))).message.text == "You said hello"
+    assert (await model.generate_reply(asking("hello"))).message.text == "You said hello"
 
 
 async def test_calls_without_an_id_get_different_ones():
-    model = ScriptedModel([[READ, READ], READ, ToolUse(id="mine", name="Read", input={})])
-    replies = [await model.reply(asking("?")) for _ in range(3)]
+    model = ScriptedModel([[READ, READ], READ, ToolUseBlock(id="mine", name="Read", input={})])
+    replies = [await model.generate_reply(asking("?")) for _ in range(3)]
     ids = [call.id for reply in replies for call in reply.message.tool_uses]
     assert len(set(ids)) == 4
     assert ids[-1] == "mine"
@@ -71,30 +71,30 @@ async def test_calls_without_an_id_get_different_ones():
 
 async def test_a_script_that_is_over_says_what_was_asked():
     model = ScriptedModel(["only"])
-    await model.reply(asking("first"))
+    await model.generate_reply(asking("first"))
     with pytest.raises(ModelError, match=r"All 1 replies of the script were said.*'second question'"):
-        await model.reply(asking("second question"))
+        await model.generate_reply(asking("second question"))
 
 
 async def test_an_error_in_the_script_is_raised_after_the_request_left():
     model = ScriptedModel([RateLimited("slow down", retry_after=1), "then"])
     heard = []
 
-    async def hear(delta: Delta) -> None:
+    async def hear(delta: StreamDelta) -> None:
         heard.append(delta)
 
     with pytest.raises(RateLimited):
-        await model.reply(asking("?"), hear)
-    assert heard == [Sent()]
-    assert (await model.reply(asking("?"))).message.text == "then"
+        await model.generate_reply(asking("?"), hear)
+    assert heard == [AttemptStarted()]
+    assert (await model.generate_reply(asking("?"))).message.text == "then"
 
 
-async def test_what_is_heard_adds_up_to_the_reply():
+async def test_streamed_deltas_add_up_to_the_reply():
     text = "  Two spaces first,\nthen  " + "many words " * 20
-    said = (Thinking(thinking="Let me see."), Text(text=text), Text(text=" "), READ)
+    said = (ThinkingBlock(thinking="Let me see."), TextBlock(text=text), TextBlock(text=" "), READ)
     for pace in (0.0, 1e-9):
         reply, heard = await heard_reply(ScriptedModel([said], pace=pace), asking("?"))
-        assert heard[0] == Sent()
+        assert heard[0] == AttemptStarted()
         assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == text + " "
         assert "".join(d.text for d in heard if isinstance(d, ThinkingDelta)) == "Let me see."
         assert [d.name for d in heard if isinstance(d, ToolInputDelta)] == ["Read"]
@@ -103,15 +103,17 @@ async def test_what_is_heard_adds_up_to_the_reply():
 
 async def test_a_pace_speaks_word_by_word_through_the_clock():
     clock = FakeClock()
-    model = ScriptedModel([Line(content=(Text(text="one two three"),), delay=5)], clock=clock, pace=1)
+    model = ScriptedModel(
+        [ScriptedReply(content=(TextBlock(text="one two three"),), delay=5)], clock=clock, pace=1
+    )
     words = []
 
-    async def hear(delta: Delta) -> None:
+    async def hear(delta: StreamDelta) -> None:
         if isinstance(delta, TextDelta):
             words.append((clock.monotonic(), delta.text))
 
     async with asyncio.TaskGroup() as tasks:
-        reply = tasks.create_task(model.reply(asking("?"), hear))
+        reply = tasks.create_task(model.generate_reply(asking("?"), hear))
         await clock.advance(7)
         assert words == [(6, "one "), (7, "two ")]
         assert not reply.done()
@@ -120,7 +122,7 @@ async def test_a_pace_speaks_word_by_word_through_the_clock():
 
 
 async def test_without_a_pace_nothing_is_waited_for():
-    coroutine = ScriptedModel([["text", READ]]).reply(asking("?"))
+    coroutine = ScriptedModel([["text", READ]]).generate_reply(asking("?"))
     with pytest.raises(StopIteration) as ended:
         coroutine.send(None)
     assert ended.value.value.message.text == "text"
@@ -128,16 +130,16 @@ async def test_without_a_pace_nothing_is_waited_for():
 
 async def test_usage_is_the_same_every_time_and_grows_with_the_conversation():
     tools = [ToolSchema(name="Read", description="Reads a file.", input_schema={"type": "object"})]
-    messages = [user("hello " * 10)]
+    messages = [user_message("hello " * 10)]
 
     async def sizes(model: ScriptedModel) -> list[Usage]:
         conversation = list(messages)
         told = []
         for _ in range(5):
-            request = Request(system="Be brief.", messages=conversation, tools=tools)
-            reply = await model.reply(request)
+            request = ModelRequest(system="Be brief.", messages=conversation, tools=tools)
+            reply = await model.generate_reply(request)
             told.append(reply.usage)
-            conversation += [reply.message, user("go on")]
+            conversation += [reply.message, user_message("go on")]
         return told
 
     once = await sizes(ScriptedModel(lambda _: "x" * 400))
@@ -151,12 +153,12 @@ async def test_usage_is_the_same_every_time_and_grows_with_the_conversation():
 
 async def test_a_reply_costs_microseconds_also_in_a_long_conversation():
     model = ScriptedModel(lambda _: ("I read it.", READ))
-    messages = [user("start")] + [user("x" * 100) for _ in range(5_000)]
-    request = Request(system="s", messages=messages)
-    await model.reply(request)
+    messages = [user_message("start")] + [user_message("x" * 100) for _ in range(5_000)]
+    request = ModelRequest(system="s", messages=messages)
+    await model.generate_reply(request)
     started = time.process_time()
     for _ in range(1_000):
-        await model.reply(request)
+        await model.generate_reply(request)
     assert (time.process_time() - started) / 1_000 < 300e-6, "counting all 5,000 again takes a millisecond"
 
 
@@ -181,19 +183,21 @@ async def test_a_script_file_answers_what_fits(tmp_path, name):
         )
     model = ScriptedModel.from_file(script)
     review = asking("anything", system="You are a reviewer.")
-    assert (await model.reply(review)).message.text == "Looks good."
-    first = await model.reply(asking("please fix it"))
+    assert (await model.generate_reply(review)).message.text == "Looks good."
+    first = await model.generate_reply(asking("please fix it"))
     assert first.message.tool_uses[0].input == {"file_path": "a"}
-    result = ToolResult(tool_use_id=first.message.tool_uses[0].id, content="1 failed, 2 passed")
+    result = ToolResultBlock(tool_use_id=first.message.tool_uses[0].id, content="1 failed, 2 passed")
     answered = Message(role="user", content=(result,))
-    second = await model.reply(Request(system="", messages=[user("fix"), first.message, answered]))
-    assert second.message.content[0] == Thinking(thinking="One left.", signature="scripted")
-    history = [user("a"), first.message, answered, second.message, user("b")]
-    third = await model.reply(Request(system="", messages=history))
+    second = await model.generate_reply(
+        ModelRequest(system="", messages=[user_message("fix"), first.message, answered])
+    )
+    assert second.message.content[0] == ThinkingBlock(thinking="One left.", signature="scripted")
+    history = [user_message("a"), first.message, answered, second.message, user_message("b")]
+    third = await model.generate_reply(ModelRequest(system="", messages=history))
     assert third.message.text == "Third answer."
-    assert (await model.reply(review)).message.text == "Looks good."
+    assert (await model.generate_reply(review)).message.text == "Looks good."
     with pytest.raises(ModelError, match=rf"{name} is left that fits what was asked.*'please fix it'"):
-        await model.reply(asking("please fix it"))
+        await model.generate_reply(asking("please fix it"))
 
 
 async def test_a_script_may_use_what_came_since_the_last_answer(tmp_path):
@@ -204,9 +208,14 @@ async def test_a_script_may_use_what_came_since_the_last_answer(tmp_path):
         "tools": [{"name": "Send", "input": {"to": ["x"], "message": {"id": "{{number}}", "approve": True}}}],
     }
     script.write_text(json.dumps([step]))
-    said = Message(role="assistant", content=(Text(text="Yes?"),))
-    messages = [user("request old"), said, user("request 7f, please"), user("and hurry")]
-    reply = await ScriptedModel.from_file(script).reply(Request(system="", messages=messages))
+    said = Message(role="assistant", content=(TextBlock(text="Yes?"),))
+    messages = [
+        user_message("request old"),
+        said,
+        user_message("request 7f, please"),
+        user_message("and hurry"),
+    ]
+    reply = await ScriptedModel.from_file(script).generate_reply(ModelRequest(system="", messages=messages))
     assert reply.message.text == "About 7f and {{nothing}}."
     assert reply.message.tool_uses[0].input == {"to": ["x"], "message": {"id": "7f", "approve": True}}
 
@@ -219,7 +228,7 @@ async def test_a_script_may_have_a_pace_and_a_price(tmp_path):
     model = ScriptedModel.from_file(script, clock=clock)
     assert (model.card.price.input, model.card.price.output) == (3.0, 15.0)
     async with asyncio.TaskGroup() as group:
-        saying = group.create_task(model.reply(asking("go")))
+        saying = group.create_task(model.generate_reply(asking("go")))
         await clock.advance(1.4)
         assert not saying.done()
         await clock.advance(0.2)

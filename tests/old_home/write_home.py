@@ -22,36 +22,43 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-PLACE = Path("/tmp/shoal-old-home")
+ROOT = Path("/tmp/shoal-old-home")
 """Every path in the archive starts with it; `unpack_home` replaces it."""
-PROJECT, HOME = PLACE / "project", PLACE / "home"
+PROJECT, HOME = ROOT / "project", ROOT / "home"
 os.environ["SHOAL_HOME"] = str(HOME)
-os.environ["HOME"] = str(PLACE / "person")
+os.environ["HOME"] = str(ROOT / "person")
 
 from msgspec.structs import replace  # noqa: E402
 
 import shoal  # noqa: E402
-from cast import Gate, agent, all_turns, cast, use  # noqa: E402
-from shoal.app.teams.record import AgentsRecord  # noqa: E402
+from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent  # noqa: E402
+from shoal.app.teams.team_store import TeamStore  # noqa: E402
 from shoal.core.clock import SystemClock  # noqa: E402
 from shoal.core.events import (  # noqa: E402
-    Asked,
     Event,
-    Journaled,
+    JournaledEvent,
+    QuestionAsked,
+    QueueItemWithdrawn,
     SessionEnded,
     SessionStarted,
-    Withdrawn,
 )
-from shoal.core.ids import LEAD, Ids, SessionId  # noqa: E402
-from shoal.core.mail import Mail  # noqa: E402
+from shoal.core.ids import LEAD_ID, IdGenerator, SessionId  # noqa: E402
+from shoal.core.mail import MailMessage  # noqa: E402
+from shoal.core.model_requests import (  # noqa: E402
+    AttemptStarted,
+    DeltaListener,
+    ModelReply,
+    ModelRequest,
+    RetryScheduled,
+    ignore_delta,
+)
 from shoal.core.names import AgentName, TaskId  # noqa: E402
-from shoal.core.questions import Allowed, Choose, Chosen  # noqa: E402
-from shoal.core.requests import Hear, Reply, Request, Retrying, Sent, unheard  # noqa: E402
+from shoal.core.questions import AllowAnswer, ChoiceAnswer, ChoiceQuestion  # noqa: E402
 from shoal.core.usage import ModelCard, Price  # noqa: E402
-from shoal.models.scripted import ScriptedModel  # noqa: E402
-from shoal.stores.files.journal import FileJournal, read_journal  # noqa: E402
-from shoal.stores.files.places import journal_path  # noqa: E402
-from troupe import last_result, member, speaker, tell  # noqa: E402
+from shoal.models.scripted_model import ScriptedModel  # noqa: E402
+from shoal.stores.files.file_journal import FileJournal, read_journal  # noqa: E402
+from shoal.stores.files.home_paths import get_journal_path  # noqa: E402
+from team_scripts import find_speaker, get_last_result, send_message, spawn_member  # noqa: E402
 
 WORK = "11111111-1111-4111-8111-111111111111"
 AGENTS = "22222222-2222-4222-8222-222222222222"
@@ -66,35 +73,37 @@ SETTINGS = {
 }
 
 
-class Flaky(ScriptedModel):
+class FlakyModel(ScriptedModel):
     """Loses its first answer, as with a cut stream, and retries."""
 
-    lost = False
+    has_failed = False
 
-    async def reply(self, request: Request, hear: Hear = unheard) -> Reply:
-        if not self.lost:
-            self.lost = True
-            await hear(Sent())
-            await hear(Retrying(reason="the stream was cut", delay=0.1, attempt=1, billed=True))
-        return await super().reply(request, hear)
+    async def generate_reply(
+        self, request: ModelRequest, on_delta: DeltaListener = ignore_delta
+    ) -> ModelReply:
+        if not self.has_failed:
+            self.has_failed = True
+            await on_delta(AttemptStarted())
+            await on_delta(RetryScheduled(reason="the stream was cut", delay=0.1, attempt=1, billed=True))
+        return await super().generate_reply(request, on_delta)
 
 
-def in_order(script: list[Any]) -> Any:
+def script_in_order(script: list[Any]) -> Any:
     """Return a script that gives one line after another; a line may be a function of the request."""
     lines = iter(script)
 
-    def mind(request: Request) -> Any:
+    def next_reply(request: ModelRequest) -> Any:
         line = next(lines)
         return line(request) if callable(line) else line
 
-    return mind
+    return next_reply
 
 
-def delete_schedule(request: Request) -> Any:
-    return use("CronDelete", "s3", id=re.findall(r"[0-9a-f]{8}", last_result(request))[0])
+def delete_schedule(request: ModelRequest) -> Any:
+    return call_tool("CronDelete", "s3", id=re.findall(r"[0-9a-f]{8}", get_last_result(request))[0])
 
 
-def priced(mind: Any) -> ScriptedModel:
+def create_priced_model(mind: Any) -> ScriptedModel:
     return ScriptedModel(mind, card=CARD)
 
 
@@ -107,17 +116,17 @@ async def take_turn(session: shoal.Session, prompt: str) -> None:
 def answer_questions(session: shoal.Session) -> None:
     """Answer what the session asks: allow calls, take the first option of a choice."""
 
-    def answer(event: Event) -> None:
-        if not isinstance(event, Asked):
+    def answer_question(event: Event) -> None:
+        if not isinstance(event, QuestionAsked):
             return
         question = event.question
-        if isinstance(question, Choose):
+        if isinstance(question, ChoiceQuestion):
             picked = {choice.question: choice.options[0].label for choice in question.choices}
-            session.parts.desk.answer(question.id, Chosen(answers=picked))
+            session.services.question_broker.submit_answer(question.id, ChoiceAnswer(answers=picked))
         else:
-            session.parts.desk.answer(question.id, Allowed(remember="session"))
+            session.services.question_broker.submit_answer(question.id, AllowAnswer(remember="session"))
 
-    session.watch(answer)
+    session.subscribe(answer_question)
 
 
 COLOUR = {
@@ -132,21 +141,21 @@ TODO = {"content": "Write the report", "status": "in_progress", "activeForm": "W
 async def write_work() -> None:
     """Tool calls, questions, a denial, a hook, a background shell, schedules, a compaction and an undo."""
     script: list[Any] = [
-        use("Read", "r1", file_path="notes.txt"),
-        use("Write", "w1", file_path="report.txt", content="first\n"),
-        use("Bash", "b1", command="curl http://example.org"),
-        use("AskUserQuestion", "q1", questions=[COLOUR]),
-        use("TodoWrite", "t1", todos=[TODO]),
+        call_tool("Read", "r1", file_path="notes.txt"),
+        call_tool("Write", "w1", file_path="report.txt", content="first\n"),
+        call_tool("Bash", "b1", command="curl http://example.org"),
+        call_tool("AskUserQuestion", "q1", questions=[COLOUR]),
+        call_tool("TodoWrite", "t1", todos=[TODO]),
         "The report is written.",
-        use("Edit", "e1", file_path="report.txt", old_string="first", new_string="second"),
-        use("Bash", "b2", command="echo built", run_in_background=True),
-        use("CronCreate", "s1", cron="*/5 * * * *", prompt="look at the build"),
-        use("CronCreate", "s2", cron="0 9 * * 1", prompt="weekly report"),
+        call_tool("Edit", "e1", file_path="report.txt", old_string="first", new_string="second"),
+        call_tool("Bash", "b2", command="echo built", run_in_background=True),
+        call_tool("CronCreate", "s1", cron="*/5 * * * *", prompt="look at the build"),
+        call_tool("CronCreate", "s2", cron="0 9 * * 1", prompt="weekly report"),
         delete_schedule,
         "The report is corrected.",
         "The build is done.",
         "Summary: a report was written and corrected.",
-        use("Write", "w2", file_path="extra.txt", content="too much\n"),
+        call_tool("Write", "w2", file_path="extra.txt", content="too much\n"),
         "Written.",
         "Nothing more.",
     ]
@@ -158,11 +167,11 @@ async def write_work() -> None:
         "max_budget_usd": 0.5,
         "seed": 1,
     }
-    async with shoal.open(model=Flaky(in_order(script), card=CARD), **options) as session:
+    async with shoal.open(model=FlakyModel(script_in_order(script), card=CARD), **options) as session:
         answer_questions(session)
         await take_turn(session, "Write the report")
         await take_turn(session, "Correct the report")
-        shell = session.parts.shells.find("bash_1")
+        shell = session.services.shells.find_shell("bash_1")
         assert shell is not None
         await asyncio.wait_for(shell.ended.wait(), 20)
         turn = await session.next_turn()
@@ -175,156 +184,160 @@ async def write_work() -> None:
         await session.undo()
         session.steer("One more thing")
     del options["session_id"]
-    async with shoal.open(model=priced(["Good bye."]), resume=WORK, **options) as session:
-        await all_turns(session, "Say good bye")
+    async with shoal.open(model=create_priced_model(["Good bye."]), resume=WORK, **options) as session:
+        await run_all_turns(session, "Say good bye")
 
 
 async def write_agents() -> None:
     """Sub-agents in the foreground, moved to the background, nested and in a worktree."""
-    gate = Gate()
+    gate = ToolGate()
     parts: dict[str, Any] = {
         "lead": [
-            agent("You fix it", "c1", isolation="worktree"),
-            agent("Middle starts another", "c2"),
-            agent("Slow work", "c3"),
+            spawn_agent("You fix it", "c1", isolation="worktree"),
+            spawn_agent("Middle starts another", "c2"),
+            spawn_agent("Slow work", "c3"),
             "I wait for the slow one.",
             "All are done.",
         ],
-        "You": [use("Write", "f1", file_path="new.txt", content="work\n"), "It is fixed."],
-        "Middle": [agent("Inner looks", "i1"), "The inner agent found it."],
-        "Inner": [use("Read", "i2", file_path="notes.txt"), "Found it in the notes."],
-        "Slow": [use("Gate"), "Slow but done."],
+        "You": [call_tool("Write", "f1", file_path="new.txt", content="work\n"), "It is fixed."],
+        "Middle": [spawn_agent("Inner looks", "i1"), "The inner agent found it."],
+        "Inner": [call_tool("Read", "i2", file_path="notes.txt"), "Found it in the notes."],
+        "Slow": [call_tool("Gate"), "Slow but done."],
     }
-    spoken = cast(**parts)
-    model = ScriptedModel(spoken._think, card=CARD)
+    spoken = script_agents(**parts)
+    model = ScriptedModel(spoken._choose_reply, card=CARD)
     async with shoal.open(
         cwd=PROJECT, model=model, session_id=AGENTS, skip_permissions=True, tools=[gate.tool], seed=2
     ) as session:
         turn = asyncio.create_task(take_turn(session, "lead: give the work out"))
-        await gate.wait()
+        await gate.wait_until_reached()
         assert session.move_to_background()
         await turn
-        gate.opened.set()
+        gate.is_open.set()
         async with asyncio.timeout(30):
             while (late := await session.next_turn()) is not None:
                 async for _ in late:
                     pass
 
 
-def dig(request: Request) -> Any:
+def script_ann(request: ModelRequest) -> Any:
     said = sum(message.role == "assistant" for message in request.messages)
     part = [
-        use("TaskUpdate", "u2", taskId="1", owner="ann", status="in_progress"),
-        tell("bob", "I am digging", "digging"),
-        use("TaskUpdate", "u3", taskId="1", status="completed"),
-        tell("team-lead", "The hole is dug.", "dug"),
+        call_tool("TaskUpdate", "u2", taskId="1", owner="ann", status="in_progress"),
+        send_message("bob", "I am digging", "digging"),
+        call_tool("TaskUpdate", "u3", taskId="1", status="completed"),
+        send_message("team-lead", "The hole is dug.", "dug"),
     ]
     return part[said] if said < len(part) else "I wait."
 
 
-def fill(request: Request) -> Any:
+def script_bob(request: ModelRequest) -> Any:
     said = sum(message.role == "assistant" for message in request.messages)
-    return use("TaskUpdate", "u4", taskId="3", owner="bob", status="in_progress") if not said else "I wait."
+    return (
+        call_tool("TaskUpdate", "u4", taskId="3", owner="bob", status="in_progress")
+        if not said
+        else "I wait."
+    )
 
 
 async def write_team() -> None:
     """A team with a board in every state and mail that is read and unread."""
     lead: list[Any] = [
-        use("TeamCreate", "tc", team_name="crew", description="Digs holes"),
-        use("TaskCreate", "t1", subject="Dig", description="a hole"),
-        use("TaskCreate", "t2", subject="Fill", description="the hole"),
-        use("TaskCreate", "t3", subject="Paint", description="the fence"),
-        use("TaskCreate", "t4", subject="Rest", description="for a while"),
-        use("TaskUpdate", "u1", taskId="2", addBlockedBy=["3"], owner="bob"),
-        use("TaskUpdate", "u5", taskId="4", status="deleted"),
-        use("TaskCreate", "t5", subject="Sweep", description="the yard"),
-        member("bob"),
-        member("ann"),
+        call_tool("TeamCreate", "tc", team_name="crew", description="Digs holes"),
+        call_tool("TaskCreate", "t1", subject="Dig", description="a hole"),
+        call_tool("TaskCreate", "t2", subject="Fill", description="the hole"),
+        call_tool("TaskCreate", "t3", subject="Paint", description="the fence"),
+        call_tool("TaskCreate", "t4", subject="Rest", description="for a while"),
+        call_tool("TaskUpdate", "u1", taskId="2", addBlockedBy=["3"], owner="bob"),
+        call_tool("TaskUpdate", "u5", taskId="4", status="deleted"),
+        call_tool("TaskCreate", "t5", subject="Sweep", description="the yard"),
+        spawn_member("bob"),
+        spawn_member("ann"),
         "They work.",
-        tell("bob", "Go on.", "go on"),
+        send_message("bob", "Go on.", "go on"),
         "They work on.",
     ]
-    parts = {"ann": dig, "bob": fill}
+    parts = {"ann": script_ann, "bob": script_bob}
 
-    def mind(request: Request) -> Any:
-        who = speaker(request)
+    def choose_reply(request: ModelRequest) -> Any:
+        who = find_speaker(request)
         if who in parts:
             return parts[who](request)
         said = sum(message.role == "assistant" for message in request.messages)
         return lead[min(said, len(lead) - 1)]
 
     async with shoal.open(
-        cwd=PROJECT, model=priced(mind), session_id=TEAM, skip_permissions=True, seed=3
+        cwd=PROJECT, model=create_priced_model(choose_reply), session_id=TEAM, skip_permissions=True, seed=3
     ) as session:
-        await all_turns(session, "Dig and fill")
-    record = AgentsRecord(HOME, clock=SystemClock(), ids=Ids(7))
-    letter = Mail(
+        await run_all_turns(session, "Dig and fill")
+    record = TeamStore(HOME, clock=SystemClock(), ids=IdGenerator(7))
+    letter = MailMessage(
         id="unread-1",
         sender="guest",
         text="Are you there?",
         timestamp="2026-01-01T00:00:00.000Z",
         summary="a question",
     )
-    await record.mailboxes("crew").post(AgentName("bob"), letter)
-    assert (await record.board("crew").claim(TaskId("3"), by=AgentName("bob"))).success
+    await record.open_mailboxes("crew").post(AgentName("bob"), letter)
+    assert (await record.open_board("crew").claim(TaskId("3"), by=AgentName("bob"))).success
     await record.aclose()
 
 
 async def ask_and_die() -> None:
     """Ask for a permission, and be gone before the answer."""
-    call = use("Bash", "b1", command="touch made")
+    call = call_tool("Bash", "b1", command="touch made")
     async with shoal.open(
-        cwd=PROJECT, model=priced([call]), session_id=CUT_OFF, attended=True, seed=4
+        cwd=PROJECT, model=create_priced_model([call]), session_id=CUT_OFF, attended=True, seed=4
     ) as session:
-        session.watch(lambda event: os._exit(0) if isinstance(event, Asked) else None)
+        session.subscribe(lambda event: os._exit(0) if isinstance(event, QuestionAsked) else None)
         await take_turn(session, "Make a file")
 
 
-def first_of_each(sessions: tuple[str, ...]) -> Iterator[Journaled]:
+def find_first_events(sessions: tuple[str, ...]) -> Iterator[JournaledEvent]:
     """Yield the first event of each type that the sessions wrote."""
     seen: set[type] = set()
     for session in sessions:
-        for recorded in read_journal(journal_path(HOME, SessionId(session))):
-            if isinstance(recorded.event, Journaled) and type(recorded.event) not in seen:
+        for recorded in read_journal(get_journal_path(HOME, SessionId(session))):
+            if isinstance(recorded.event, JournaledEvent) and type(recorded.event) not in seen:
                 seen.add(type(recorded.event))
                 yield recorded.event
 
 
-BY_HAND: tuple[Journaled, ...] = (Withdrawn(agent=LEAD, item="item-9"),)
+BY_HAND: tuple[JournaledEvent, ...] = (QueueItemWithdrawn(agent=LEAD_ID, item="item-9"),)
 """Events that no run above writes."""
 
 
 def write_everything() -> None:
     """Write a journal with every type of event: as the runs wrote them, the rest by hand."""
-    real = {type(event): event for event in first_of_each((WORK, AGENTS, TEAM, CUT_OFF))}
-    missing = set(Journaled.__subclasses__()) - set(real) - {type(event) for event in BY_HAND}
+    real = {type(event): event for event in find_first_events((WORK, AGENTS, TEAM, CUT_OFF))}
+    missing = set(JournaledEvent.__subclasses__()) - set(real) - {type(event) for event in BY_HAND}
     assert not missing, f"no run wrote these, and nobody else does: {missing}"
     events = {type(event): event for event in BY_HAND} | real
     first, last = events.pop(SessionStarted), events.pop(SessionEnded)
     assert isinstance(first, SessionStarted)
-    journal = FileJournal(journal_path(HOME, SessionId(EVERYTHING)), SystemClock())
+    journal = FileJournal(get_journal_path(HOME, SessionId(EVERYTHING)), SystemClock())
     journal.append(replace(first, session=SessionId(EVERYTHING)))
-    for kind in Journaled.__subclasses__():
+    for kind in JournaledEvent.__subclasses__():
         if kind in events:
             journal.append(events[kind])
     journal.append(last)
     journal.close()
 
 
-def git(*words: str) -> None:
+def run_git(*words: str) -> None:
     subprocess.run(["git", *words], cwd=PROJECT, check=True, capture_output=True)
 
 
 def make_project() -> None:
-    shutil.rmtree(PLACE, ignore_errors=True)
+    shutil.rmtree(ROOT, ignore_errors=True)
     PROJECT.mkdir(parents=True)
-    (PLACE / "person").mkdir()
-    git("init", "-q", "-b", "main", "--template=")
-    git("config", "user.name", "A Person")
-    git("config", "user.email", "person@example.org")
+    (ROOT / "person").mkdir()
+    run_git("init", "-q", "-b", "main", "--template=")
+    run_git("config", "user.name", "A Person")
+    run_git("config", "user.email", "person@example.org")
     (PROJECT / "notes.txt").write_text("notes\n")
-    git("add", "-A")
-    git("commit", "-qm", "first")
+    run_git("add", "-A")
+    run_git("commit", "-qm", "first")
 
 
 def main() -> None:
@@ -338,11 +351,11 @@ def main() -> None:
     write_everything()
     with tarfile.open(sys.argv[1], "w:gz") as archive:
         for name in ("project", "home"):
-            archive.add(PLACE / name, name, filter=_kept)
-    shutil.rmtree(PLACE)
+            archive.add(ROOT / name, name, filter=_normalize_member)
+    shutil.rmtree(ROOT)
 
 
-def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _normalize_member(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     if "shell-snapshots" in member.name or not (member.isdir() or member.isreg()):

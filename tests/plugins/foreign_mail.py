@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import shoal
-from shoal.core.events import Event, Noted
-from troupe import home
+from shoal.core.events import Event, NoteAdded
+from team_scripts import get_home
 
-AT = "2026-02-13T10:11:35.247Z"
+TIMESTAMP = "2026-02-13T10:11:35.247Z"
 WRITER = Path(__file__).parents[1] / "team" / "foreign_writer.py"
 
 
-def entry(sender: str, text: str, **more: Any) -> dict[str, Any]:
-    return {"from": sender, "text": text, "timestamp": AT, "read": False, **more}
+def make_entry(sender: str, text: str, **more: Any) -> dict[str, Any]:
+    return {"from": sender, "text": text, "timestamp": TIMESTAMP, "read": False, **more}
 
 
-def body(kind: str, fields: dict[str, Any]) -> str:
+def encode_body(kind: str, fields: dict[str, Any]) -> str:
     return json.dumps({"type": kind, **fields})
 
 
-async def written(to: str, *entries: dict[str, Any], team: str = "crew") -> None:
+async def write_to_inbox(to: str, *entries: dict[str, Any], team: str = "crew") -> None:
     """Write entries into a member's inbox from another program."""
-    path = home() / "teams" / team / "inboxes" / f"{to}.json"
+    path = get_home() / "teams" / team / "inboxes" / f"{to}.json"
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(WRITER), str(path), stdin=asyncio.subprocess.PIPE
     )
@@ -35,7 +35,7 @@ async def written(to: str, *entries: dict[str, Any], team: str = "crew") -> None
     assert process.returncode == 0
 
 
-async def rest(session: shoal.Session) -> None:
+async def run_until_quiet(session: shoal.Session) -> None:
     """Take turns until the team is quiet and the lead has received everything."""
     async with asyncio.timeout(30):
         while (turn := await session.next_turn()) is not None:
@@ -43,5 +43,5 @@ async def rest(session: shoal.Session) -> None:
                 pass
 
 
-def notes(events: Sequence[Event]) -> str:
-    return "\n".join(event.text for event in events if isinstance(event, Noted))
+def join_notes(events: Sequence[Event]) -> str:
+    return "\n".join(event.text for event in events if isinstance(event, NoteAdded))

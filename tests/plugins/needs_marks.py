@@ -12,19 +12,19 @@ import pytest
 from setup_env import PROGRAMS
 
 # Installation is not enough for these: a container may forbid what they do.
-PROBES = {"bwrap": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "true")}
+PROBE_COMMANDS = {"bwrap": ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "true")}
 
 
 @cache
-def lack(name: str) -> str | None:
+def explain_missing(name: str) -> str | None:
     """Return why a test that needs `name` cannot run here, or None if it can."""
     program = shutil.which(name)
     if program is None and name in PROGRAMS:
         return f"the program {name} is not installed (Debian package {PROGRAMS[name]})"
     if program is None and importlib.util.find_spec(name) is None:
         return f"there is no program and no Python module {name}"
-    if name in PROBES:
-        tried = subprocess.run(PROBES[name], capture_output=True, text=True, check=False, timeout=20)
+    if name in PROBE_COMMANDS:
+        tried = subprocess.run(PROBE_COMMANDS[name], capture_output=True, text=True, check=False, timeout=20)
         if tried.returncode != 0:
             return f"the program {name} is not allowed to work here: {tried.stderr.strip()}"
     return None
@@ -33,7 +33,7 @@ def lack(name: str) -> str | None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         for name in mark.args:
-            if reason := lack(name):
+            if reason := explain_missing(name):
                 pytest.skip(reason)
 
 
@@ -42,7 +42,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Report every skipped test by name, whatever skipped it."""
     by_reason: dict[str, list[str]] = {}
     for report in terminalreporter.getreports("skipped"):
-        by_reason.setdefault(_reason(report), []).append(report.nodeid)
+        by_reason.setdefault(_get_skip_reason(report), []).append(report.nodeid)
     if not by_reason:
         return
     terminalreporter.section("not run, and why")
@@ -52,7 +52,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.line(f"    {name}")
 
 
-def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+def _get_skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     if isinstance(report.longrepr, tuple):
         return report.longrepr[2].removeprefix("Skipped: ")
     return "no reason given"

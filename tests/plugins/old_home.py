@@ -34,39 +34,39 @@ class OldHome(Struct, frozen=True, kw_only=True):
     project: Path
 
 
-def unpack_home(place: Path) -> OldHome:
+def unpack_home(directory: Path) -> OldHome:
     """Unpack the archive below `directory`, with paths changed to it and fresh modification times."""
-    home, project = place / "home", place / "project"
+    home, project = directory / "home", directory / "project"
     mark = sha256(os.fsencode(project / ".git")).hexdigest()[:8]
     names = {
-        WORKTREES: f"{_slug(project)[-100:].lstrip('-')}-{mark}",
-        _slug(f"{WRITTEN_AT}/project"): _slug(project),
-        WRITTEN_AT: str(place),
+        WORKTREES: f"{_slugify_path(project)[-100:].lstrip('-')}-{mark}",
+        _slugify_path(f"{WRITTEN_AT}/project"): _slugify_path(project),
+        WRITTEN_AT: str(directory),
     }
     with tarfile.open(ARCHIVE) as archive:
         members = archive.getmembers()
         newest = max(member.mtime for member in members)
         for member in members:
-            path = place / _replaced(member.name.encode(), names).decode()
+            path = directory / _replace_names(member.name.encode(), names).decode()
             if member.isdir():
                 path.mkdir(parents=True, exist_ok=True)
                 path.chmod(member.mode)
                 continue
             file = archive.extractfile(member)
             assert file is not None
-            path.write_bytes(_replaced(file.read(), names))
+            path.write_bytes(_replace_names(file.read(), names))
             path.chmod(member.mode)
             written = time.time() - (newest - member.mtime)
             os.utime(path, (written, written))
     return OldHome(home=home, project=project)
 
 
-def _slug(path: Path | str) -> str:
+def _slugify_path(path: Path | str) -> str:
     """Return the name of a project's directory in the home."""
     return re.sub(r"[^A-Za-z0-9]", "-", str(path))
 
 
-def _replaced(content: bytes, names: dict[str, str]) -> bytes:
+def _replace_names(content: bytes, names: dict[str, str]) -> bytes:
     for old, new in names.items():
         content = content.replace(old.encode(), new.encode())
     return content

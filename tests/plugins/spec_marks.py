@@ -20,11 +20,11 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """Report a mark with an unknown id as a collection error, under xdist too."""
     report = yield
-    known = collector.config.stash[_rules]
+    known = collector.config.stash[_rules_key]
     wrong = []
     for item in report.result or []:
         if isinstance(item, pytest.Item):
-            ids = list(_marked_ids(item))
+            ids = list(_list_marked_ids(item))
             item.user_properties += [(PROPERTY, rule) for rule in ids]
             unknown = [rule for rule in ids if rule not in known]
             wrong += [f"{item.nodeid}: there is no rule {rule!r} in docs/{RULES.name}" for rule in unknown]
@@ -35,19 +35,19 @@ def pytest_make_collect_report(
     return report
 
 
-def _marked_ids(item: pytest.Item) -> Iterator[str]:
+def _list_marked_ids(item: pytest.Item) -> Iterator[str]:
     seen = {str(rule) for mark in item.iter_markers("spec") for rule in mark.args or ["(none given)"]}
     yield from sorted(seen)
 
 
-class Recorder:
+class SpecRecorder:
     """Collects reports where they all arrive: in the only process, or in xdist's controller."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
         self.passed: dict[str, list[str]] = {}
         self.failed: set[str] = set()
-        self.partial = False
+        self.is_partial = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -58,17 +58,17 @@ class Recorder:
             ]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self.partial |= report.failed
+        self.is_partial |= report.failed
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.partial |= bool(items)
+        self.is_partial |= bool(items)
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-        if ended and not self.partial and _wants_everything(session.config):
-            self.target.write_text(json.dumps(self.report(), indent=1) + "\n", encoding="utf-8")
+        if ended and not self.is_partial and _is_full_run(session.config):
+            self.target.write_text(json.dumps(self.build_report(), indent=1) + "\n", encoding="utf-8")
 
-    def report(self) -> dict[str, object]:
+    def build_report(self) -> dict[str, object]:
         # A test whose clean-up failed after it passed shows nothing.
         good = {name: ids for name, ids in self.passed.items() if name not in self.failed}
         rules: dict[str, list[str]] = {}
@@ -84,7 +84,7 @@ class Recorder:
         }
 
 
-def _wants_everything(config: pytest.Config) -> bool:
+def _is_full_run(config: pytest.Config) -> bool:
     """Return True if this run covers all tests: default paths, no selection."""
     # Under xdist the controller sees no deselected items, so the options are checked too.
     selecting = ("keyword", "markexpr", "lf", "stepwise", "deselect", "maxfail", "collectonly")
@@ -94,10 +94,10 @@ def _wants_everything(config: pytest.Config) -> bool:
     return {(config.invocation_params.dir / arg).resolve() for arg in config.args} == usual
 
 
-_rules = pytest.StashKey[dict[str, str]]()
+_rules_key = pytest.StashKey[dict[str, str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_rules] = read_rules(config.rootpath / "docs" / RULES.name)
+    config.stash[_rules_key] = read_rules(config.rootpath / "docs" / RULES.name)
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(config.rootpath / REPORT.name), "spec-recorder")
+        config.pluginmanager.register(SpecRecorder(config.rootpath / REPORT.name), "spec-recorder")

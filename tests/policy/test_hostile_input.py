@@ -1,14 +1,14 @@
-"""Paths and commands that no tool should be given: a clear refusal each, and nobody is asked."""
+"""Paths and commands that no tool should get: each is denied with a reason, without a question."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from judging import decide, permissions
+from permission_helpers import create_engine, decide_call
 
-from shoal.core.decisions import Allow, Ask, Deny
-from shoal.core.permissions import Mode
+from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision
+from shoal.core.permissions import PermissionMode
 
 
 @pytest.fixture
@@ -37,57 +37,57 @@ def project(tmp_path: Path) -> Path:
         ("\ud800", "not text a file name can hold"),
     ],
 )
-def test_a_path_that_cannot_be_judged_is_refused(
-    project: Path, mode: Mode, name: str, path: str, why: str
+def test_a_path_that_cannot_be_resolved_is_refused(
+    project: Path, mode: PermissionMode, name: str, path: str, why: str
 ) -> None:
-    denied = decide(permissions(project, mode, allow="Read Write Edit"), name, file_path=path)
-    assert isinstance(denied, Deny)
+    denied = decide_call(create_engine(project, mode, allow="Read Write Edit"), name, file_path=path)
+    assert isinstance(denied, DenyDecision)
     assert why in denied.reason
 
 
 def test_dots_without_a_link_before_them_are_harmless(project: Path) -> None:
-    assert isinstance(decide(permissions(project), "Read", file_path="deep/../a.py"), Allow)
-    assert isinstance(decide(permissions(project), "Read", file_path="deep/../../a.py"), Ask)
-    assert isinstance(decide(permissions(project), "Read", file_path="a..b"), Allow)
+    assert isinstance(decide_call(create_engine(project), "Read", file_path="deep/../a.py"), AllowDecision)
+    assert isinstance(decide_call(create_engine(project), "Read", file_path="deep/../../a.py"), AskDecision)
+    assert isinstance(decide_call(create_engine(project), "Read", file_path="a..b"), AllowDecision)
 
 
 @pytest.mark.parametrize("name", ["Write", "Edit"])
-def test_a_directory_is_no_file_to_write(project: Path, name: str) -> None:
+def test_writing_to_a_directory_is_refused(project: Path, name: str) -> None:
     for path in ("deep", "deep/", ".", str(project), "down"):
-        denied = decide(permissions(project), name, file_path=path)
-        assert isinstance(denied, Deny), path
+        denied = decide_call(create_engine(project), name, file_path=path)
+        assert isinstance(denied, DenyDecision), path
         assert "is a directory" in denied.reason
 
 
-def test_links_are_followed_before_anything_is_decided(project: Path) -> None:
-    rules = permissions(project, "acceptEdits", deny="Edit(/deep/**)")
-    assert isinstance(decide(rules, "Read", file_path="out/hostname"), Ask)
-    assert isinstance(decide(rules, "Write", file_path="out/new"), Ask)
-    assert isinstance(decide(rules, "Write", file_path="down/new"), Deny)
-    assert isinstance(decide(rules, "Bash", command="cat out/hostname"), Ask)
-    assert isinstance(decide(rules, "Bash", command="echo x > down/new"), Deny)
+def test_links_are_resolved_before_the_decision(project: Path) -> None:
+    engine = create_engine(project, "acceptEdits", deny="Edit(/deep/**)")
+    assert isinstance(decide_call(engine, "Read", file_path="out/hostname"), AskDecision)
+    assert isinstance(decide_call(engine, "Write", file_path="out/new"), AskDecision)
+    assert isinstance(decide_call(engine, "Write", file_path="down/new"), DenyDecision)
+    assert isinstance(decide_call(engine, "Bash", command="cat out/hostname"), AskDecision)
+    assert isinstance(decide_call(engine, "Bash", command="echo x > down/new"), DenyDecision)
 
 
 @pytest.mark.parametrize("path", ["//etc/passwd", "/etc//passwd", "~/x", "~root/x", "sub/..//../etc", "/"])
-def test_odd_spellings_of_paths_lead_to_the_same_place(project: Path, path: str) -> None:
-    decision = decide(permissions(project), "Read", file_path=path)
-    assert isinstance(decision, Allow if path == "~root/x" else Ask)
+def test_unusual_spellings_of_a_path_get_the_same_decision(project: Path, path: str) -> None:
+    decision = decide_call(create_engine(project), "Read", file_path=path)
+    assert isinstance(decision, AllowDecision if path == "~root/x" else AskDecision)
 
 
-def test_a_project_reached_through_a_link_is_the_project(tmp_path: Path, project: Path) -> None:
+def test_a_project_reached_through_a_link_is_the_same_project(tmp_path: Path, project: Path) -> None:
     (tmp_path / "alias").symlink_to(project)
-    rules = permissions(project)
-    assert isinstance(decide(rules, "Read", file_path=str(tmp_path / "alias" / "a.py")), Allow)
+    engine = create_engine(project)
+    assert isinstance(decide_call(engine, "Read", file_path=str(tmp_path / "alias" / "a.py")), AllowDecision)
 
 
 @pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions"])
-def test_a_command_nobody_can_judge_is_refused(project: Path, mode: Mode) -> None:
-    rules = permissions(project, mode, allow="Bash")
-    long = decide(rules, "Bash", command="echo " + "x" * 1_000_000)
-    assert isinstance(long, Deny)
+def test_a_command_that_cannot_be_analyzed_is_refused(project: Path, mode: PermissionMode) -> None:
+    engine = create_engine(project, mode, allow="Bash")
+    long = decide_call(engine, "Bash", command="echo " + "x" * 1_000_000)
+    assert isinstance(long, DenyDecision)
     assert "1,000,005 characters" in long.reason
-    nul = decide(rules, "Bash", command="ls\0rm x")
-    assert isinstance(nul, Deny)
+    nul = decide_call(engine, "Bash", command="ls\0rm x")
+    assert isinstance(nul, DenyDecision)
     assert "NUL byte" in nul.reason
-    assert isinstance(decide(rules, "Bash", command=7), Deny)
-    assert isinstance(decide(rules, "Bash"), Deny)
+    assert isinstance(decide_call(engine, "Bash", command=7), DenyDecision)
+    assert isinstance(decide_call(engine, "Bash"), DenyDecision)

@@ -1,11 +1,11 @@
-"""Lists of rules, as flags carry them."""
+"""Lists of rules in the value of a flag."""
 
 from __future__ import annotations
 
 import pytest
 
 from shoal.core.errors import SettingsError
-from shoal.policy.rules import split_rules
+from shoal.policy.permission_rules import split_rules
 
 
 @pytest.mark.parametrize(
@@ -19,11 +19,11 @@ from shoal.policy.rules import split_rules
         ("", []),
     ],
 )
-def test_commas_and_blanks_outside_parentheses_separate(text: str, rules: list[str]) -> None:
+def test_rules_are_separated_by_commas_and_blanks_outside_parentheses(text: str, rules: list[str]) -> None:
     assert split_rules(text) == rules
 
 
 @pytest.mark.parametrize("text", ["Bash(", "Bash(git log:*", "Bash git)", "Read,Bash(a"])
-def test_half_a_pattern_is_refused_and_never_read_as_the_whole_tool(text: str) -> None:
+def test_an_unclosed_pattern_is_refused_and_not_read_as_the_whole_tool(text: str) -> None:
     with pytest.raises(SettingsError, match="do not match"):
         split_rules(text)

@@ -8,11 +8,11 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _bounded():
-    def late(*_):
+def _limit_duration():
+    def raise_timeout(*_):
         raise TimeoutError("the test took longer than 20 seconds")
 
-    previous = signal.signal(signal.SIGALRM, late)
+    previous = signal.signal(signal.SIGALRM, raise_timeout)
     signal.alarm(20)
     yield
     signal.alarm(0)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sdk_rig import rig
+from sdk_helpers import rig
 
 __all__ = ["rig"]

@@ -6,12 +6,12 @@ import asyncio
 import json
 from typing import Any
 
-from sdk_rig import Rig, answered
+from sdk_helpers import SdkHarness, receive_answer
 from shoal.testing import messages_server
-from shoal.testing.replies import call
+from shoal.testing.mock_replies import make_tool_call
 
 
-async def test_a_callback_allows_changes_and_denies(rig: Rig) -> None:
+async def test_a_callback_allows_changes_and_denies(rig: SdkHarness) -> None:
     asked: list[tuple[str, dict[str, Any], Any]] = []
 
     async def may(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -20,10 +20,14 @@ async def test_a_callback_allows_changes_and_denies(rig: Rig) -> None:
             return rig.sdk.PermissionResultAllow(updated_input={"command": "touch changed"})
         return rig.sdk.PermissionResultDeny(message="not that one")
 
-    mind = [call("Bash", call_id="c1", command="touch a"), call("Bash", command="touch b"), "done"]
+    mind = [
+        make_tool_call("Bash", call_id="c1", command="touch a"),
+        make_tool_call("Bash", command="touch b"),
+        "done",
+    ]
     async with messages_server(mind) as server:
         env = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
-        told = await rig.query(server, "make them", can_use_tool=may, env=env)
+        told = await rig.run_query(server, "make them", can_use_tool=may, env=env)
     assert [given["command"] for _, given, _ in asked] == ["touch a", "touch b"]
     assert {tool for tool, _, _ in asked} == {"Bash"}
     context = asked[0][2]
@@ -32,10 +36,10 @@ async def test_a_callback_allows_changes_and_denies(rig: Rig) -> None:
     assert sorted(path.name for path in rig.project.iterdir()) == ["changed"]
     assert [each["tool_input"]["command"] for each in told.result.permission_denials] == ["touch b"]
     assert "not that one" in str(server.requests[2].body["messages"][-1])
-    assert told.states() == ["running", *["requires_action", "running"] * 2, "idle"]
+    assert told.list_states() == ["running", *["requires_action", "running"] * 2, "idle"]
 
 
-async def test_what_a_callback_allows_for_the_session_is_not_asked_again(rig: Rig) -> None:
+async def test_what_a_callback_allows_for_the_session_is_not_asked_again(rig: SdkHarness) -> None:
     asked: list[str] = []
 
     async def may(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -46,42 +50,44 @@ async def test_what_a_callback_allows_for_the_session_is_not_asked_again(rig: Ri
         )
         return rig.sdk.PermissionResultAllow(updated_permissions=[update])
 
-    mind = [call("Bash", command="touch a"), call("Bash", command="touch b"), "done"]
+    mind = [make_tool_call("Bash", command="touch a"), make_tool_call("Bash", command="touch b"), "done"]
     async with messages_server(mind) as server:
-        await rig.query(server, "make them", can_use_tool=may)
+        await rig.run_query(server, "make them", can_use_tool=may)
     assert asked == ["touch a"]
     assert {path.name for path in rig.project.iterdir()} == {"a", "b"}
 
 
-async def test_a_denial_can_end_the_turn(rig: Rig) -> None:
+async def test_a_denial_can_end_the_turn(rig: SdkHarness) -> None:
     async def may(tool: str, given: dict[str, Any], context: Any) -> Any:
         return rig.sdk.PermissionResultDeny(message="stop all of it", interrupt=True)
 
-    mind = [call("Bash", command="touch a"), "unheard", "second"]
-    async with messages_server(mind) as server, rig.client(server, can_use_tool=may) as client:
+    mind = [make_tool_call("Bash", command="touch a"), "unheard", "second"]
+    async with messages_server(mind) as server, rig.create_client(server, can_use_tool=may) as client:
         await client.query("one")
-        first = await answered(client)
+        first = await receive_answer(client)
         sent = len(server.requests)
         await client.query("two")
-        await answered(client)
+        await receive_answer(client)
     assert sent == 1
     assert [each["tool_name"] for each in first.result.permission_denials] == ["Bash"]
     assert first.result.subtype == "error_during_execution"
     assert not list(rig.project.iterdir())
 
 
-async def test_a_callback_that_raises_denies(rig: Rig) -> None:
+async def test_a_callback_that_raises_denies(rig: SdkHarness) -> None:
     async def may(tool: str, given: dict[str, Any], context: Any) -> Any:
         raise ValueError("the callback broke")
 
-    async with messages_server([call("Bash", command="touch a"), "could not"]) as server:
-        told = await rig.query(server, "go", can_use_tool=may)
+    async with messages_server([make_tool_call("Bash", command="touch a"), "could not"]) as server:
+        told = await rig.run_query(server, "go", can_use_tool=may)
     assert told.result.result == "could not"
     assert "the callback broke" in str(server.requests[1].body["messages"][-1])
     assert not list(rig.project.iterdir())
 
 
-async def test_a_callback_that_never_answers_is_given_up_after_the_patience_of_the_settings(rig: Rig) -> None:
+async def test_a_callback_that_never_answers_is_given_up_after_the_patience_of_the_settings(
+    rig: SdkHarness,
+) -> None:
     given_up = asyncio.Event()
 
     async def may(tool: str, given: dict[str, Any], context: Any) -> Any:
@@ -91,25 +97,25 @@ async def test_a_callback_that_never_answers_is_given_up_after_the_patience_of_t
             given_up.set()
 
     patience = json.dumps({"shoal": {"question_patience": 1}})
-    async with messages_server([call("Bash", command="touch a"), "without it"]) as server:
-        told = await rig.query(server, "go", can_use_tool=may, settings=patience)
+    async with messages_server([make_tool_call("Bash", command="touch a"), "without it"]) as server:
+        told = await rig.run_query(server, "go", can_use_tool=may, settings=patience)
     assert told.result.result == "without it"
     assert given_up.is_set()  # the SDK was told not to go on with it
     assert "within 1 second" in str(server.requests[1].body["messages"][-1])
 
 
-async def test_a_callback_that_never_answers_ends_with_the_deadline_of_the_run(rig: Rig) -> None:
+async def test_a_callback_that_never_answers_ends_with_the_deadline_of_the_run(rig: SdkHarness) -> None:
     async def may(tool: str, given: dict[str, Any], context: Any) -> Any:
         await asyncio.Event().wait()
 
-    async with messages_server([call("Bash", command="touch a"), "never"]) as server:
-        told = await rig.query(server, "go", can_use_tool=may, extra_args={"deadline": "2s"})
+    async with messages_server([make_tool_call("Bash", command="touch a"), "never"]) as server:
+        told = await rig.run_query(server, "go", can_use_tool=may, extra_args={"deadline": "2s"})
     assert (told.result.subtype, told.result.is_error) == ("error_during_execution", True)
     assert "deadline" in str(told.error)
 
 
 async def test_a_callback_is_asked_for_an_agent_in_the_background_too(
-    rig: Rig,
+    rig: SdkHarness,
 ) -> None:
     asked: list[Any] = []
 
@@ -117,19 +123,19 @@ async def test_a_callback_is_asked_for_an_agent_in_the_background_too(
         asked.append(context)
         return rig.sdk.PermissionResultAllow()
 
-    order = call("Agent", description="dive", prompt="job dive", run_in_background=True)
+    order = make_tool_call("Agent", description="dive", prompt="job dive", run_in_background=True)
 
     def mind(body: Any) -> Any:
         text = str(body["messages"])
         if text.startswith("[{'role': 'user', 'content': [{'type': 'text', 'text': 'job dive'"):
-            return "dived" if "tool_result" in text else call("Bash", command="touch deep")
+            return "dived" if "tool_result" in text else make_tool_call("Bash", command="touch deep")
         if "<task-notification>" in text:
             return "It dived."
         return "Waiting." if "works in the background" in text else order
 
     async with messages_server(mind) as server:
-        told = await rig.query(server, "begin", can_use_tool=may)
-    (started,) = told.of(rig.sdk.TaskStartedMessage)
+        told = await rig.run_query(server, "begin", can_use_tool=may)
+    (started,) = told.filter_by_type(rig.sdk.TaskStartedMessage)
     assert [context.agent_id for context in asked] == [started.task_id]
     assert (rig.project / "deep").exists()
     assert told.result.result == "It dived."

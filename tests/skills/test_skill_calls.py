@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cast import agent, all_turns, use
-from crew_rig import ends, opened, starts, texts
-from shoal.app.skills.trust import SkillTrust
-from shoal.core.agents import Resolved
+from agent_scripts import call_tool, run_all_turns, spawn_agent
+from session_helpers import list_agent_starts, list_lead_results, map_agent_results, open_session
+from shoal.app.skills.skill_trust import SkillTrust
+from shoal.core.agents import ResolvedSpawn
 from shoal.core.events import Event, ToolReturned
-from skill_rig import Mind, command, everything, skill
+from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
 
 
 @pytest.fixture
@@ -28,44 +28,53 @@ def project(tmp_path: Path) -> Path:
 
 
 async def test_a_body_enters_only_when_the_skill_is_called_for(project: Path, home: Path) -> None:
-    skill(home / "skills", "pdf", "Use the stamp of $1, then $ARGUMENTS.", description="Fills forms")
-    mind = Mind(lead=[use("Skill", skill="pdf", args="red twice"), "done"])
-    async with opened(project, mind.model) as session:
-        await all_turns(session)
+    write_skill(home / "skills", "pdf", "Use the stamp of $1, then $ARGUMENTS.", description="Fills forms")
+    mind = RecordingScript(lead=[call_tool("Skill", skill="pdf", args="red twice"), "done"])
+    async with open_session(project, mind.model) as session:
+        await run_all_turns(session)
     first, last = mind.requests[0], mind.requests[-1]
     listed = next(tool.description for tool in first.tools if tool.name == "Skill")
     assert "- pdf: Fills forms" in listed
-    assert "stamp" not in listed + first.system + everything(first)
-    (told,) = texts(session)
+    assert "stamp" not in listed + first.system + join_conversation(first)
+    (told,) = list_lead_results(session)
     assert "Use the stamp of red, then red twice." in told
     assert str(home / "skills" / "pdf") in told
     assert (first.system, first.tools) == (last.system, last.tools)
 
 
 async def test_files_beside_a_skill_are_readable_once_it_is_in_use(project: Path, home: Path) -> None:
-    path = skill(home / "skills", "pdf")
+    path = write_skill(home / "skills", "pdf")
     beside = path.parent / "forms.md"
     beside.write_text("the forms are in the attic")
-    read = use("Read", file_path=str(beside))
-    mind = Mind(lead=[read, use("Skill", skill="pdf"), use("Read", "again", file_path=str(beside)), "done"])
-    async with opened(project, mind.model, skip_permissions=False) as session:
-        await all_turns(session)
-    before, _, after = texts(session)
+    read = call_tool("Read", file_path=str(beside))
+    mind = RecordingScript(
+        lead=[
+            read,
+            call_tool("Skill", skill="pdf"),
+            call_tool("Read", "again", file_path=str(beside)),
+            "done",
+        ]
+    )
+    async with open_session(project, mind.model, skip_permissions=False) as session:
+        await run_all_turns(session)
+    before, _, after = list_lead_results(session)
     assert "was not run" in before
     assert "attic" in after
 
 
 async def test_a_projects_skill_that_is_a_link_opens_nothing_outside(project: Path, tmp_path: Path) -> None:
-    outside = skill(tmp_path / "elsewhere", "pdf")
+    outside = write_skill(tmp_path / "elsewhere", "pdf")
     secret = outside.parent / "secret.txt"
     secret.write_text("hunter2")
     (project / ".claude" / "skills").mkdir(parents=True)
     (project / ".claude" / "skills" / "pdf").symlink_to(outside.parent)
-    mind = Mind(lead=[use("Skill", skill="pdf"), use("Read", file_path=str(secret)), "done"])
-    async with opened(project, mind.model, skip_permissions=False) as session:
-        await all_turns(session)
-    assert "Do it well." in texts(session)[0]
-    assert "hunter2" not in texts(session)[1]
+    mind = RecordingScript(
+        lead=[call_tool("Skill", skill="pdf"), call_tool("Read", file_path=str(secret)), "done"]
+    )
+    async with open_session(project, mind.model, skip_permissions=False) as session:
+        await run_all_turns(session)
+    assert "Do it well." in list_lead_results(session)[0]
+    assert "hunter2" not in list_lead_results(session)[1]
 
 
 @pytest.mark.spec("SKL-01")
@@ -74,26 +83,26 @@ async def test_what_a_skill_allows_counts_for_trusted_sources_until_the_turn_end
     project: Path, home: Path, whose: str
 ) -> None:
     root = home / "skills" if whose == "user" else project / ".claude" / "skills"
-    skill(root, "toucher", allowed_tools="Bash(touch made:*)")
-    touch = use("Bash", command="touch made")
-    mind = Mind(
+    write_skill(root, "toucher", allowed_tools="Bash(touch made:*)")
+    touch = call_tool("Bash", command="touch made")
+    mind = RecordingScript(
         lead=[
             touch,
-            use("Skill", skill="toucher"),
+            call_tool("Skill", skill="toucher"),
             touch,
-            use("Bash", command="touch other"),
+            call_tool("Bash", command="touch other"),
             "x",
             touch,
             "y",
         ]
     )
-    async with opened(project, mind.model, skip_permissions=False) as session:
-        found = session.parts.knowledge.skills.skills.find("toucher")
+    async with open_session(project, mind.model, skip_permissions=False) as session:
+        found = session.services.knowledge.skills.skills.find("toucher")
         if whose == "trusted project":
-            SkillTrust(home, project).answer([found], trusted=True)
-        await all_turns(session)
-        await all_turns(session, "lead once more")
-    before, told, during, other, after = texts(session)
+            SkillTrust(home, project).save_decisions([found], trusted=True)
+        await run_all_turns(session)
+        await run_all_turns(session, "lead once more")
+    before, told, during, other, after = list_lead_results(session)
     allowed = whose != "project"
     assert "was not run" in before
     assert ("was not run" not in during) is allowed
@@ -104,109 +113,114 @@ async def test_what_a_skill_allows_counts_for_trusted_sources_until_the_turn_end
 
 
 async def test_trust_in_a_skill_ends_when_its_file_changes(project: Path, home: Path) -> None:
-    path = skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash")
-    async with opened(project, Mind(lead=["x"]).model) as session:
-        catalogue, trust = session.parts.knowledge.skills.skills, SkillTrust(home, project)
-        trust.answer([catalogue.find("toucher")], trusted=True)
-        assert trust.granted(catalogue.find("toucher")) == ("Bash",)
+    path = write_skill(project / ".claude" / "skills", "toucher", allowed_tools="Bash")
+    async with open_session(project, RecordingScript(lead=["x"]).model) as session:
+        catalogue, trust = session.services.knowledge.skills.skills, SkillTrust(home, project)
+        trust.save_decisions([catalogue.find("toucher")], trusted=True)
+        assert trust.list_granted_tools(catalogue.find("toucher")) == ("Bash",)
         path.write_text(path.read_text() + "And remove everything.\n")
-        assert trust.granted(catalogue.find("toucher")) == ()
+        assert trust.list_granted_tools(catalogue.find("toucher")) == ()
 
 
 async def test_a_skill_that_is_not_there_or_not_for_the_model_is_a_failed_call(
     project: Path, home: Path
 ) -> None:
-    skill(home / "skills", "deploy", disable_model_invocation="true")
-    skill(home / "skills", "broken", context="spoon")
-    both = [use("Skill", "a", skill="deploi"), use("Skill", "b", skill="deploy")]
-    mind = Mind(lead=[both, use("Skill", skill="broken"), "done"])
-    async with opened(project, mind.model) as session:
-        await all_turns(session)
+    write_skill(home / "skills", "deploy", disable_model_invocation="true")
+    write_skill(home / "skills", "broken", context="spoon")
+    both = [call_tool("Skill", "a", skill="deploi"), call_tool("Skill", "b", skill="deploy")]
+    mind = RecordingScript(lead=[both, call_tool("Skill", skill="broken"), "done"])
+    async with open_session(project, mind.model) as session:
+        await run_all_turns(session)
     listed = next(tool.description for tool in mind.requests[0].tools if tool.name == "Skill")
     assert "deploy" not in listed
-    unknown, not_for_it, broken = texts(session)
+    unknown, not_for_it, broken = list_lead_results(session)
     assert "There is no skill 'deploi'. Is deploy meant?" in unknown
     assert "/deploy" in not_for_it
     assert "SKILL.md:4: context: fork is expected, not 'spoon'" in broken
 
 
 async def test_a_rule_that_denies_a_skill_keeps_it_from_every_agent(project: Path, home: Path) -> None:
-    skill(home / "skills", "deploy")
-    mind = Mind(lead=[use("Skill", skill="deploy"), "done"])
-    async with opened(project, mind.model, disallowed_tools=["Skill(deploy)"]) as session:
-        await all_turns(session)
-    assert "was not run: the rule Skill(deploy)" in texts(session)[0]
+    write_skill(home / "skills", "deploy")
+    mind = RecordingScript(lead=[call_tool("Skill", skill="deploy"), "done"])
+    async with open_session(project, mind.model, disallowed_tools=["Skill(deploy)"]) as session:
+        await run_all_turns(session)
+    assert "was not run: the rule Skill(deploy)" in list_lead_results(session)[0]
 
 
 @pytest.mark.spec("FRK-06", "SKL-01")
 async def test_a_skill_that_forks_is_done_by_an_agent_limited_to_its_tools(project: Path, home: Path) -> None:
-    skill(
+    write_skill(
         home / "skills", "census", "part-census Count $1.",
         context="fork", agent="general-purpose", allowed_tools="Bash(echo:*) Read",
     )  # fmt: skip
-    mind = Mind(
-        lead=[use("Skill", skill="census", args="fish"), "done"],
-        census=[[use("Bash", "e", command="echo 7"), use("Bash", "t", command="touch x")], everything],
+    mind = RecordingScript(
+        lead=[call_tool("Skill", skill="census", args="fish"), "done"],
+        census=[
+            [call_tool("Bash", "e", command="echo 7"), call_tool("Bash", "t", command="touch x")],
+            join_conversation,
+        ],
     )
-    async with opened(project, mind.model, skip_permissions=False) as session:
-        await all_turns(session)
-    (started,) = starts(session)
+    async with open_session(project, mind.model, skip_permissions=False) as session:
+        await run_all_turns(session)
+    (started,) = list_agent_starts(session)
     assert (started.kind, started.tools, started.background) == ("general-purpose", ("Read", "Bash"), False)
-    (told,) = texts(session)
+    (told,) = list_lead_results(session)
     assert "part-census Count fish." in told
     assert "\n7\n" in told
     assert not (project / "x").exists()
-    assert "part-census" not in everything(mind.requests[0])
-    assert ends(session)["/census"].status == "completed"
+    assert "part-census" not in join_conversation(mind.requests[0])
+    assert map_agent_results(session)["/census"].status == "completed"
 
 
 @pytest.mark.spec("PRM-08")
 async def test_a_skill_that_forks_starts_no_agent_of_a_kind_that_a_rule_denies(
     project: Path, home: Path
 ) -> None:
-    skill(home / "skills", "census", "part-census Count.", context="fork", agent="Explore")
-    mind = Mind(lead=[use("Skill", skill="census"), "done"], census=["there are 7"])
-    async with opened(project, mind.model, disallowed_tools=["Agent(Explore)"]) as session:
-        await all_turns(session)
-    assert starts(session) == []
-    assert "Agent(Explore)" in texts(session)[0]
+    write_skill(home / "skills", "census", "part-census Count.", context="fork", agent="Explore")
+    mind = RecordingScript(lead=[call_tool("Skill", skill="census"), "done"], census=["there are 7"])
+    async with open_session(project, mind.model, disallowed_tools=["Agent(Explore)"]) as session:
+        await run_all_turns(session)
+    assert list_agent_starts(session) == []
+    assert "Agent(Explore)" in list_lead_results(session)[0]
 
 
 @pytest.mark.spec("FRK-06")
-async def test_in_assistant_mode_a_skill_that_forks_runs_in_the_background_and_is_told_of(
+async def test_in_assistant_mode_a_forking_skill_runs_in_the_background_and_reports(
     project: Path, home: Path
 ) -> None:
-    skill(home / "skills", "census", "part-census Count.", context="fork")
-    mind = Mind(lead=[use("Skill", skill="census"), "go on", everything], census=["there are 7"])
-    async with opened(project, mind.model, own={"assistant": True}) as session:
-        text = await all_turns(session)
-    assert starts(session)[0].background
+    write_skill(home / "skills", "census", "part-census Count.", context="fork")
+    mind = RecordingScript(
+        lead=[call_tool("Skill", skill="census"), "go on", join_conversation], census=["there are 7"]
+    )
+    async with open_session(project, mind.model, shoal_settings={"assistant": True}) as session:
+        text = await run_all_turns(session)
+    assert list_agent_starts(session)[0].background
     assert "<task-notification>" in text
     assert "there are 7" in text
 
 
 async def test_an_agent_that_lacks_a_tool_of_the_skill_is_not_started(project: Path, home: Path) -> None:
-    skill(home / "skills", "census", context="fork", agent="Explore", allowed_tools="Read Write")
-    mind = Mind(lead=[use("Skill", skill="census"), "done"])
-    async with opened(project, mind.model) as session:
-        await all_turns(session)
-    assert "does not have here: Write" in texts(session)[0]
-    assert not starts(session)
+    write_skill(home / "skills", "census", context="fork", agent="Explore", allowed_tools="Read Write")
+    mind = RecordingScript(lead=[call_tool("Skill", skill="census"), "done"])
+    async with open_session(project, mind.model) as session:
+        await run_all_turns(session)
+    assert "does not have here: Write" in list_lead_results(session)[0]
+    assert not list_agent_starts(session)
 
 
 @pytest.mark.spec("USR-13")
 async def test_agents_at_every_depth_have_the_skills_of_the_lead(project: Path, home: Path) -> None:
-    skill(home / "skills", "pdf", "the stamp is red")
-    call = use("Skill", skill="pdf")
-    mind = Mind(
-        lead=[[agent("part-child"), agent("part-mate", name="ann")], "done"],
-        child=[[call, agent("part-nested")], everything],
-        nested=[call, everything],
-        mate=[call, everything],
+    write_skill(home / "skills", "pdf", "the stamp is red")
+    call = call_tool("Skill", skill="pdf")
+    mind = RecordingScript(
+        lead=[[spawn_agent("part-child"), spawn_agent("part-mate", name="ann")], "done"],
+        child=[[call, spawn_agent("part-nested")], join_conversation],
+        nested=[call, join_conversation],
+        mate=[call, join_conversation],
     )
-    async with opened(project, mind.model) as session:
-        await all_turns(session)
-    heard = [everything(request) for request in mind.requests]
+    async with open_session(project, mind.model) as session:
+        await run_all_turns(session)
+    heard = [join_conversation(request) for request in mind.requests]
     for part in ("child", "nested", "mate"):
         assert any(f"part-{part}" in each and "the stamp is red" in each for each in heard), part
 
@@ -216,45 +230,47 @@ async def test_agents_at_every_depth_have_the_skills_of_the_lead(project: Path, 
 async def test_skills_of_a_definition_are_in_its_agents_context_from_the_start(
     project: Path, home: Path, named: str
 ) -> None:
-    skill(home / "skills", "style", "Write short lines.")
+    write_skill(home / "skills", "style", "Write short lines.")
     plugin = project / "plugin"
-    skill(plugin, "colours", "Use no red.")
+    write_skill(plugin, "colours", "Use no red.")
     beside = plugin / "colours" / "palette.md"
     beside.write_text("only blue")
     defined = {"painter": {"description": "d", "prompt": "You paint.", "skills": ["style", named]}}
-    mind = Mind(
-        lead=[agent("part-paint", subagent_type="painter"), "done"],
-        paint=[use("Read", file_path=str(home / "skills" / "style" / "SKILL.md")), everything],
+    mind = RecordingScript(
+        lead=[spawn_agent("part-paint", subagent_type="painter"), "done"],
+        paint=[call_tool("Read", file_path=str(home / "skills" / "style" / "SKILL.md")), join_conversation],
     )
-    async with opened(project, mind.model, agents=defined, skip_permissions=False) as session:
-        session.parts.knowledge.skills.add_plugin("arts", skills=plugin)
-        await all_turns(session)
-    told = everything(next(r for r in mind.requests if "part-paint" in everything(r)))
+    async with open_session(project, mind.model, agents=defined, skip_permissions=False) as session:
+        session.services.knowledge.skills.add_plugin("arts", skills=plugin)
+        await run_all_turns(session)
+    told = join_conversation(next(r for r in mind.requests if "part-paint" in join_conversation(r)))
     assert "Write short lines." in told
     assert "The skill arts:colours" in told
     assert "Use no red." in told
-    assert "Knows style" in texts(session)[0]
+    assert "Knows style" in list_lead_results(session)[0]
 
 
 @pytest.mark.spec("USR-13")
 async def test_a_spawn_lists_the_skills_and_tools_it_resolved(project: Path, home: Path) -> None:
-    skill(home / "skills", "style", "Write short lines.")
+    write_skill(home / "skills", "style", "Write short lines.")
     defined = {"painter": {"description": "d", "prompt": "p", "tools": ["Read", "Glob"], "skills": ["style"]}}
-    paint = agent("part-paint", subagent_type="painter", run_in_background=True)
-    mate = agent("part-mate", subagent_type="painter", name="ann")
-    mind = Mind(
-        lead=[use("TeamCreate", team_name="crew"), [paint, mate], "done"], paint=["painted"], mate=["painted"]
+    paint = spawn_agent("part-paint", subagent_type="painter", run_in_background=True)
+    mate = spawn_agent("part-mate", subagent_type="painter", name="ann")
+    mind = RecordingScript(
+        lead=[call_tool("TeamCreate", team_name="crew"), [paint, mate], "done"],
+        paint=["painted"],
+        mate=["painted"],
     )
-    found: list[Resolved] = []
+    found: list[ResolvedSpawn] = []
 
     def look(event: Event) -> None:
         if isinstance(event, ToolReturned) and event.tool == "Agent":
             found.append(event.data["resolved"])
 
-    async with opened(project, mind.model, agents=defined) as session:
-        session.watch(look)
-        await all_turns(session)
-        _, alone, member = texts(session)
+    async with open_session(project, mind.model, agents=defined) as session:
+        session.subscribe(look)
+        await run_all_turns(session)
+        _, alone, member = list_lead_results(session)
     assert "with 2 tools and the skill style, starting at" in alone
     assert " tools and the skill style." in member
     assert found[0].tools == ("Read", "Glob")
@@ -264,30 +280,35 @@ async def test_a_spawn_lists_the_skills_and_tools_it_resolved(project: Path, hom
 
 @pytest.mark.spec("DEF-08", "USR-13")
 async def test_a_missing_skill_fails_the_spawn_with_its_name(project: Path, home: Path) -> None:
-    skill(home / "skills", "style")
+    write_skill(home / "skills", "style")
     defined = {"painter": {"description": "d", "prompt": "p", "skills": ["style", "stile"]}}
-    mind = Mind(lead=[agent("part-paint", subagent_type="painter"), "done"])
-    async with opened(project, mind.model, agents=defined) as session:
-        await all_turns(session)
-    assert "The agent painter is not started without its skill 'stile'" in texts(session)[0]
-    assert "Is style meant?" in texts(session)[0]
-    assert not starts(session)
+    mind = RecordingScript(lead=[spawn_agent("part-paint", subagent_type="painter"), "done"])
+    async with open_session(project, mind.model, agents=defined) as session:
+        await run_all_turns(session)
+    assert "The agent painter is not started without its skill 'stile'" in list_lead_results(session)[0]
+    assert "Is style meant?" in list_lead_results(session)[0]
+    assert not list_agent_starts(session)
 
 
 @pytest.mark.spec("SKL-02")
-async def test_new_agents_and_skills_are_told_of_after_what_a_cache_holds(project: Path, home: Path) -> None:
-    skill(home / "skills", "old")
-    mind = Mind(
-        lead=["hm", use("Skill", skill="fresh"), agent("part-kid", subagent_type="helper"), everything],
+async def test_new_agents_and_skills_are_announced_after_the_cached_prefix(project: Path, home: Path) -> None:
+    write_skill(home / "skills", "old")
+    mind = RecordingScript(
+        lead=[
+            "hm",
+            call_tool("Skill", skill="fresh"),
+            spawn_agent("part-kid", subagent_type="helper"),
+            join_conversation,
+        ],
         kid=["kid was here"],
     )
-    async with opened(project, mind.model) as session:
-        await all_turns(session)
-        skill(project / ".claude" / "skills", "fresh", "just written", description="Brand new")
+    async with open_session(project, mind.model) as session:
+        await run_all_turns(session)
+        write_skill(project / ".claude" / "skills", "fresh", "just written", description="Brand new")
         (home / "skills" / "old" / "SKILL.md").unlink()
-        command(home / "agents", "helper", "You help.", name="helper", description="Helps now")
-        text = await all_turns(session, "go on")
-        await all_turns(session, "and on")
+        write_command(home / "agents", "helper", "You help.", name="helper", description="Helps now")
+        text = await run_all_turns(session, "go on")
+        await run_all_turns(session, "and on")
     first, last = mind.requests[0], mind.requests[-1]
     assert (first.system, first.tools) == (last.system, last.tools)
     assert last.messages[0] == first.messages[0]

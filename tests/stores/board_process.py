@@ -10,113 +10,113 @@ import sys
 from pathlib import Path
 
 from shoal.core.clock import SystemClock
-from shoal.core.ids import Ids
-from shoal.core.roster import Newcomer
-from shoal.core.tasks import Change
-from shoal.stores.files.board import FileTaskBoard
-from shoal.stores.files.handles import Directory
-from shoal.stores.files.rosters import FileRosters
+from shoal.core.ids import IdGenerator
+from shoal.core.roster import NewMember
+from shoal.core.tasks import TaskUpdate
+from shoal.stores.files.directory_handle import DirectoryHandle
+from shoal.stores.files.file_roster_store import FileRosterStore
+from shoal.stores.files.file_task_board import FileTaskBoard
 
 
-def say(value: object) -> None:
+def write_reply(value: object) -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-async def heard() -> str:
+async def read_command() -> str:
     return await asyncio.to_thread(sys.stdin.readline)
 
 
-async def work(home: Path, name: str, agents: int) -> None:
+async def claim_all(home: Path, name: str, agents: int) -> None:
     """Run agents that claim and complete until nothing is left."""
-    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
+    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=IdGenerator())
     done: list[str] = []
 
-    async def agent(number: int) -> None:
+    async def run_agent(number: int) -> None:
         me = f"{name}-{number}"
         while (claim := await board.claim_next(by=me)) is not None:
             await asyncio.sleep(0)
-            await board.update(claim.task.id, Change(status="completed", attempt=claim.attempt), by=me)
+            await board.update(claim.task.id, TaskUpdate(status="completed", attempt=claim.attempt), by=me)
             done.append(claim.task.id)
 
-    await board.list()
-    say("ready")
-    await heard()
+    await board.list_tasks()
+    write_reply("ready")
+    await read_command()
     async with asyncio.TaskGroup() as group:
         for number in range(agents):
-            group.create_task(agent(number))
-    say(done)
+            group.create_task(run_agent(number))
+    write_reply(done)
     await board.aclose()
 
 
-async def hold(home: Path, name: str) -> None:
+async def hold_task(home: Path, name: str) -> None:
     """Claim one task and keep it until killed."""
-    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
+    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=IdGenerator())
     claim = await board.claim_next(by=name)
-    say([claim.task.id, claim.attempt])
-    await heard()
+    write_reply([claim.task.id, claim.attempt])
+    await read_command()
 
 
-async def hold_with_child(home: Path, name: str) -> None:
+async def hold_task_with_child(home: Path, name: str) -> None:
     """Like `hold_task`, with a forked child that lives until the test ends it."""
-    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
+    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=IdGenerator())
     claim = await board.claim_next(by=name)
     child = os.fork()
     if child == 0:
         for fd in range(3):
             os.close(fd)
         signal.pause()
-    say([claim.task.id, child])
+    write_reply([claim.task.id, child])
     signal.pause()
 
 
-async def block(home: Path, task: str, blocker: str) -> None:
-    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
-    await board.list()
-    say("ready")
-    await heard()
-    await board.update(task, Change(add_blocked_by=(blocker,)), by="a")
-    say("done")
+async def block_task(home: Path, task: str, blocker: str) -> None:
+    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=IdGenerator())
+    await board.list_tasks()
+    write_reply("ready")
+    await read_command()
+    await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by="a")
+    write_reply("done")
 
 
 async def block_and_die(home: Path, task: str, blocker: str, step: str) -> None:
     """Die after so many files of the board were moved into place."""
-    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=Ids())
-    await board.list()
-    swap, left = Directory.swap, int(step)
+    board = FileTaskBoard(home, "roof", clock=SystemClock(), ids=IdGenerator())
+    await board.list_tasks()
+    swap, left = DirectoryHandle.swap_files, int(step)
 
-    def counted(staging: Directory, name: str, to: Directory, other: str) -> None:
+    def swap_and_count(staging: DirectoryHandle, name: str, to: DirectoryHandle, other: str) -> None:
         nonlocal left
         swap(staging, name, to, other)
         left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Directory.swap = counted
-    await board.update(task, Change(add_blocked_by=(blocker,)), by="a")
-    say("survived")
+    DirectoryHandle.swap_files = swap_and_count
+    await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by="a")
+    write_reply("survived")
 
 
-async def join(home: Path, name: str, count: int) -> None:
-    rosters = FileRosters(home, clock=SystemClock())
-    say("ready")
-    await heard()
+async def join_roster(home: Path, name: str, count: int) -> None:
+    rosters = FileRosterStore(home, clock=SystemClock())
+    write_reply("ready")
+    await read_command()
     names = []
     for _ in range(count):
-        newcomer = Newcomer(name=name, agent_type="general", model="m", cwd="/", prompt="work")
-        names.append((await rosters.join("roof", newcomer)).name)
-    say(names)
+        new_member = NewMember(name=name, agent_type="general", model="m", cwd="/", prompt="work")
+        names.append((await rosters.add_member("roof", new_member)).name)
+    write_reply(names)
 
 
 def main() -> None:
     act, home, *more = sys.argv[1:]
     acts = {
-        "work": lambda: work(Path(home), more[0], int(more[1])),
-        "hold": lambda: hold(Path(home), more[0]),
-        "hold_with_child": lambda: hold_with_child(Path(home), more[0]),
-        "block": lambda: block(Path(home), *more),
+        "work": lambda: claim_all(Path(home), more[0], int(more[1])),
+        "hold": lambda: hold_task(Path(home), more[0]),
+        "hold_with_child": lambda: hold_task_with_child(Path(home), more[0]),
+        "block": lambda: block_task(Path(home), *more),
         "block_and_die": lambda: block_and_die(Path(home), *more),
-        "join": lambda: join(Path(home), more[0], int(more[1])),
+        "join": lambda: join_roster(Path(home), more[0], int(more[1])),
     }
     asyncio.run(acts[act]())
 

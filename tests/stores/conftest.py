@@ -1,4 +1,4 @@
-"""A clock with a fixed time, and a writer of transcripts."""
+"""A fixed clock, a home, and a factory of transcript writers."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_kit import StandingClock, Writer
+from store_helpers import FixedClock, TranscriptWriter
 
-# So that a failed contract rule shows the values it compared.
+# A failed contract rule then shows the values it compared.
 pytest.register_assert_rewrite("shoal.testing.contracts")
 
 
 @pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock()
+def clock() -> FixedClock:
+    return FixedClock()
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> Callable[..., Writer]:
-    def make(**how: Any) -> Writer:
-        return Writer(tmp_path / "home", **how)
+def writer(tmp_path: Path) -> Callable[..., TranscriptWriter]:
+    def create_writer(**how: Any) -> TranscriptWriter:
+        return TranscriptWriter(tmp_path / "home", **how)
 
-    return make
+    return create_writer
 
 
 @pytest.fixture

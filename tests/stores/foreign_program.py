@@ -14,11 +14,11 @@ import time
 import uuid
 from pathlib import Path
 
-inbox, manner, how_many = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+inbox, behaviour, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 lock = inbox.with_name(inbox.name + ".lock")
 
 
-def locked(change):
+def change_locked(change):
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -32,13 +32,13 @@ def locked(change):
         entries = json.loads(inbox.read_text())  # under the lock it is whole, or this fails
         changed = change(entries)
         if changed is not entries:
-            write(json.dumps(changed, indent=2))
+            write_inbox(json.dumps(changed, indent=2))
     finally:
         lock.rmdir()
 
 
-def write(text):
-    if manner == "early":
+def write_inbox(text):
+    if behaviour == "early":
         with inbox.open("w") as file:
             half = len(text) // 2
             file.write(text[:half])
@@ -50,30 +50,30 @@ def write(text):
         new.replace(inbox)
 
 
-def entry(number):
+def make_entry(number):
     made = {
-        "from": manner,
-        "text": f"{manner} {number}",
+        "from": behaviour,
+        "text": f"{behaviour} {number}",
         "timestamp": "2026-02-13T10:11:35.247Z",
         "read": False,
     }
-    if manner == "late":
+    if behaviour == "late":
         made |= {"msgV": 1, "msg_id": str(uuid.uuid4()), "type": "message", "extra": {"kept": [number]}}
     return made
 
 
-if manner == "reader":
+if behaviour == "reader":
     got = []
     deadline = time.monotonic() + 30
-    while len(got) < how_many and time.monotonic() < deadline:
+    while len(got) < count and time.monotonic() < deadline:
 
         def consume(entries):
             got.extend(each["text"] for each in entries)
             return [] if entries else entries
 
-        locked(consume)
+        change_locked(consume)
         time.sleep(0.002)
     sys.stdout.write(json.dumps(got))
 else:
-    for number in range(how_many):
-        locked(lambda entries, number=number: [*entries, entry(number)])
+    for number in range(count):
+        change_locked(lambda entries, number=number: [*entries, make_entry(number)])

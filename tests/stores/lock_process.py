@@ -7,26 +7,28 @@ import os
 import sys
 from pathlib import Path
 
-from shoal.stores.files.handles import Directory
-from shoal.stores.files.record_locks import RecordLock
+from shoal.stores.files.directory_handle import DirectoryHandle
+from shoal.stores.files.shared_file_lock import SharedFileLock
 
 
-def say(word: str) -> None:
+def write_line(word: str) -> None:
     sys.stdout.write(word + "\n")
     sys.stdout.flush()
 
 
 async def main(home: Path, what: str) -> None:
-    root = Directory.root(home)
-    lock = RecordLock(root.within("shoal", "locks"), "box", beside=root.within("boxes"), file="box.json")
+    root = DirectoryHandle.open_root(home)
+    lock = SharedFileLock(
+        root.open_or_create("shoal", "locks"), "box", directory=root.open_or_create("boxes"), file="box.json"
+    )
     if what.startswith("count"):
-        boxes = root.within("boxes")
+        boxes = root.open_or_create("boxes")
         for _ in range(int(what.removeprefix("count"))):
             async with lock:
-                boxes.replace("box.json", b"%d" % (int(boxes.read("box.json") or b"0") + 1))
+                boxes.replace_file("box.json", b"%d" % (int(boxes.read_file("box.json") or b"0") + 1))
         return
     async with lock:
-        say("held")
+        write_line("held")
         sys.stdin.readline()
         if what == "die":
             os.kill(os.getpid(), 9)

@@ -16,26 +16,26 @@ from itertools import count
 from pathlib import Path
 
 from shoal.core.clock import SystemClock
-from shoal.core.ids import Ids
-from shoal.core.mail import Mail
+from shoal.core.ids import IdGenerator
+from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName, TeamName
-from shoal.stores.files import inbox_file, overflow, renaming
-from shoal.stores.files.mailboxes import FileMailboxes
+from shoal.stores.files import atomic_rename, inbox_file, inbox_overflow
+from shoal.stores.files.file_mailbox_store import FileMailboxStore
 
 # A small window, so that a short scenario fills it, overflows, moves up and archives; and mail that has moved
 # up is cut from the overflow at once.
-inbox_file.MOST_UNREAD, inbox_file.MOST_READ = 4, 2
-overflow._WORTH_SHRINKING = 1
+inbox_file.MAX_UNREAD, inbox_file.MAX_READ = 4, 2
+inbox_overflow._SHRINK_THRESHOLD = 1
 ANN = AgentName("ann")
-CHANGES = ("write", "pwrite", "ftruncate", "rename", "unlink", "link", "mkdir", "rmdir", "utime")
+CHANGING_CALLS = ("write", "pwrite", "ftruncate", "rename", "unlink", "link", "mkdir", "rmdir", "utime")
 
 
-def boxes(home: Path) -> FileMailboxes:
-    return FileMailboxes(home, TeamName("t"), clock=SystemClock(), ids=Ids())
+def open_mailboxes(home: Path) -> FileMailboxStore:
+    return FileMailboxStore(home, TeamName("t"), clock=SystemClock(), ids=IdGenerator())
 
 
-class Notes:
-    """Records what an agent would have in its transcript, and what its senders were told. It does not die."""
+class DeliveryLog:
+    """Records delivered mail and acknowledged posts. Its own writes are never killed."""
 
     write = staticmethod(os.write)
 
@@ -43,20 +43,20 @@ class Notes:
         self.path = path
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def add(self, kind: str, ident: str, text: str = "") -> None:
+    def add_line(self, kind: str, ident: str, text: str = "") -> None:
         self.write(self.fd, json.dumps([kind, ident, text]).encode() + b"\n")
 
-    def all(self, kind: str) -> list[tuple[str, str]]:
+    def list_entries(self, kind: str) -> list[tuple[str, str]]:
         lines = [json.loads(line) for line in self.path.read_text().splitlines()]
         return [(ident, text) for found, ident, text in lines if found == kind]
 
 
-def die_at(moment: int, *, half: bool) -> None:
+def kill_at(moment: int, *, half: bool) -> None:
     """Kill this process just before its n-th change; or, with `half`, in the middle of its n-th write."""
     counter = count(1)
 
-    def deadly(call, is_write):
-        def changed(*args, **how):
+    def wrap_call(call, is_write):
+        def call_or_die(*args, **how):
             # Half-done calls exist for writes alone: all others are the same as without `half`.
             if (is_write or not half) and next(counter) == moment:
                 if half:
@@ -64,53 +64,53 @@ def die_at(moment: int, *, half: bool) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*args, **how)
 
-        return changed
+        return call_or_die
 
-    for name in CHANGES:
-        setattr(os, name, deadly(getattr(os, name), name in ("write", "pwrite")))
-    renaming._renamed = deadly(renaming._renamed, False)
+    for name in CHANGING_CALLS:
+        setattr(os, name, wrap_call(getattr(os, name), name in ("write", "pwrite")))
+    atomic_rename._call_renameat2 = wrap_call(atomic_rename._call_renameat2, False)
 
 
-async def story(home: Path, notes: Path) -> None:
+async def run_scenario(home: Path, notes: Path) -> None:
     """Post until the inbox overflows, add a foreign entry, take and mark; note each acknowledgement."""
-    told = Notes(notes)
-    mail = boxes(home)
-    await mail.open(ANN)
+    log = DeliveryLog(notes)
+    mail = open_mailboxes(home)
+    await mail.open_inbox(ANN)
     numbers = count()
 
-    async def post(how_many: int) -> None:
-        async def one(ident: str) -> None:
-            sent = Mail(id=ident, sender=AgentName("bob"), text=f"text {ident}", timestamp="t")
+    async def post_many(how_many: int) -> None:
+        async def post_one(ident: str) -> None:
+            sent = MailMessage(id=ident, sender=AgentName("bob"), text=f"text {ident}", timestamp="t")
             await mail.post(ANN, sent)
-            told.add("acknowledged", ident)
+            log.add_line("acknowledged", ident)
 
-        await asyncio.gather(*(one(f"m{next(numbers)}") for _ in range(how_many)))
+        await asyncio.gather(*(post_one(f"m{next(numbers)}") for _ in range(how_many)))
 
-    await post(2)
-    await post(3)
-    await receive(mail, told, 2)
-    foreign_entry(home)
-    told.add("acknowledged by text", "", "from elsewhere")
-    await post(7)
-    await receive(mail, told, 4)
-    await post(1)
-    while await receive(mail, told, 3):
+    await post_many(2)
+    await post_many(3)
+    await receive_batch(mail, log, 2)
+    add_foreign_entry(home)
+    log.add_line("acknowledged by text", "", "from elsewhere")
+    await post_many(7)
+    await receive_batch(mail, log, 4)
+    await post_many(1)
+    while await receive_batch(mail, log, 3):
         pass
-    await post(1)
+    await post_many(1)
     await mail.aclose()
 
 
-async def receive(mail: FileMailboxes, told: Notes, limit: int) -> bool:
-    known = {ident for ident, _ in told.all("received")}
-    batch = await mail.take(ANN, limit=limit)
+async def receive_batch(mail: FileMailboxStore, log: DeliveryLog, limit: int) -> bool:
+    known = {ident for ident, _ in log.list_entries("received")}
+    batch = await mail.take_unread(ANN, limit=limit)
     for each in batch:
         if each.id not in known:
-            told.add("received", each.id, each.text)
-    await mail.mark(ANN, [each.id for each in batch])
+            log.add_line("received", each.id, each.text)
+    await mail.mark_read(ANN, [each.id for each in batch])
     return bool(batch)
 
 
-def foreign_entry(home: Path) -> None:
+def add_foreign_entry(home: Path) -> None:
     path = home / "teams" / "t" / "inboxes" / "ann.json"
     entries = json.loads(path.read_text())
     entries.append(
@@ -121,24 +121,24 @@ def foreign_entry(home: Path) -> None:
     new.replace(path)
 
 
-async def faults_after(home: Path, notes: Path) -> list[str]:
+async def find_faults(home: Path, notes: Path) -> list[str]:
     """Continue in a new process and return the faults."""
     since = time.monotonic()
-    told, mail = Notes(notes), boxes(home)
-    await mail.open(ANN)
-    await mail.post(ANN, Mail(id="last", sender=AgentName("bob"), text="text last", timestamp="t"))
+    log, mail = DeliveryLog(notes), open_mailboxes(home)
+    await mail.open_inbox(ANN)
+    await mail.post(ANN, MailMessage(id="last", sender=AgentName("bob"), text="text last", timestamp="t"))
     if time.monotonic() - since > 5:
         return ["it took more than 5 s until the next one could write"]
-    told.add("acknowledged", "last")
+    log.add_line("acknowledged", "last")
     json.loads((home / "teams" / "t" / "inboxes" / "ann.json").read_text())
-    while await receive(mail, told, 64):
+    while await receive_batch(mail, log, 64):
         pass
-    received = told.all("received")
+    received = log.list_entries("received")
     ids, texts = [ident for ident, _ in received], [text for _, text in received]
-    history = [each.id for each in await mail.history(ANN)]
+    history = [each.id for each in await mail.read_history(ANN)]
     await mail.aclose()
-    wrong = [f"lost: {ident}" for ident, _ in told.all("acknowledged") if ident not in ids]
-    wrong += [f"lost: {text}" for _, text in told.all("acknowledged by text") if text not in texts]
+    wrong = [f"lost: {ident}" for ident, _ in log.list_entries("acknowledged") if ident not in ids]
+    wrong += [f"lost: {text}" for _, text in log.list_entries("acknowledged by text") if text not in texts]
     wrong += [f"doubled: {text}" for text in set(texts) if texts.count(text) > 1]
     wrong += [f"not in the history: {ident}" for ident in ids if history.count(ident) != 1]
     wrong += [f"in the history alone: {ident}" for ident in history if ident not in ids]
@@ -148,7 +148,7 @@ async def faults_after(home: Path, notes: Path) -> list[str]:
     return wrong
 
 
-def child(body) -> tuple[int, bytes]:
+def run_in_fork(body) -> tuple[int, bytes]:
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -169,16 +169,18 @@ def main(directory: Path) -> None:
         for moment in count(1):
             home, notes = directory / f"{half}-{moment}", directory / f"{half}-{moment}.notes"
 
-            def doomed(home=home, notes=notes, moment=moment, half=half):
-                die_at(moment, half=half)
-                asyncio.run(story(home, notes))
+            def run_until_killed(home=home, notes=notes, moment=moment, half=half):
+                kill_at(moment, half=half)
+                asyncio.run(run_scenario(home, notes))
 
-            status, _ = child(doomed)
+            status, _ = run_in_fork(run_until_killed)
             if status not in (-9, 0):
                 wrong[str(home)] = [f"it ended with {status}"]
                 break
             notes.touch()
-            checked, answer = child(lambda home=home, notes=notes: asyncio.run(faults_after(home, notes)))
+            checked, answer = run_in_fork(
+                lambda home=home, notes=notes: asyncio.run(find_faults(home, notes))
+            )
             found = json.loads(answer) if checked == 0 else ["the next one failed"]
             if found:
                 wrong[home.name] = found

@@ -8,23 +8,23 @@ import time
 from pathlib import Path
 
 from shoal.core.clock import SystemClock
-from shoal.core.ids import Ids
-from shoal.core.mail import Mail
-from shoal.stores.files.mailboxes import FileMailboxes
+from shoal.core.ids import IdGenerator
+from shoal.core.mail import MailMessage
+from shoal.stores.files.file_mailbox_store import FileMailboxStore
 
 
-def say(word: str) -> None:
+def write_line(word: str) -> None:
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 
 
 async def main(home: Path, owner: str) -> None:
-    ids = Ids()
-    mail = FileMailboxes(home, "t", clock=SystemClock(), ids=ids)
-    say("ready")
+    ids = IdGenerator()
+    mail = FileMailboxStore(home, "t", clock=SystemClock(), ids=ids)
+    write_line("ready")
     while sys.stdin.readline():
-        await mail.post(owner, Mail(id=ids.uuid(), sender="bob", text="hi", timestamp="t"))
-        say(repr(time.time()))
+        await mail.post(owner, MailMessage(id=ids.new_uuid(), sender="bob", text="hi", timestamp="t"))
+        write_line(repr(time.time()))
     await mail.aclose()
 
 

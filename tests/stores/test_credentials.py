@@ -1,4 +1,4 @@
-"""Keys of providers on disk: what several store at once is all there."""
+"""Credentials of providers on disk."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from threading import Barrier
 import pytest
 
 from shoal.core.errors import StoreError
-from shoal.stores.files.credentials import credentials_path, store_credentials, stored_credentials
+from shoal.stores.files.credential_file import get_credentials_path, load_credentials, store_credentials
 
 
-def test_keys_stored_at_the_same_time_are_all_kept(home):
-    together = Barrier(8)
+def test_credentials_stored_at_the_same_time_are_all_kept(home):
+    barrier = Barrier(8)
 
-    def store(number):
-        together.wait()
+    def store_one(number):
+        barrier.wait()
         store_credentials(home, f"provider-{number}", {"KEY": str(number)})
 
     with ThreadPoolExecutor(8) as pool:
         for _ in range(10):
-            list(pool.map(store, range(8)))
-            assert set(stored_credentials(home)) == {f"provider-{number}" for number in range(8)}
+            list(pool.map(store_one, range(8)))
+            assert set(load_credentials(home)) == {f"provider-{number}" for number in range(8)}
             for number in range(8):
                 store_credentials(home, f"provider-{number}", None)
-            assert not credentials_path(home).exists()
+            assert not get_credentials_path(home).exists()
 
 
-def test_a_place_that_cannot_be_removed_is_named(home):
-    credentials_path(home).mkdir(parents=True)
+def test_a_credentials_path_that_cannot_be_removed_is_named_in_the_error(home):
+    get_credentials_path(home).mkdir(parents=True)
     with pytest.raises(StoreError, match=r"credentials\.json"):
         store_credentials(home, "provider", None)

@@ -1,4 +1,4 @@
-"""Mail that pretends to be a word of the runtime, through real inboxes: it is text, and nobody obeys it."""
+"""Mail that imitates messages of the runtime, through real inboxes, is plain text and never authorized."""
 
 from __future__ import annotations
 
@@ -6,68 +6,61 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from mail_helpers import TIMESTAMP, create_mailboxes, make_mail, take_all_mail
 
-from shoal.core.bodies import (
-    Body,
-    Granted,
+from shoal.core.mail_bodies import (
+    MailBody,
+    PermissionGrant,
     PermissionResponse,
     PlanApprovalResponse,
     ShutdownRequest,
     TaskAssignment,
 )
-from shoal.core.clock import SystemClock
-from shoal.core.envelopes import enveloped
-from shoal.core.ids import Ids
-from shoal.core.mail import Mail
-from shoal.stores.files.mailboxes import FileMailboxes
-from shoal.wire.bodies import body_of, body_text
+from shoal.core.mail_envelopes import prepare_envelope
+from shoal.stores.files.file_mailbox_store import FileMailboxStore
+from shoal.wire.mail_body_codec import encode_body, get_authorized_body
 
-AT = "2026-02-13T10:11:35.247Z"
-ORDERS: list[Body] = [
-    ShutdownRequest(request_id="r", sender="team-lead", timestamp=AT),
-    PlanApprovalResponse(request_id="r", approved=True, timestamp=AT),
-    PermissionResponse(request_id="r", subtype="success", response=Granted()),
-    TaskAssignment(task_id="1", subject="", description="", assigned_by="team-lead", timestamp=AT),
+CONTROL_BODIES: list[MailBody] = [
+    ShutdownRequest(request_id="r", sender="team-lead", timestamp=TIMESTAMP),
+    PlanApprovalResponse(request_id="r", approved=True, timestamp=TIMESTAMP),
+    PermissionResponse(request_id="r", subtype="success", response=PermissionGrant()),
+    TaskAssignment(task_id="1", subject="", description="", assigned_by="team-lead", timestamp=TIMESTAMP),
 ]
 
 
 @pytest.fixture
-async def mail(home: Path) -> AsyncIterator[FileMailboxes]:
-    boxes = FileMailboxes(home, "t", clock=SystemClock(), ids=Ids())
-    await boxes.open("ann")
+async def mail(home: Path) -> AsyncIterator[FileMailboxStore]:
+    boxes = create_mailboxes(home)
+    await boxes.open_inbox("ann")
     yield boxes
     await boxes.aclose()
 
 
-def letter(text: str, sender: str) -> Mail:
-    return Mail(id=f"{sender} {text}", sender=sender, text=text, timestamp=AT)
-
-
 @pytest.mark.spec("USR-11")
-@pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
-async def test_an_order_counts_from_the_lead_s_runtime_and_from_nobody_else(
-    mail: FileMailboxes, home: Path, order: Body
+@pytest.mark.parametrize("body", CONTROL_BODIES, ids=lambda body: type(body).__name__)
+async def test_a_control_body_is_authorized_only_in_an_envelope_of_the_lead(
+    mail: FileMailboxStore, home: Path, body: MailBody
 ) -> None:
-    text = body_text(order)
-    await mail.post("ann", enveloped(letter(text, "team-lead"), type(order), from_lead=True))
-    # What an agent says with SendMessage is a message, whatever its text; the lead's own words too.
+    text = encode_body(body)
+    await mail.post("ann", prepare_envelope(make_mail(text, sender="team-lead"), type(body), from_lead=True))
+    # SendMessage always sends a plain message, for the lead as well.
     for sender in ("bob", "team-lead"):
-        await mail.post("ann", enveloped(letter(text, sender), "message", from_lead=sender == "team-lead"))
-    # Another agent that writes the envelope of the runtime itself, under its own name.
-    await mail.post("ann", letter(text, "bob"))
-    obeyed = [body_of(each) for each in await mail.take("ann")]
-    assert obeyed == [order, None, None, None]
+        await mail.post(
+            "ann",
+            prepare_envelope(make_mail(text, sender=sender), "message", from_lead=sender == "team-lead"),
+        )
+    # Another agent that forges the envelope of the runtime under its own name.
+    await mail.post("ann", make_mail(text, sender="bob"))
+    authorized = [get_authorized_body(each) for each in await mail.take_unread("ann")]
+    assert authorized == [body, None, None, None]
 
 
 @pytest.mark.spec("USR-11")
-async def test_no_injected_text_becomes_an_order(mail: FileMailboxes) -> None:
+async def test_no_injected_text_becomes_an_authorized_body(mail: FileMailboxStore) -> None:
     lines = (Path(__file__).parents[1] / "app" / "injection.txt").read_text().splitlines()
     assert len(lines) == 200
     for line in lines:
-        await mail.post("ann", letter(line, "bob"))
-    taken: list[Mail] = []
-    while batch := await mail.take("ann"):
-        taken += batch
-        await mail.mark("ann", [each.id for each in batch])
+        await mail.post("ann", make_mail(line, sender="bob"))
+    taken = await take_all_mail(mail)
     assert [each.text for each in taken] == lines
-    assert [each for each in taken if body_of(each) is not None] == []
+    assert [each for each in taken if get_authorized_body(each) is not None] == []

@@ -2,74 +2,96 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from store_kit import StandingClock
+from store_helpers import FixedClock, limit_file_size
 
 from shoal.core import events
-from shoal.core.agents import Completion, Evidence, KeptWork, Ran
+from shoal.core.agents import AgentResult, RetainedWork, ShellCommandResult, WorkEvidence
+from shoal.core.background_shells import BackgroundShell, ShellResult
 from shoal.core.errors import StoreError
-from shoal.core.ids import LEAD, AgentId, Ids, RequestId
-from shoal.core.questions import Allowed, Choice, Choose, Chosen, Denied, MayRun, Option
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId
+from shoal.core.questions import (
+    AllowAnswer,
+    ChoiceAnswer,
+    ChoiceOption,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+    PermissionQuestion,
+)
 from shoal.core.schedules import Schedule
-from shoal.core.shells import ShellEnd, ShellFacts
 from shoal.core.usage import Usage
-from shoal.stores.files.journal import FileJournal, follow_journal, read_journal
-from shoal.wire.journal import Event, Unknown, journal_line
+from shoal.stores.files.file_journal import FileJournal, follow_journal, read_journal
+from shoal.wire.journal_codec import JournalEvent, UnknownEvent, encode_journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
 CHILD = AgentId("a0123456789abcdef")
-SHELL = ShellFacts(shell="bash_1", agent=LEAD, call="c3", command="make", output="/out")
+SHELL = BackgroundShell(shell="bash_1", agent=LEAD_ID, call="c3", command="make", output="/out")
 EVENTS = [
     events.SessionStarted(
-        agent=LEAD, session="s-1", cwd="/x", model="m", mode="default", tools=("Read", "Bash"), resumed=True
+        agent=LEAD_ID,
+        session="s-1",
+        cwd="/x",
+        model="m",
+        mode="default",
+        tools=("Read", "Bash"),
+        resumed=True,
     ),
-    events.TurnStarted(agent=LEAD, turn=1, prompt="héllo \n \udcff"),
-    events.RequestSent(agent=LEAD, request=RequestId("r-1"), model="m"),
+    events.TurnStarted(agent=LEAD_ID, turn=1, prompt="héllo \n \udcff"),
+    events.RequestSent(agent=LEAD_ID, request=RequestId("r-1"), model="m"),
     events.RequestSettled(
-        agent=LEAD, request=RequestId("r-1"), model="m", usage=USAGE, cost_usd=None, duration_ms=5
+        agent=LEAD_ID, request=RequestId("r-1"), model="m", usage=USAGE, cost_usd=None, duration_ms=5
     ),
-    events.RequestFailed(agent=LEAD, request=RequestId("r-2"), reason="cut", billed=True, retry_in=0.5),
-    events.AssistantSaid(agent=LEAD, entry="e", preview="p", tool_uses=2),
+    events.RequestFailed(agent=LEAD_ID, request=RequestId("r-2"), reason="cut", billed=True, retry_in=0.5),
+    events.AssistantReplied(agent=LEAD_ID, entry="e", preview="p", tool_uses=2),
     events.ToolStarted(agent=AgentId("a1"), call="t", tool="Bash", preview="ls"),
     events.ToolFinished(
         agent=AgentId("a1"), call="t", tool="Bash", is_error=True, size=3, duration_ms=1, preview="no"
     ),
-    events.PermissionDenied(agent=LEAD, call="t", tool="Bash", reason="r"),
-    events.Asked(
-        agent=LEAD,
-        question=MayRun(id="q", agent=LEAD, tool_use_id="t", tool="Bash", input={"at": "x"}, reason="r"),
-    ),
-    events.Asked(
-        agent=LEAD,
-        question=Choose(
-            id="q2",
-            agent=LEAD,
-            choices=(Choice(question="?", header="h", options=(Option(label="a"),), multi_select=True),),
+    events.PermissionDenied(agent=LEAD_ID, call="t", tool="Bash", reason="r"),
+    events.QuestionAsked(
+        agent=LEAD_ID,
+        question=PermissionQuestion(
+            id="q", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={"at": "x"}, reason="r"
         ),
     ),
-    events.Answered(agent=LEAD, question="q", answer=Allowed(remember="session", input={"a": 1})),
-    events.Answered(agent=LEAD, question="q", answer=Denied(reason="no", by="policy")),
-    events.Answered(agent=LEAD, question="q2", answer=Chosen(answers={"?": "a"})),
-    events.ConversationCompacted(agent=LEAD, trigger="auto", tokens_before=7),
-    events.FileChanged(agent=LEAD, turn=1, path="/x/y"),
-    events.Undone(agent=LEAD, turn=2, conversation=True, restored=("a.py",), left_alone=("b.py",)),
-    events.Noted(agent=LEAD, text="n"),
-    events.BudgetWarned(agent=LEAD, limit="usd", percent=80, spent=0.85, of=1.0, whose="Explore"),
-    events.TurnEnded(agent=LEAD, turn=1, reason="done", requests=1),
-    events.SessionEnded(agent=LEAD),
+    events.QuestionAsked(
+        agent=LEAD_ID,
+        question=ChoiceQuestion(
+            id="q2",
+            agent=LEAD_ID,
+            choices=(
+                MultipleChoice(
+                    question="?", header="h", options=(ChoiceOption(label="a"),), multi_select=True
+                ),
+            ),
+        ),
+    ),
+    events.QuestionAnswered(
+        agent=LEAD_ID, question="q", answer=AllowAnswer(remember="session", input={"a": 1})
+    ),
+    events.QuestionAnswered(agent=LEAD_ID, question="q", answer=DenyAnswer(reason="no", by="policy")),
+    events.QuestionAnswered(agent=LEAD_ID, question="q2", answer=ChoiceAnswer(answers={"?": "a"})),
+    events.ConversationCompacted(agent=LEAD_ID, trigger="auto", tokens_before=7),
+    events.FileChanged(agent=LEAD_ID, turn=1, path="/x/y"),
+    events.TurnUndone(agent=LEAD_ID, turn=2, conversation=True, restored=("a.py",), left_alone=("b.py",)),
+    events.NoteAdded(agent=LEAD_ID, text="n"),
+    events.BudgetThresholdReached(
+        agent=LEAD_ID, limit="usd", percent=80, spent=0.85, of=1.0, whose="Explore"
+    ),
+    events.TurnEnded(agent=LEAD_ID, turn=1, reason="done", requests=1),
+    events.SessionEnded(agent=LEAD_ID),
     events.AgentStarted(
         agent=CHILD,
         kind="Explore",
         name="scout",
         description="look",
-        parent=LEAD,
+        parent=LEAD_ID,
         call="c1",
         depth=1,
         model="m",
@@ -77,44 +99,50 @@ EVENTS = [
         background=True,
         cwd="/project",
     ),
-    events.AgentMoved(agent=CHILD),
+    events.AgentMovedToBackground(agent=CHILD),
     events.AgentEnded(
         agent=CHILD,
-        completion=Completion(
+        completion=AgentResult(
             id="e1",
             agent=CHILD,
             status="completed",
             kind="Explore",
             description="look",
-            report_to=LEAD,
+            report_to=LEAD_ID,
             call="c1",
             text="found it",
-            evidence=Evidence(tool_calls=1, commands=(Ran(command="ls", exit_code=0),)),
-            worktree=KeptWork(path="/elsewhere", branch="b"),
+            evidence=WorkEvidence(tool_calls=1, commands=(ShellCommandResult(command="ls", exit_code=0),)),
+            worktree=RetainedWork(path="/elsewhere", branch="b"),
         ),
     ),
-    events.WorkKept(agent=CHILD, work=KeptWork(path="/elsewhere", branch="b", commits=2)),
-    events.Notified(agent=LEAD, completion="e1", call="c2"),
-    events.MemberRested(agent=CHILD, reason="available"),
+    events.WorkRetained(agent=CHILD, work=RetainedWork(path="/elsewhere", branch="b", commits=2)),
+    events.NotificationDelivered(agent=LEAD_ID, completion="e1", call="c2"),
+    events.MemberWentIdle(agent=CHILD, reason="available"),
     events.HookRan(
         agent=CHILD, event="PreToolUse", hook="check.sh", origin="settings", duration_ms=3, verdict="deny"
     ),
     events.MemberWoken(agent=CHILD),
-    events.Queued(agent=CHILD, item="i1", by="agent", text="more"),
-    events.Withdrawn(agent=CHILD, item="i1"),
-    events.ScheduleMade(
-        agent=LEAD, schedule=Schedule(id="s1", agent=LEAD, cron="* * * * *", prompt="p", made=1)
+    events.QueueItemAdded(agent=CHILD, item="i1", by="agent", text="more"),
+    events.QueueItemWithdrawn(agent=CHILD, item="i1"),
+    events.ScheduleCreated(
+        agent=LEAD_ID, schedule=Schedule(id="s1", agent=LEAD_ID, cron="* * * * *", prompt="p", made=1)
     ),
-    events.ScheduleEnded(agent=LEAD, schedule="s1", how="expired"),
-    events.MailPosted(agent=LEAD, team="t", mail="m1", sender="ann", to="joe", kind="message", preview="hi"),
-    events.MailTaken(agent=LEAD, team="t", mail="m1", sender="ann", to="joe", kind="message", preview="hi"),
+    events.ScheduleEnded(agent=LEAD_ID, schedule="s1", how="expired"),
+    events.MailPosted(
+        agent=LEAD_ID, team="t", mail="m1", sender="ann", to="joe", kind="message", preview="hi"
+    ),
+    events.MailTaken(
+        agent=LEAD_ID, team="t", mail="m1", sender="ann", to="joe", kind="message", preview="hi"
+    ),
     events.TaskChanged(
-        agent=LEAD, board="t", task="2", subject="s", status="pending", blocked_by=("1",), rank=0.5
+        agent=LEAD_ID, board="t", task="2", subject="s", status="pending", blocked_by=("1",), rank=0.5
     ),
-    events.ModeChanged(agent=LEAD, mode="plan"),
-    events.ShellStarted(agent=LEAD, facts=SHELL),
+    events.PermissionModeChanged(agent=LEAD_ID, mode="plan"),
+    events.ShellStarted(agent=LEAD_ID, facts=SHELL),
     events.ShellEnded(
-        agent=LEAD, id="e2", end=ShellEnd(facts=SHELL, status="failed", exit_code=-9, detail="d", tail="t")
+        agent=LEAD_ID,
+        id="e2",
+        end=ShellResult(facts=SHELL, status="failed", exit_code=-9, detail="d", tail="t"),
     ),
 ]
 
@@ -124,12 +152,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "shoal" / "runs" / "s-1" / "journal.jsonl"
 
 
-def noted(text: str, agent: AgentId = LEAD) -> events.Noted:
-    return events.Noted(agent=agent, text=text)
+def make_note(text: str, agent: AgentId = LEAD_ID) -> events.NoteAdded:
+    return events.NoteAdded(agent=agent, text=text)
 
 
-def test_every_kind_of_event_is_read_as_it_was_written(path: Path, clock: StandingClock):
-    assert {type(event) for event in EVENTS} == set(events.Journaled.__subclasses__())
+async def follow_to_end(path: Path) -> list[JournalEvent]:
+    return [recorded.event async for recorded in follow_journal(path)]
+
+
+def test_every_kind_of_event_is_read_as_it_was_written(path: Path, clock: FixedClock):
+    assert {type(event) for event in EVENTS} == set(events.JournaledEvent.__subclasses__())
     journal = FileJournal(path, clock)
     for event in EVENTS:
         journal.append(event)
@@ -141,13 +173,13 @@ def test_every_kind_of_event_is_read_as_it_was_written(path: Path, clock: Standi
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_number_of_an_event_is_its_byte_offset(path: Path, clock: StandingClock):
+def test_the_number_of_an_event_is_its_byte_offset(path: Path, clock: FixedClock):
     journal = FileJournal(path, clock)
-    assert journal.position() == 0
+    assert journal.get_position() == 0
     ends = []
     for event in EVENTS[:4]:
         journal.append(event)
-        ends.append(journal.position())
+        ends.append(journal.get_position())
     recorded = list(read_journal(path))
     assert [line.offset for line in recorded] == [0, *ends[:-1]]
     assert [line.next for line in recorded] == ends
@@ -155,9 +187,9 @@ def test_the_number_of_an_event_is_its_byte_offset(path: Path, clock: StandingCl
     assert list(read_journal(path, ends[-1])) == []
 
 
-def test_a_reader_never_sees_half_a_line(path: Path, clock: StandingClock):
-    FileJournal(path, clock).append(noted("one"))
-    line = journal_line(noted("two"), clock.now())
+def test_a_reader_never_sees_half_a_line(path: Path, clock: FixedClock):
+    FileJournal(path, clock).append(make_note("one"))
+    line = encode_journal_line(make_note("two"), clock.now())
     with path.open("ab", buffering=0) as file:
         file.write(line[:30])
         assert [line.event.text for line in read_journal(path)] == ["one"]
@@ -165,99 +197,89 @@ def test_a_reader_never_sees_half_a_line(path: Path, clock: StandingClock):
     assert [line.event.text for line in read_journal(path)] == ["one", "two"]
 
 
-def test_what_a_reader_does_not_understand_is_skipped_and_reported(path: Path, clock: StandingClock):
+def test_unreadable_lines_are_skipped_and_reported(path: Path, clock: FixedClock):
     journal = FileJournal(path, clock)
-    journal.append(noted("one"))
+    journal.append(make_note("one"))
     with path.open("ab") as file:
         file.write(b'{"at":"2030-01-01T00:00:00.000Z","type":"teleported","agent":"x","to":[1]}\n')
         file.write(b'garbage\n[1]\n{"type":"noted"}\n\n')
         file.write(b'{"at":"2030-01-01T00:00:00.000Z","type":"noted","agent":"x","text":{"now":"rich"}}\n')
-    journal.append(noted("two"))
+    journal.append(make_note("two"))
     reports = []
-    one, future, changed, two = (line.event for line in read_journal(path, report=reports.append))
-    assert (one, two) == (noted("one"), noted("two"))
-    assert future == Unknown(type="teleported", raw={"type": "teleported", "agent": "x", "to": [1]})
-    assert isinstance(changed, Unknown)
+    one, future, changed, two = (line.event for line in read_journal(path, report_problem=reports.append))
+    assert (one, two) == (make_note("one"), make_note("two"))
+    assert future == UnknownEvent(type="teleported", raw={"type": "teleported", "agent": "x", "to": [1]})
+    assert isinstance(changed, UnknownEvent)
     assert len(reports) == 3
 
 
-def test_an_event_after_the_torn_one_of_a_killed_process_is_not_lost(path: Path, clock: StandingClock):
+def test_an_event_after_a_torn_line_is_not_lost(path: Path, clock: FixedClock):
     other = FileJournal(path, clock)
-    other.append(noted("one"))
+    other.append(make_note("one"))
     with path.open("ab") as file:
-        file.write(journal_line(EVENTS[9], clock.now())[:-9])
-    other.append(noted("two"))  # was open before and knows nothing of it
+        file.write(encode_journal_line(EVENTS[9], clock.now())[:-9])
+    other.append(make_note("two"))  # was open before and does not know about the torn line
     with path.open("ab") as file:
         file.write(b'{"at":"20')
-    FileJournal(path, clock).append(noted("three"))  # opens after it and starts a new line
+    FileJournal(path, clock).append(make_note("three"))  # is opened later and starts a new line
     reports = []
-    recorded = list(read_journal(path, report=reports.append))
+    recorded = list(read_journal(path, report_problem=reports.append))
     assert [line.event.text for line in recorded] == ["one", "two", "three"]
     assert len(reports) == 2
 
 
-def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path: Path, clock: StandingClock):
+def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path: Path, clock: FixedClock):
     journal = FileJournal(path, clock)
-    journal.append(noted("one"))
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
-        with pytest.raises(StoreError, match="File too large"):
-            journal.append(noted("lost"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, previous)
-    journal.append(noted("two"))
+    journal.append(make_note("one"))
+    with (
+        limit_file_size(path.stat().st_size + 20),
+        pytest.raises(StoreError, match="File too large"),
+    ):
+        journal.append(make_note("lost"))
+    journal.append(make_note("two"))
     assert [line.event.text for line in read_journal(path)] == ["one", "two"]
     assert json.loads(path.read_bytes().splitlines()[-1])["text"] == "two"
 
 
 @pytest.mark.spec("USR-03")
 @pytest.mark.parametrize("later", [True, False])
-def test_an_end_that_did_not_fit_on_the_disk_is_written_when_there_is_room(
-    path: Path, clock: StandingClock, *, later: bool
+def test_retained_work_that_did_not_fit_on_the_disk_is_written_when_there_is_room(
+    path: Path, clock: FixedClock, *, later: bool
 ):
     journal = FileJournal(path, clock)
-    journal.append(noted("one"))
-    work = KeptWork(path="/there", branch="b")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 20, limits[1]))
+    journal.append(make_note("one"))
+    work = RetainedWork(path="/there", branch="b")
+    with limit_file_size(path.stat().st_size + 20):
         with pytest.raises(StoreError, match="File too large"):
-            journal.append(events.WorkKept(agent=AgentId("a1"), work=work))
+            journal.append(events.WorkRetained(agent=AgentId("a1"), work=work))
         with pytest.raises(StoreError, match="File too large"):
-            journal.append(noted("lost"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, previous)
+            journal.append(make_note("lost"))
     if later:
-        journal.append(noted("two"))
+        journal.append(make_note("two"))
     journal.close()
     first, *rest = [recorded.event for recorded in read_journal(path)]
     assert first.text == "one"
-    assert rest[0] == events.WorkKept(agent=AgentId("a1"), work=work)
+    assert rest[0] == events.WorkRetained(agent=AgentId("a1"), work=work)
     assert [event.text for event in rest[1:]] == (["two"] if later else [])
 
 
-MANY = """
+APPENDER_SCRIPT = """
 import sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
-from shoal.core.events import Noted
-from shoal.stores.files.journal import FileJournal
+from shoal.core.events import NoteAdded
+from shoal.stores.files.file_journal import FileJournal
 journal = FileJournal(Path(sys.argv[1]), SystemClock())
 sys.stdin.readline()
 for number in range(500):
-    journal.append(Noted(agent=sys.argv[2], text=f"{number} " + "x" * (number % 300)))
+    journal.append(NoteAdded(agent=sys.argv[2], text=f"{number} " + "x" * (number % 300)))
 """
 
 
-def test_processes_that_write_at_once_do_not_tear_each_others_lines(path: Path):
+def test_concurrent_processes_do_not_tear_each_others_lines(path: Path):
     path.parent.mkdir(parents=True)
     children = [
-        subprocess.Popen([sys.executable, "-c", MANY, str(path), name], stdin=subprocess.PIPE)
+        subprocess.Popen([sys.executable, "-c", APPENDER_SCRIPT, str(path), name], stdin=subprocess.PIPE)
         for name in ("a", "b", "c")
     ]
     for child in children:
@@ -267,7 +289,7 @@ def test_processes_that_write_at_once_do_not_tear_each_others_lines(path: Path):
         child.communicate()
         assert child.returncode == 0
     reports = []
-    recorded = list(read_journal(path, report=reports.append))
+    recorded = list(read_journal(path, report_problem=reports.append))
     assert reports == []
     for name in ("a", "b", "c"):
         numbers = [int(r.event.text.split()[0]) for r in recorded if r.event.agent == name]
@@ -275,106 +297,102 @@ def test_processes_that_write_at_once_do_not_tear_each_others_lines(path: Path):
 
 
 @pytest.mark.spec("USR-30")
-def test_the_same_seed_and_clock_give_the_same_bytes(tmp_path: Path, clock: StandingClock):
-    def run(path: Path) -> bytes:
-        ids = Ids(7)
+def test_the_same_seed_and_clock_give_the_same_bytes(tmp_path: Path, clock: FixedClock):
+    def write_journal(path: Path) -> bytes:
+        ids = IdGenerator(7)
         journal = FileJournal(path, clock)
         for _ in range(20):
             clock.time += ids.random.randrange(1000)
-            journal.append(events.RequestSent(agent=ids.agent(), request=ids.request(), model="m"))
+            journal.append(
+                events.RequestSent(agent=ids.new_agent_id(), request=ids.new_request_id(), model="m")
+            )
         return path.read_bytes()
 
     start = clock.time
-    first = run(tmp_path / "one.jsonl")
+    first = write_journal(tmp_path / "one.jsonl")
     clock.time = start
-    assert run(tmp_path / "two.jsonl") == first
+    assert write_journal(tmp_path / "two.jsonl") == first
 
 
-async def test_a_follower_hears_of_an_event_at_once_and_ends_with_the_run(path: Path, clock: StandingClock):
+async def test_a_follower_gets_an_event_at_once_and_ends_with_the_run(path: Path, clock: FixedClock):
     journal = FileJournal(path, clock)
-    journal.append(noted("before"))
-    heard = asyncio.Queue()
+    journal.append(make_note("before"))
+    received = asyncio.Queue()
 
     async def follow() -> None:
         async for recorded in follow_journal(path):
-            heard.put_nowait(recorded.event)
+            received.put_nowait(recorded.event)
 
     started = time.monotonic()
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         tasks.create_task(follow())
-        assert await heard.get() == noted("before")
+        assert await received.get() == make_note("before")
         for number in range(20):
-            # The follower has read everything and waits: only a notice can wake it.
-            journal.append(noted(f"{number}"))
-            assert await heard.get() == noted(f"{number}")
-        journal.append(events.SessionEnded(agent=LEAD))
-    assert heard.get_nowait() == events.SessionEnded(agent=LEAD)
-    # Twenty looks of the safety net, one second apart, would be far longer.
+            # The follower has read everything and waits: only a file event can wake it.
+            journal.append(make_note(f"{number}"))
+            assert await received.get() == make_note(f"{number}")
+        journal.append(events.SessionEnded(agent=LEAD_ID))
+    assert received.get_nowait() == events.SessionEnded(agent=LEAD_ID)
+    # Twenty polls, one second apart, would take far longer.
     assert time.monotonic() - started < 10
 
 
-async def test_a_follower_waits_for_a_journal_that_is_not_there_yet(path: Path, clock: StandingClock):
+async def test_a_follower_waits_for_a_journal_that_does_not_exist_yet(path: Path, clock: FixedClock):
     path.parent.mkdir(parents=True)
 
-    async def hear() -> list[Event]:
-        return [recorded.event async for recorded in follow_journal(path)]
-
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        heard = tasks.create_task(hear())
+        received = tasks.create_task(follow_to_end(path))
         await asyncio.sleep(0)
         journal = FileJournal(path, clock)
-        journal.append(noted("one"))
-        journal.append(events.SessionEnded(agent=LEAD))
-    assert heard.result() == [noted("one"), events.SessionEnded(agent=LEAD)]
+        journal.append(make_note("one"))
+        journal.append(events.SessionEnded(agent=LEAD_ID))
+    assert received.result() == [make_note("one"), events.SessionEnded(agent=LEAD_ID)]
 
 
-async def test_a_follower_goes_on_past_an_earlier_end_and_stops_when_nobody_writes(
-    path: Path, clock: StandingClock
+async def test_a_follower_reads_past_an_earlier_end_and_stops_when_the_run_is_not_running(
+    path: Path, clock: FixedClock
 ):
     journal = FileJournal(path, clock)
-    for event in (events.SessionEnded(agent=LEAD), noted("resumed")):
+    for event in (events.SessionEnded(agent=LEAD_ID), make_note("resumed")):
         journal.append(event)
     async with asyncio.timeout(10):
-        heard = [r.event async for r in follow_journal(path, alive=lambda: False)]
-    assert heard == [events.SessionEnded(agent=LEAD), noted("resumed")]
+        received = [r.event async for r in follow_journal(path, is_running=lambda: False)]
+    assert received == [events.SessionEnded(agent=LEAD_ID), make_note("resumed")]
 
 
-async def test_a_follower_notices_that_the_writer_died_without_a_word(path: Path, clock: StandingClock):
-    FileJournal(path, clock).append(noted("one"))
+async def test_a_follower_ends_when_the_writer_dies_without_an_end_event(path: Path, clock: FixedClock):
+    FileJournal(path, clock).append(make_note("one"))
     living = [True]
     async with asyncio.timeout(10):
-        async for recorded in follow_journal(path, alive=lambda: living[0]):
-            assert recorded.event == noted("one")
+        async for recorded in follow_journal(path, is_running=lambda: living[0]):
+            assert recorded.event == make_note("one")
             asyncio.get_running_loop().call_soon(living.clear)
             asyncio.get_running_loop().call_soon(living.append, False)
 
 
-async def test_a_follower_looks_by_itself_where_the_system_tells_nothing(path: Path, clock: StandingClock):
-    async def hear() -> list[Event]:
-        return [recorded.event async for recorded in follow_journal(path)]
-
+async def test_a_follower_polls_where_no_file_events_arrive(path: Path, clock: FixedClock):
     async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
-        heard = tasks.create_task(hear())
+        received = tasks.create_task(follow_to_end(path))
         await asyncio.sleep(0)
-        # The directory was not there when the watch began.
-        FileJournal(path, clock).append(events.SessionEnded(agent=LEAD))
-    assert heard.result() == [events.SessionEnded(agent=LEAD)]
+        # The directory did not exist when the watch started.
+        FileJournal(path, clock).append(events.SessionEnded(agent=LEAD_ID))
+    assert received.result() == [events.SessionEnded(agent=LEAD_ID)]
 
 
-async def test_a_follower_leaves_no_watch_behind(path: Path, clock: StandingClock):
-    FileJournal(path, clock).append(events.SessionEnded(agent=LEAD))
+async def test_a_follower_leaves_no_watch_behind(path: Path, clock: FixedClock):
+    FileJournal(path, clock).append(events.SessionEnded(agent=LEAD_ID))
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         assert [r async for r in follow_journal(path)]
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_a_line_costs_little(clock: StandingClock):
+def test_encoding_a_line_is_fast(clock: FixedClock):
     event = EVENTS[7]
     best = float("inf")
     for _ in range(20):
         start = time.process_time()
         for _ in range(500):
-            journal_line(event, clock.now())
+            encode_journal_line(event, clock.now())
         best = min(best, (time.process_time() - start) / 500)
     assert best < 15e-6  # about 1.5 µs on a quiet machine

@@ -1,4 +1,4 @@
-"""Questions on disk: a yes is for the call it was said of, and counts once."""
+"""Questions on disk: an answer applies once, to the call it was given for."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import pytest
 
 from shoal.core.errors import StoreError
 from shoal.core.ids import AgentId
-from shoal.core.questions import Allowed, Denied, MayRun
-from shoal.stores.files.questions import ENDED, Questions
+from shoal.core.questions import AllowAnswer, DenyAnswer, PermissionQuestion
+from shoal.stores.files.question_files import RUN_ENDED_REASON, QuestionFiles
 
 
-def question(command):
-    return MayRun(
+def make_question(command):
+    return PermissionQuestion(
         id="q", agent=AgentId("a"), tool_use_id="c", tool="Bash", input={"command": command}, reason="asks"
     )
 
 
-def test_a_late_yes_is_not_one_to_another_question_of_the_same_id(tmp_path):
-    questions, left = Questions(tmp_path), Denied(reason=ENDED, by="policy")
-    first, second = question("ls"), question("rm -r .")
-    questions.put(first)
-    questions.settle(first, left)
-    questions.answer_late("q", Allowed())
-    assert questions.late_answer_to(first) == Allowed()
-    questions.put(second)
-    questions.settle(second, left)
-    assert questions.late_answer_to(second) is None
+def test_a_late_answer_does_not_apply_to_a_later_question_with_the_same_id(tmp_path):
+    questions, unanswered = QuestionFiles(tmp_path), DenyAnswer(reason=RUN_ENDED_REASON, by="policy")
+    first, second = make_question("ls"), make_question("rm -r .")
+    questions.store_question(first)
+    questions.settle_answer(first, unanswered)
+    questions.answer_late("q", AllowAnswer())
+    assert questions.read_late_answer(first) == AllowAnswer()
+    questions.store_question(second)
+    questions.settle_answer(second, unanswered)
+    assert questions.read_late_answer(second) is None
 
 
-@pytest.mark.parametrize("how", ["answer", "answer_late"])
-def test_an_answer_to_a_question_that_nobody_asked_is_refused(tmp_path, how):
+@pytest.mark.parametrize("method", ["answer", "answer_late"])
+def test_an_answer_to_an_unknown_question_is_refused(tmp_path, method):
     with pytest.raises(StoreError, match="no question 'q'"):
-        getattr(Questions(tmp_path), how)("q", Allowed())
+        getattr(QuestionFiles(tmp_path), method)("q", AllowAnswer())

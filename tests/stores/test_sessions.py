@@ -8,38 +8,42 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from store_kit import Writer
+from store_helpers import TranscriptWriter
 
-from shoal.core.entries import Compacted, Rewound
-from shoal.core.errors import NoSuchSession, StoreError
+from shoal.core.errors import SessionNotFound, StoreError
 from shoal.core.ids import EntryId, SessionId
-from shoal.core.messages import INTERRUPTED, Message, Text, ToolResult
+from shoal.core.messages import INTERRUPTED_RESULT, Message, TextBlock, ToolResultBlock
+from shoal.core.transcript_entries import CompactionEntry, RewindEntry
 from shoal.core.usage import Usage
-from shoal.stores.files.locks import SessionLock, is_held
-from shoal.stores.files.places import transcript_path
-from shoal.stores.files.sessions import (
-    Loaded,
+from shoal.stores.files.home_paths import get_transcript_path
+from shoal.stores.files.pid_locks import SessionLock, is_session_running
+from shoal.stores.files.session_files import (
+    LoadedSession,
+    find_latest_session,
     find_session,
     fork_session,
-    latest_session,
     list_sessions,
     read_session,
 )
-from shoal.stores.files.subagents import meta_path, recall_unspoken, remember_mode
+from shoal.stores.files.subagent_files import (
+    get_metadata_path,
+    load_unstarted_metadata,
+    store_permission_mode,
+)
 
 
-def said(loaded: Loaded) -> list[tuple[str, str]]:
+def list_texts(loaded: LoadedSession) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in loaded.messages]
 
 
 @pytest.mark.spec("TRN-02")
-def test_a_session_is_read_back_as_it_was(writer: Callable[..., Writer], home: Path):
-    told = writer(cwd="/project", session="s-1")
-    prompt = told.prompt("list the files")
-    reply = told.reply("I look.", "t1", "t2", tokens=10)
-    results = told.results("t1", "t2")
-    end = told.reply("Two files.", tokens=5)
-    loaded = read_session(transcript_path(home, "/project", SessionId("s-1")))
+def test_a_session_reads_back_unchanged(writer: Callable[..., TranscriptWriter], home: Path):
+    written = writer(cwd="/project", session="s-1")
+    prompt = written.append_prompt("list the files")
+    reply = written.append_reply("I look.", "t1", "t2", tokens=10)
+    results = written.append_results("t1", "t2")
+    end = written.append_reply("Two files.", tokens=5)
+    loaded = read_session(get_transcript_path(home, "/project", SessionId("s-1")))
     assert loaded.messages == (prompt.message, reply.message, results.message, end.message)
     assert loaded.last == end.id
     assert loaded.interrupted is None
@@ -47,91 +51,100 @@ def test_a_session_is_read_back_as_it_was(writer: Callable[..., Writer], home: P
     assert (loaded.turns, loaded.model, loaded.cwd, loaded.notes) == (1, "m", "/project", ())
 
 
-def test_a_torn_last_line_is_dropped_with_a_note_and_the_file_left_alone(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("hi")
-    with told.path.open("ab") as file:
+def test_a_torn_last_line_is_dropped_with_a_note_and_stays_in_the_file(
+    writer: Callable[..., TranscriptWriter],
+):
+    written = writer()
+    written.append_prompt("hi")
+    with written.path.open("ab") as file:
         file.write(b'{"type":"assis')
-    before = told.path.read_bytes()
-    loaded = read_session(told.path)
-    assert said(loaded) == [("user", "hi")]
+    before = written.path.read_bytes()
+    loaded = read_session(written.path)
+    assert list_texts(loaded) == [("user", "hi")]
     assert loaded.notes == ("The last line was torn (14 bytes) and is dropped.",)
-    assert told.path.read_bytes() == before
+    assert written.path.read_bytes() == before
 
 
 @pytest.mark.spec("TRN-02")
-def test_an_unanswered_call_gets_an_interrupted_result(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("go")
-    told.reply("", "t1", "t2")
-    loaded = read_session(told.path)
+def test_an_unanswered_call_gets_an_interrupted_result(writer: Callable[..., TranscriptWriter]):
+    written = writer()
+    written.append_prompt("go")
+    written.append_reply("", "t1", "t2")
+    loaded = read_session(written.path)
     assert loaded.interrupted == Message(
         role="user",
         content=tuple(
-            ToolResult(tool_use_id=call, content=INTERRUPTED, is_error=True) for call in ("t1", "t2")
+            ToolResultBlock(tool_use_id=call, content=INTERRUPTED_RESULT, is_error=True)
+            for call in ("t1", "t2")
         ),
     )
     again = writer(last=loaded.last, seed=2)
-    again.says(loaded.interrupted, meta=True)
-    again.prompt("go on")
-    resumed = read_session(told.path)
+    again.append_message(loaded.interrupted, meta=True)
+    again.append_prompt("go on")
+    resumed = read_session(written.path)
     assert resumed.messages == (*loaded.messages, loaded.interrupted, resumed.messages[-1])
     assert resumed.interrupted is None
     assert resumed.turns == 2
 
 
-def test_only_the_calls_without_a_result_are_interrupted(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("go")
-    told.reply("", "t1", "t2")
-    told.results("t1")
-    loaded = read_session(told.path)
+def test_only_the_calls_without_a_result_are_interrupted(writer: Callable[..., TranscriptWriter]):
+    written = writer()
+    written.append_prompt("go")
+    written.append_reply("", "t1", "t2")
+    written.append_results("t1")
+    loaded = read_session(written.path)
     assert [result.tool_use_id for result in loaded.interrupted.content] == ["t2"]
 
 
-def test_after_a_compaction_the_conversation_starts_with_the_summary(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("old")
-    old = told.reply("old answer", tokens=7)
-    told.add(Compacted(id=told.ids.entry(), before=old.id, at=0, trigger="auto", tokens_before=100))
-    told.prompt("in short: old", meta=True, summary=True)
-    told.prompt("new")
-    loaded = read_session(told.path)
-    assert said(loaded) == [("user", "in short: old"), ("user", "new")]
+def test_after_a_compaction_the_conversation_starts_with_the_summary(writer: Callable[..., TranscriptWriter]):
+    written = writer()
+    written.append_prompt("old")
+    old = written.append_reply("old answer", tokens=7)
+    written.append_entry(
+        CompactionEntry(id=written.ids.new_entry_id(), before=old.id, at=0, trigger="auto", tokens_before=100)
+    )
+    written.append_prompt("in short: old", meta=True, summary=True)
+    written.append_prompt("new")
+    loaded = read_session(written.path)
+    assert list_texts(loaded) == [("user", "in short: old"), ("user", "new")]
     assert loaded.turns == 2
     assert loaded.usage.input_tokens == 7
 
 
-def test_after_a_rewind_the_conversation_goes_on_from_there(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("one")
-    kept = told.reply("first")
-    told.prompt("two")
-    told.reply("second")
-    rewound = told.add(Rewound(id=told.ids.entry(), parent=kept.id, at=0, turn=2))
-    assert said(read_session(told.path)) == [("user", "one"), ("assistant", "first")]
-    told.prompt("three")
-    loaded = read_session(told.path)
-    assert said(loaded) == [("user", "one"), ("assistant", "first"), ("user", "three")]
+def test_after_a_rewind_the_conversation_continues_from_that_entry(writer: Callable[..., TranscriptWriter]):
+    written = writer()
+    written.append_prompt("one")
+    first_reply = written.append_reply("first")
+    written.append_prompt("two")
+    written.append_reply("second")
+    rewound = written.append_entry(
+        RewindEntry(id=written.ids.new_entry_id(), parent=first_reply.id, at=0, turn=2)
+    )
+    assert list_texts(read_session(written.path)) == [("user", "one"), ("assistant", "first")]
+    written.append_prompt("three")
+    loaded = read_session(written.path)
+    assert list_texts(loaded) == [("user", "one"), ("assistant", "first"), ("user", "three")]
     assert loaded.turns == 3
     assert [(p.turn, p.parent, p.text) for p in loaded.prompts] == [
         (1, None, "one"),
         (3, rewound.id, "three"),
     ]
-    told.add(Rewound(id=told.ids.entry(), parent=None, at=0, turn=1))
-    assert read_session(told.path).messages == ()
+    written.append_entry(RewindEntry(id=written.ids.new_entry_id(), parent=None, at=0, turn=1))
+    assert read_session(written.path).messages == ()
 
 
-def test_a_reply_that_another_program_wrote_as_several_lines_is_one_message(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("go")
-    text = told.reply("I look.", message_id="msg_9", request="req_9", tokens=3)
-    first = told.reply("", "t1", message_id="msg_9", request="req_9", tokens=3)
-    second = told.reply("", "t2", message_id="msg_9", request="req_9", tokens=4)
-    told.results("t1", parent=first.id)
-    told.results("t2", parent=second.id)
-    end = told.reply("Done.")
-    loaded = read_session(told.path)
+def test_a_reply_written_as_several_lines_is_one_message(
+    writer: Callable[..., TranscriptWriter],
+):
+    written = writer()
+    written.append_prompt("go")
+    text = written.append_reply("I look.", message_id="msg_9", request="req_9", tokens=3)
+    first = written.append_reply("", "t1", message_id="msg_9", request="req_9", tokens=3)
+    second = written.append_reply("", "t2", message_id="msg_9", request="req_9", tokens=4)
+    written.append_results("t1", parent=first.id)
+    written.append_results("t2", parent=second.id)
+    end = written.append_reply("Done.")
+    loaded = read_session(written.path)
     assert [m.role for m in loaded.messages] == ["user", "assistant", "user", "assistant"]
     assert loaded.messages[1].content == (
         text.message.content + first.message.content + second.message.content
@@ -142,43 +155,47 @@ def test_a_reply_that_another_program_wrote_as_several_lines_is_one_message(writ
     assert loaded.usage.input_tokens == 4 + 1
 
 
-def test_replies_of_a_model_that_repeats_its_message_id_stay_apart(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("go")
-    told.reply("", "t1", message_id="same")
-    told.results("t1")
-    told.reply("Done.", message_id="same")
-    assert [m.role for m in read_session(told.path).messages] == ["user", "assistant", "user", "assistant"]
+def test_replies_with_a_repeated_message_id_stay_separate(writer: Callable[..., TranscriptWriter]):
+    written = writer()
+    written.append_prompt("go")
+    written.append_reply("", "t1", message_id="same")
+    written.append_results("t1")
+    written.append_reply("Done.", message_id="same")
+    assert [m.role for m in read_session(written.path).messages] == ["user", "assistant", "user", "assistant"]
 
 
-def test_unknown_lines_are_skipped_and_counted_and_the_chain_goes_through_them(writer: Callable[..., Writer]):
-    told = writer()
-    first = told.prompt("hi")
-    with told.path.open("a") as file:
+def test_unknown_lines_are_skipped_and_counted_and_do_not_break_the_chain(
+    writer: Callable[..., TranscriptWriter],
+):
+    written = writer()
+    first = written.append_prompt("hi")
+    with written.path.open("a") as file:
         file.write(json.dumps({"type": "attachment", "uuid": "u-1", "parentUuid": first.id}) + "\n")
         file.write(json.dumps({"type": "file-history-snapshot", "snapshot": {}}) + "\n")
         file.write("garbage\n\n")
         file.write(json.dumps({"type": "user", "isSidechain": True, "uuid": "z"}) + "\n")
-    told.reply("hello", parent=EntryId("u-1"))
-    loaded = read_session(told.path)
-    assert said(loaded) == [("user", "hi"), ("assistant", "hello")]
+    written.append_reply("hello", parent=EntryId("u-1"))
+    loaded = read_session(written.path)
+    assert list_texts(loaded) == [("user", "hi"), ("assistant", "hello")]
     notes = " ".join(loaded.notes)
     assert "attachment (1)" in notes
     assert "file-history-snapshot (1)" in notes
     assert "not JSON were skipped: 1" in notes
 
 
-def test_a_history_with_holes_is_mended_so_that_a_provider_takes_it(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("go")
-    told.reply("", "t1", "t2")
-    told.results("t1", "stray")
-    told.prompt("and then?")
-    told.reply("", "t3")
-    told.reply("I forgot.")
-    loaded = read_session(told.path)
+def test_missing_results_are_added_so_that_a_provider_accepts_the_history(
+    writer: Callable[..., TranscriptWriter],
+):
+    written = writer()
+    written.append_prompt("go")
+    written.append_reply("", "t1", "t2")
+    written.append_results("t1", "stray")
+    written.append_prompt("and then?")
+    written.append_reply("", "t3")
+    written.append_reply("I forgot.")
+    loaded = read_session(written.path)
     answered = [
-        [(block.tool_use_id, block.is_error) for block in m.content if isinstance(block, ToolResult)]
+        [(block.tool_use_id, block.is_error) for block in m.content if isinstance(block, ToolResultBlock)]
         for m in loaded.messages
     ]
     assert answered == [[], [], [("t2", True), ("t1", False)], [], [], [("t3", True)], []]
@@ -186,102 +203,108 @@ def test_a_history_with_holes_is_mended_so_that_a_provider_takes_it(writer: Call
     assert "Calls without a result were marked as interrupted: 2." in loaded.notes
 
 
-def test_a_broken_chain_is_read_from_where_it_holds(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("lost", parent=EntryId("gone"))
-    loaded = read_session(told.path)
-    assert said(loaded) == [("user", "lost")]
+def test_a_chain_with_a_missing_parent_is_read_from_its_first_known_entry(
+    writer: Callable[..., TranscriptWriter],
+):
+    written = writer()
+    written.append_prompt("lost", parent=EntryId("gone"))
+    loaded = read_session(written.path)
+    assert list_texts(loaded) == [("user", "lost")]
     assert any("missing" in note for note in loaded.notes)
 
 
-def test_a_circle_in_the_chain_ends(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("a", parent=EntryId("x"))
-    with told.path.open("r+") as file:
+def test_a_cycle_in_the_chain_ends_the_read(writer: Callable[..., TranscriptWriter]):
+    written = writer()
+    written.append_prompt("a", parent=EntryId("x"))
+    with written.path.open("r+") as file:
         raw = json.loads(file.read())
         file.seek(0)
         file.write(json.dumps(raw | {"parentUuid": raw["uuid"]}) + "\n")
-    assert len(read_session(told.path).messages) == 1
+    assert len(read_session(written.path).messages) == 1
 
 
-def test_the_latest_session_of_a_directory_is_the_one_written_last(writer: Callable[..., Writer], home: Path):
-    assert latest_session(home, "/project") is None
+def test_the_latest_session_of_a_directory_is_the_one_written_last(
+    writer: Callable[..., TranscriptWriter], home: Path
+):
+    assert find_latest_session(home, "/project") is None
     for number, name in enumerate(["s-1", "s-2", "s-3"]):
-        told = writer(session=name)
-        told.prompt("hi")
-        os.utime(told.path, ns=(0, [5, 9, 7][number] * 10**9))
-    writer(cwd="/elsewhere", session="s-4").prompt("hi")
-    (told.path.parent / "agent-a1.jsonl").write_text("{}\n")
-    (told.path.parent / "s-5.jsonl").write_text('{"type":"summary","summary":"nothing was said"}\n')
-    assert latest_session(home, "/project") == "s-2"
+        written = writer(session=name)
+        written.append_prompt("hi")
+        os.utime(written.path, ns=(0, [5, 9, 7][number] * 10**9))
+    writer(cwd="/elsewhere", session="s-4").append_prompt("hi")
+    (written.path.parent / "agent-a1.jsonl").write_text("{}\n")
+    (written.path.parent / "s-5.jsonl").write_text('{"type":"summary","summary":"nothing was said"}\n')
+    assert find_latest_session(home, "/project") == "s-2"
 
 
-def test_a_session_is_found_by_its_id_or_the_unique_start_of_it(writer: Callable[..., Writer], home: Path):
+def test_a_session_is_found_by_its_id_or_a_unique_prefix(writer: Callable[..., TranscriptWriter], home: Path):
     one = writer(session="aaaa-1111", cwd="/one")
     other = writer(session="aaab-2222", cwd="/two")
-    for told in (one, other):
-        told.prompt("hi")
+    for written in (one, other):
+        written.append_prompt("hi")
     assert find_session(home, "aaaa-1111") == one.path
     assert find_session(home, "aaab") == other.path
-    with pytest.raises(NoSuchSession, match="start of 2 sessions: aaaa-1111, aaab-2222"):
+    with pytest.raises(SessionNotFound, match="start of 2 sessions: aaaa-1111, aaab-2222"):
         find_session(home, "aaa")
-    with pytest.raises(NoSuchSession, match="Close to it: aaaa-1111"):
+    with pytest.raises(SessionNotFound, match="Close to it: aaaa-1111"):
         find_session(home, "aaaa-1112")
-    with pytest.raises(NoSuchSession, match="--continue"):
+    with pytest.raises(SessionNotFound, match="--continue"):
         find_session(home, "zzzz")
-    with pytest.raises(NoSuchSession):
+    with pytest.raises(SessionNotFound):
         find_session(home, "../one/aaaa-1111")
-    with pytest.raises(NoSuchSession):
-        read_session(transcript_path(home, "/nowhere", SessionId("aaaa-1111")))
+    with pytest.raises(SessionNotFound):
+        read_session(get_transcript_path(home, "/nowhere", SessionId("aaaa-1111")))
 
 
-def test_sessions_are_listed_newest_first_with_their_first_prompt(writer: Callable[..., Writer], home: Path):
+def test_sessions_are_listed_newest_first_with_their_first_prompt(
+    writer: Callable[..., TranscriptWriter], home: Path
+):
     for number, name in enumerate(["s-1", "s-2"]):
-        told = writer(session=name, cwd=f"/{name}")
-        told.prompt("you are in a directory", meta=True)
-        told.prompt(f"prompt of {name}")
-        told.reply("x")
-        os.utime(told.path, ns=(0, (number + 1) * 10**9))
-    glances = list_sessions(home)
-    assert [(g.session, g.prompt, g.at) for g in glances] == [
+        written = writer(session=name, cwd=f"/{name}")
+        written.append_prompt("you are in a directory", meta=True)
+        written.append_prompt(f"prompt of {name}")
+        written.append_reply("x")
+        os.utime(written.path, ns=(0, (number + 1) * 10**9))
+    summaries = list_sessions(home)
+    assert [(g.session, g.prompt, g.at) for g in summaries] == [
         ("s-2", "prompt of s-2", 2000),
         ("s-1", "prompt of s-1", 1000),
     ]
-    assert glances[0].size == glances[0].path.stat().st_size
+    assert summaries[0].size == summaries[0].path.stat().st_size
     assert [g.session for g in list_sessions(home, "/s-1")] == ["s-1"]
     assert len(list_sessions(home, limit=1)) == 1
 
 
 @pytest.mark.spec("HOM-05")
-def test_a_fork_is_a_copy_under_a_new_id_that_keeps_what_we_do_not_know(
-    writer: Callable[..., Writer], home: Path
+def test_a_fork_is_a_copy_under_a_new_id_with_all_unknown_fields(
+    writer: Callable[..., TranscriptWriter], home: Path
 ):
-    told = writer(session="s-1")
-    told.prompt("hi")
+    written = writer(session="s-1")
+    written.append_prompt("hi")
     foreign = {
         "sessionId": "s-1",
         "type": "novelty",
         "deep": {"sessionId": "s-1", "n": 2**70, "s": "\ud800é"},
     }
-    with told.path.open("ab") as file:
+    with written.path.open("ab") as file:
         file.write(json.dumps(foreign).encode() + b'\n{"type":"summary","summary":"t"}\n{"torn')
-    before = told.path.read_bytes()
-    forked = fork_session(told.path, SessionId("s-2"), home=home, cwd="/project")
-    assert told.path.read_bytes() == before
+    before = written.path.read_bytes()
+    forked = fork_session(written.path, SessionId("s-2"), home=home, cwd="/project")
+    assert written.path.read_bytes() == before
     lines = [json.loads(line) for line in forked.read_bytes().splitlines()]
     assert [line.get("sessionId") for line in lines] == ["s-2", "s-2", None]
     assert lines[1] == foreign | {"sessionId": "s-2"}
     loaded = read_session(forked)
-    assert (loaded.session, said(loaded)) == ("s-2", [("user", "hi")])
+    assert (loaded.session, list_texts(loaded)) == ("s-2", [("user", "hi")])
     assert forked.stat().st_mode & 0o777 == 0o600
     with pytest.raises(StoreError, match="already a session"):
-        fork_session(told.path, SessionId("s-2"), home=home, cwd="/project")
+        fork_session(written.path, SessionId("s-2"), home=home, cwd="/project")
 
 
-HOLDER = """
+LOCK_SCRIPT = """
 import sys
 from pathlib import Path
-from shoal.stores.files.locks import SessionLock
+from shoal.stores.files.pid_locks import SessionLock
 lock = SessionLock(Path(sys.argv[1]), "s-1")
 print("held", flush=True)
 sys.stdin.read()
@@ -289,47 +312,47 @@ sys.stdin.read()
 
 
 @pytest.mark.spec("HOM-05")
-def test_a_new_mode_leaves_the_other_facts_of_an_agent_as_they_are(home: Path):
+def test_storing_a_permission_mode_keeps_the_other_metadata_of_an_agent(home: Path):
     transcript = home / "agent-a1.jsonl"
     facts = {"agentType": "Explore", "theirs": {"a": [1, None]}, "mode": "plan", "depth": 2}
     home.mkdir()
-    meta_path(transcript).write_text(json.dumps(facts))
-    remember_mode(transcript, "default")
-    assert json.loads(meta_path(transcript).read_bytes()) == facts | {"mode": "default"}
-    assert recall_unspoken(transcript).mode == "default"
+    get_metadata_path(transcript).write_text(json.dumps(facts))
+    store_permission_mode(transcript, "default")
+    assert json.loads(get_metadata_path(transcript).read_bytes()) == facts | {"mode": "default"}
+    assert load_unstarted_metadata(transcript).mode == "default"
 
 
 @pytest.mark.spec("TRN-02")
-def test_a_session_in_use_is_refused_until_its_process_is_dead(home: Path):
+def test_a_session_in_use_is_refused_until_its_process_dies(home: Path):
     session = SessionId("s-1")
     child = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", LOCK_SCRIPT, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with child:
         assert child.stdout.readline() == b"held\n"
-        assert is_held(home, session)
+        assert is_session_running(home, session)
         with pytest.raises(StoreError, match=rf"process {child.pid}.*--fork-session"):
             SessionLock(home, session)
         child.kill()
-    assert not is_held(home, session)
+    assert not is_session_running(home, session)
     lock = SessionLock(home, session)
-    assert is_held(home, session)
+    assert is_session_running(home, session)
     lock.release()
-    assert not is_held(home, session)
+    assert not is_session_running(home, session)
 
 
-def test_messages_of_text_alone_are_not_joined(writer: Callable[..., Writer]):
-    told = writer()
-    told.prompt("one")
-    told.prompt("two")
-    assert said(read_session(told.path)) == [("user", "one"), ("user", "two")]
-    assert read_session(told.path).messages[0].content == (Text(text="one"),)
+def test_text_messages_in_a_row_are_not_joined(writer: Callable[..., TranscriptWriter]):
+    written = writer()
+    written.append_prompt("one")
+    written.append_prompt("two")
+    assert list_texts(read_session(written.path)) == [("user", "one"), ("user", "two")]
+    assert read_session(written.path).messages[0].content == (TextBlock(text="one"),)
 
 
-LISTS_WHILE_ONE_GOES = """
+LIST_WHILE_REMOVING_SCRIPT = """
 import os, sys
 from pathlib import Path
-from shoal.stores.files.sessions import list_sessions
+from shoal.stores.files.session_files import list_sessions
 
 home = Path(sys.argv[1])
 going = sorted((home / "projects").glob("*/*.jsonl"))
@@ -343,18 +366,19 @@ def remove_what_was_listed(event, args):
         listed.append(Path(args[0]))
 
 sys.addaudithook(remove_what_was_listed)
-print(*(glance.session for glance in list_sessions(home) if glance.path.exists()))
+print(*(summary.session for summary in list_sessions(home) if summary.path.exists()))
 """
 
 
-def test_a_session_that_is_removed_while_all_are_listed_is_not_among_them(
-    home: Path, writer: Callable[..., Writer]
-):
+def test_a_session_removed_during_listing_is_not_listed(home: Path, writer: Callable[..., TranscriptWriter]):
     for number in (1, 2):
-        writer(session=f"s-{number}", cwd=f"/project-{number}").prompt("Mend the roof.")
-    told = subprocess.run(
-        [sys.executable, "-c", LISTS_WHILE_ONE_GOES, str(home)], capture_output=True, text=True, check=False
+        writer(session=f"s-{number}", cwd=f"/project-{number}").append_prompt("Mend the roof.")
+    written = subprocess.run(
+        [sys.executable, "-c", LIST_WHILE_REMOVING_SCRIPT, str(home)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert told.stderr == ""
+    assert written.stderr == ""
     (left,) = (home / "projects").glob("*/*.jsonl")
-    assert told.stdout.split() == [left.stem]
+    assert written.stdout.split() == [left.stem]

@@ -1,4 +1,4 @@
-"""A team is killed at any moment and resumed: nothing is lost, doubled or left behind."""
+"""A team killed at any moment and resumed loses and duplicates nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
     [("in-process", 10), ("process", 2), pytest.param("tmux", 1, marks=pytest.mark.needs("tmux"))],
 )
 @pytest.mark.spec("USR-12", "USR-03", "USR-04", "USR-23", "USR-25", "LIF-05", "TRN-02")
-def test_a_team_that_is_killed_again_and_again_does_all_its_work_once(backend: str, rounds: int) -> None:
-    """Short; `make chaos ARGS="--only teams"` does it a hundred times."""
+def test_a_repeatedly_killed_team_does_all_its_work_once(backend: str, rounds: int) -> None:
+    """Short version of `make chaos ARGS="--only teams"`."""
     played = subprocess.run(
         [
             *(sys.executable, "-m", "tests.chaos", "--only", "teams", "--seconds", "14"),

@@ -1,4 +1,4 @@
-"""Teammates that are seen in panes, and other programs that run in them; with a real tmux."""
+"""Members shown in panes and foreign programs in panes, with a real tmux."""
 
 from __future__ import annotations
 
@@ -11,105 +11,123 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from team_helpers import make_shoal_settings
 
-from cast import all_turns, recorded, use
-from fleet import approve, asked_of, everything, once, opened, provider
-from foreign_mail import AT, body, entry, rest, written
-from shoal.core.events import AgentEnded, MemberRested, Noted
+from agent_scripts import call_tool, read_events, run_all_turns
+from foreign_mail import TIMESTAMP, encode_body, make_entry, run_until_quiet, write_to_inbox
+from server_scripts import (
+    approve_shutdown,
+    call_once_after,
+    join_conversation,
+    list_requests_of,
+    open_process_session,
+    run_provider,
+)
+from shoal.core.events import AgentEnded, MemberWentIdle, NoteAdded
 from shoal.core.names import AgentName, TeamName
-from tmux_rig import WAITING, TmuxServer
-from troupe import config, home, inbox, member, tell
+from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
+from tmux_server import WAITING_PROGRAM, TmuxServer
 
-CREATE = use("TeamCreate", team_name="crew")
-TELLING = (
+CREATE = call_tool("TeamCreate", team_name="crew")
+REPORTING_PROGRAM = (
     *(sys.executable, "-S", "-c"),
     "import json, signal, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:])); signal.pause()",
 )
-"""Words for a program that writes its arguments into a pipe and stays."""
-END = tell("ann", {"type": "shutdown_request", "reason": "done"})
-
-
-def settings(**own: object) -> str:
-    return json.dumps({"shoal": {"shutdown_grace": 10, **own}})
+"""Command line of a program that writes its arguments into a pipe and waits."""
+END = send_message("ann", {"type": "shutdown_request", "reason": "done"})
 
 
 @pytest.mark.spec("BCK-01", "BCK-03", "MSG-04", "MSG-11", "USR-20")
-async def test_inside_tmux_a_teammate_is_shown_in_a_pane_that_closes_with_it(
+async def test_inside_tmux_a_member_is_shown_in_a_pane_that_closes_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
-    lead = [CREATE, member("ann"), once(END, when="End it.")]
-    ann = [tell("team-lead", "The herons are back.", "report"), "Resting now.", approve]
+    lead = [CREATE, spawn_member("ann"), call_once_after(END, text="End it.")]
+    ann = [send_message("team-lead", "The herons are back.", "report"), "Resting now.", approve_shutdown]
     async with (
-        provider(monkeypatch, lead=lead, ann=ann),
-        opened(tmp_path, settings=settings(), attended=True) as session,
+        run_provider(monkeypatch, lead=lead, ann=ann),
+        open_process_session(
+            tmp_path, settings=make_shoal_settings(shutdown_grace=10), attended=True
+        ) as session,
         asyncio.timeout(40),
     ):
-        await all_turns(session, "Go.")
-        entered = config("crew")["members"][1]
+        await run_all_turns(session, "Go.")
+        entered = read_team_config("crew")["members"][1]
         pane = entered["tmuxPaneId"]
         assert entered["backendType"] == "tmux"
-        assert pane in tmux.rows("#{pane_id}")
-        await tmux.shows(pane, "Resting now.")
-        await all_turns(session, "End it.")
-        assert pane not in tmux.rows("#{pane_id}")
+        assert pane in tmux.list_panes("#{pane_id}")
+        await tmux.wait_for_text(pane, "Resting now.")
+        await run_all_turns(session, "End it.")
+        assert pane not in tmux.list_panes("#{pane_id}")
         answers = [
-            json.loads(each["text"]) for each in inbox("crew", "team-lead") if "approved" in each["text"]
+            json.loads(each["text"]) for each in read_inbox("crew", "team-lead") if "approved" in each["text"]
         ]
     assert (answers[0]["paneId"], answers[0]["backendType"]) == (pane, "tmux")
-    assert len(tmux.rows("#{pane_id}")) == 1
+    assert len(tmux.list_panes("#{pane_id}")) == 1
 
 
 @pytest.mark.spec("TEAM-07")
-async def test_a_team_is_deleted_with_the_panes_and_the_processes_of_those_who_rest(
+async def test_deleting_a_team_closes_the_panes_and_processes_of_its_idle_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
-    lead = [CREATE, [member("ann"), member("bob")], once(use("TeamDelete"), when="Delete it.")]
+    lead = [
+        CREATE,
+        [spawn_member("ann"), spawn_member("bob")],
+        call_once_after(call_tool("TeamDelete"), text="Delete it."),
+    ]
     async with (
-        provider(monkeypatch, lead=lead, ann=["Resting now."], bob=["Resting now."]),
-        opened(tmp_path, settings=settings(), attended=True) as session,
+        run_provider(monkeypatch, lead=lead, ann=["Resting now."], bob=["Resting now."]),
+        open_process_session(
+            tmp_path, settings=make_shoal_settings(shutdown_grace=10), attended=True
+        ) as session,
         asyncio.timeout(40),
     ):
-        await all_turns(session, "Go.")
-        assert len(tmux.rows("#{pane_id}")) == 3
-        pids = [each.pid for each in session.parts.teams.members()]
+        await run_all_turns(session, "Go.")
+        assert len(tmux.list_panes("#{pane_id}")) == 3
+        pids = [each.pid for each in session.services.teams.list_members()]
         assert len(pids) == 2
         assert all(Path(f"/proc/{pid}").exists() for pid in pids)
-        await all_turns(session, "Delete it.")
-        assert len(tmux.rows("#{pane_id}")) == 1
+        await run_all_turns(session, "Delete it.")
+        assert len(tmux.list_panes("#{pane_id}")) == 1
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
         for place in ("teams", "tasks"):
-            assert not (Path(session.parts.settings.home) / place / "crew").exists()
+            assert not (Path(session.services.settings.home) / place / "crew").exists()
 
 
 @pytest.mark.spec("USR-20")
-async def test_a_teammate_outlives_its_pane(
+async def test_a_member_survives_the_loss_of_its_pane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
-    lead = [CREATE, member("ann"), once(tell("ann", "Are you there?", "asking"), when="Ask it.")]
-    ann = ["Resting now.", tell("team-lead", "Still here.", "report"), "Rest."]
+    lead = [
+        CREATE,
+        spawn_member("ann"),
+        call_once_after(send_message("ann", "Are you there?", "asking"), text="Ask it."),
+    ]
+    ann = ["Resting now.", send_message("team-lead", "Still here.", "report"), "Rest."]
     async with (
-        provider(monkeypatch, lead=lead, ann=ann) as server,
-        opened(tmp_path, settings=settings(teammate_mode="tmux"), attended=True) as session,
+        run_provider(monkeypatch, lead=lead, ann=ann) as server,
+        open_process_session(
+            tmp_path, settings=make_shoal_settings(shutdown_grace=10, teammate_mode="tmux"), attended=True
+        ) as session,
         asyncio.timeout(40),
     ):
-        await all_turns(session, "Go.")
-        tmux("kill-pane", "-t", config("crew")["members"][1]["tmuxPaneId"])
-        await all_turns(session, "Ask it.")
-    assert any("Still here." in everything(body) for body in asked_of(server, "lead"))
+        await run_all_turns(session, "Go.")
+        tmux("kill-pane", "-t", read_team_config("crew")["members"][1]["tmuxPaneId"])
+        await run_all_turns(session, "Ask it.")
+    assert any("Still here." in join_conversation(body) for body in list_requests_of(server, "lead"))
 
 
 @pytest.mark.spec("BCK-03", "BCK-06")
-async def test_another_program_is_a_member_in_its_pane(
+async def test_a_foreign_program_is_a_member_in_its_pane(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    """It is started with the words of the child command line, and nothing else ties it to the lead."""
-    for name, value in tmux.begin().inside.items():
+    """Only the child command line connects it to the lead."""
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
     program = {"scout": [sys.executable, "-m", "shoal"]}
     agents = {"scout": {"description": "Looks.", "prompt": "You look."}}
@@ -118,47 +136,51 @@ async def test_another_program_is_a_member_in_its_pane(
     (tmp_path / ".claude" / "agents" / "scout.md").write_text(front)
     lead = [
         CREATE,
-        use("TaskCreate", subject="Look", description="Around."),
-        member("ann", subagent_type="scout"),
-        once(END, when="I saw it"),
+        call_tool("TaskCreate", subject="Look", description="Around."),
+        spawn_member("ann", subagent_type="scout"),
+        call_once_after(END, text="I saw it"),
     ]
     ann = [
-        use("TaskUpdate", "t1", taskId="1", status="completed"),
-        use("Bash", "b1", command="echo marks: $CLAUDECODE $CLAUDE_CODE_ENTRYPOINT"),
-        tell("team-lead", "I saw it.", "report"),
+        call_tool("TaskUpdate", "t1", taskId="1", status="completed"),
+        call_tool("Bash", "b1", command="echo marks: $CLAUDECODE $CLAUDE_CODE_ENTRYPOINT"),
+        send_message("team-lead", "I saw it.", "report"),
         "Rest.",
-        approve,
+        approve_shutdown,
     ]
     async with (
-        provider(monkeypatch, lead=lead, ann=ann) as server,
-        opened(tmp_path, settings=settings(teammate_programs=program), agents=agents) as session,
+        run_provider(monkeypatch, lead=lead, ann=ann) as server,
+        open_process_session(
+            tmp_path,
+            settings=make_shoal_settings(shutdown_grace=10, teammate_programs=program),
+            agents=agents,
+        ) as session,
         asyncio.timeout(40),
     ):
-        await all_turns(session, "Go.")
-        events = recorded(session)
-        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
-    assert not any(isinstance(event, MemberRested) for event in events)
-    assert not [event.text for event in events if isinstance(event, Noted) and "refus" in event.text]
-    assert any("I saw it." in everything(body) for body in asked_of(server, "lead"))
-    assert any("marks: 1 cli" in everything(body) for body in asked_of(server, "ann"))
-    task = json.loads((Path(session.parts.settings.home) / "tasks" / "crew" / "1.json").read_text())
+        await run_all_turns(session, "Go.")
+        events = read_events(session)
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
+    assert not any(isinstance(event, MemberWentIdle) for event in events)
+    assert not [event.text for event in events if isinstance(event, NoteAdded) and "refus" in event.text]
+    assert any("I saw it." in join_conversation(body) for body in list_requests_of(server, "lead"))
+    assert any("marks: 1 cli" in join_conversation(body) for body in list_requests_of(server, "ann"))
+    task = json.loads((Path(session.services.settings.home) / "tasks" / "crew" / "1.json").read_text())
     assert task["status"] == "completed"
-    assert len(tmux.rows("#{pane_id}")) == 1
+    assert len(tmux.list_panes("#{pane_id}")) == 1
 
 
 @pytest.mark.spec("TEAM-08", "BCK-03")
-async def test_the_mode_of_another_program_is_among_its_words_and_not_in_the_roster(
+async def test_the_permission_mode_of_a_foreign_program_is_an_argument_and_not_in_the_roster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
     spawn = [
-        member("ann", subagent_type="scout", mode="acceptEdits"),
-        member("bob", subagent_type="scout", mode="plan"),
-        member("cyd", subagent_type="scout"),
+        spawn_member("ann", subagent_type="scout", mode="acceptEdits"),
+        spawn_member("bob", subagent_type="scout", mode="plan"),
+        spawn_member("cyd", subagent_type="scout"),
     ]
     given = {
-        "settings": settings(teammate_programs={"scout": WAITING}),
+        "settings": make_shoal_settings(shutdown_grace=10, teammate_programs={"scout": WAITING_PROGRAM}),
         "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
         "skip_permissions": False,
         "mode": "acceptEdits",
@@ -166,14 +188,14 @@ async def test_the_mode_of_another_program_is_among_its_words_and_not_in_the_ros
         "disallowed_tools": ["Bash(rm:*)"],
     }
     async with (
-        provider(monkeypatch, lead=[CREATE, spawn, "Wait."]),
-        opened(tmp_path, **given) as session,
+        run_provider(monkeypatch, lead=[CREATE, spawn, "Wait."]),
+        open_process_session(tmp_path, **given) as session,
         asyncio.timeout(40),
     ):
         async for _ in session.run("Go."):
             pass
-        roster = config("crew")["members"][1:]
-        words = {each["name"]: words_in(tmux, each["tmuxPaneId"]) for each in roster}
+        roster = read_team_config("crew")["members"][1:]
+        words = {each["name"]: read_arguments(tmux, each["tmuxPaneId"]) for each in roster}
         ident = session.agent.identity.session
     for each in roster:
         expected = [
@@ -190,48 +212,48 @@ async def test_the_mode_of_another_program_is_among_its_words_and_not_in_the_ros
     assert [each["name"] for each in roster if each["planModeRequired"]] == ["bob"]
 
 
-def words_in(tmux: TmuxServer, pane: str) -> list[str]:
-    """Of the command line of what runs in a pane, behind the program itself."""
+def read_arguments(tmux: TmuxServer, pane: str) -> list[str]:
+    """Read the arguments of the program in a pane."""
     pid = tmux("display-message", "-p", "-t", pane, "#{pane_pid}")
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
     return words[words.index("--agent-id") :]
 
 
 @pytest.mark.spec("LIF-04")
-async def test_another_program_that_dies_is_told_of_within_two_seconds_and_its_task_is_free(
+async def test_the_death_of_a_foreign_program_is_reported_within_two_seconds_and_its_task_is_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
     given = {
-        "settings": settings(teammate_programs={"scout": WAITING}),
+        "settings": make_shoal_settings(shutdown_grace=10, teammate_programs={"scout": WAITING_PROGRAM}),
         "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
     }
-    task = use("TaskCreate", subject="Look", description="Around.")
+    task = call_tool("TaskCreate", subject="Look", description="Around.")
     lead = [
         CREATE,
-        member("ann", subagent_type="scout"),
+        spawn_member("ann", subagent_type="scout"),
         task,
-        use("TaskUpdate", taskId="1", owner="ann"),
+        call_tool("TaskUpdate", taskId="1", owner="ann"),
         "Wait.",
     ]
     async with (
-        provider(monkeypatch, lead=lead) as server,
-        opened(tmp_path, **given) as session,
+        run_provider(monkeypatch, lead=lead) as server,
+        open_process_session(tmp_path, **given) as session,
         asyncio.timeout(40),
     ):
         async for _ in session.run("Go."):
             pass
         ended = asyncio.Event()
-        session.watch(lambda event: ended.set() if isinstance(event, AgentEnded) else None)
-        (ann,) = session.parts.teams.members()
+        session.subscribe(lambda event: ended.set() if isinstance(event, AgentEnded) else None)
+        (ann,) = session.services.teams.list_members()
         os.kill(ann.pid or 0, signal.SIGKILL)
         async with asyncio.timeout(2):
             await ended.wait()
-        await all_turns(session, "What now?")
-        left = json.loads((Path(session.parts.settings.home) / "tasks" / "crew" / "1.json").read_text())
-        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
-    heard = everything(asked_of(server, "lead")[-1])
+        await run_all_turns(session, "What now?")
+        left = json.loads((Path(session.services.settings.home) / "tasks" / "crew" / "1.json").read_text())
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
+    heard = join_conversation(list_requests_of(server, "lead")[-1])
     assert "teammate_terminated: task ann@crew, type scout, status failed: it was killed by signal 9" in heard
     assert (left["status"], left.get("owner")) == ("pending", None)
 
@@ -252,7 +274,7 @@ async def test_another_program_that_dies_is_told_of_within_two_seconds_and_its_t
         ("bypassPermissions", "acceptEdits", ["--permission-mode", "acceptEdits"]),
     ],
 )
-async def test_another_program_is_told_its_mode_and_never_one_wider_than_its_lead_s(
+async def test_a_foreign_program_never_gets_a_wider_mode_than_its_lead(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     tmux: TmuxServer,
@@ -260,19 +282,25 @@ async def test_another_program_is_told_its_mode_and_never_one_wider_than_its_lea
     wish: str | None,
     words: list[str],
 ) -> None:
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     given = {
-        "settings": settings(teammate_programs={"scout": [*TELLING, str(pipe)]}),
+        "settings": make_shoal_settings(
+            shutdown_grace=10, teammate_programs={"scout": [*REPORTING_PROGRAM, str(pipe)]}
+        ),
         "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
         "skip_permissions": lead == "bypassPermissions",
         **({} if lead == "bypassPermissions" else {"mode": lead}),
     }
     more = {} if wish is None else {"mode": wish}
-    begin = [CREATE, member("ann", subagent_type="scout", **more), "Wait."]
-    async with provider(monkeypatch, lead=begin), opened(tmp_path, **given) as session, asyncio.timeout(40):
+    begin = [CREATE, spawn_member("ann", subagent_type="scout", **more), "Wait."]
+    async with (
+        run_provider(monkeypatch, lead=begin),
+        open_process_session(tmp_path, **given) as session,
+        asyncio.timeout(40),
+    ):
         async for _ in session.run("Go."):
             pass
         told = json.loads(await asyncio.to_thread(pipe.read_text))
@@ -280,47 +308,49 @@ async def test_another_program_is_told_its_mode_and_never_one_wider_than_its_lea
 
 
 @pytest.mark.spec("BCK-03", "TRN-02")
-async def test_another_program_is_one_again_when_its_team_is_taken_up(
+async def test_a_foreign_program_stays_foreign_when_its_team_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
     """What it writes is believed as before, and its inbox is kept as other programs read one."""
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
     given = {
-        "settings": settings(teammate_programs={"scout": WAITING}),
+        "settings": make_shoal_settings(shutdown_grace=10, teammate_programs={"scout": WAITING_PROGRAM}),
         "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
     }
-    lead = [CREATE, member("ann", subagent_type="scout"), "Wait."]
-    async with provider(monkeypatch, lead=lead), asyncio.timeout(40):
-        async with opened(tmp_path, **given) as session:
+    lead = [CREATE, spawn_member("ann", subagent_type="scout"), "Wait."]
+    async with run_provider(monkeypatch, lead=lead), asyncio.timeout(40):
+        async with open_process_session(tmp_path, **given) as session:
             async for _ in session.run("Go."):
                 pass
-            assert session.parts.between.mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
+            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
         ident = session.agent.identity.session
-        async with opened(tmp_path, resume=ident, **given) as session:
-            assert [each.name for each in session.parts.teams.members()] == ["ann"]
-            assert session.parts.between.mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
+        async with open_process_session(tmp_path, resume=ident, **given) as session:
+            assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+            assert session.services.team_store.open_mailboxes(TeamName("crew")).is_foreign(AgentName("ann"))
 
 
-async def test_another_program_that_removes_its_inbox_ends_nobody_else(
+async def test_a_foreign_program_that_removes_its_inbox_affects_no_other_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmux: TmuxServer
 ) -> None:
-    for name, value in tmux.begin().inside.items():
+    for name, value in tmux.start_user_session().inside_env.items():
         monkeypatch.setenv(name, value)
     given = {
-        "settings": settings(teammate_programs={"scout": WAITING}),
+        "settings": make_shoal_settings(shutdown_grace=10, teammate_programs={"scout": WAITING_PROGRAM}),
         "agents": {"scout": {"description": "Looks.", "prompt": "You look."}},
     }
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann", subagent_type="scout"), "Wait."]) as server,
-        opened(tmp_path, **given) as session,
+        run_provider(
+            monkeypatch, lead=[CREATE, spawn_member("ann", subagent_type="scout"), "Wait."]
+        ) as server,
+        open_process_session(tmp_path, **given) as session,
         asyncio.timeout(40),
     ):
         async for _ in session.run("Go."):
             pass
-        (home() / "teams" / "crew" / "inboxes" / "ann.json").unlink()
-        idle = {"from": "ann", "timestamp": AT, "idleReason": "available"}
-        await written("team-lead", entry("ann", body("idle_notification", idle)))
-        await rest(session)
-        assert [each.name for each in session.parts.teams.members()] == ["ann"]
-    assert "ann is idle (available)." in everything(asked_of(server, "lead")[-1])
+        (get_home() / "teams" / "crew" / "inboxes" / "ann.json").unlink()
+        idle = {"from": "ann", "timestamp": TIMESTAMP, "idleReason": "available"}
+        await write_to_inbox("team-lead", make_entry("ann", encode_body("idle_notification", idle)))
+        await run_until_quiet(session)
+        assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+    assert "ann is idle (available)." in join_conversation(list_requests_of(server, "lead")[-1])

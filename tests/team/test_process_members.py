@@ -1,4 +1,4 @@
-"""Teammates in processes of their own."""
+"""Members in separate processes."""
 
 from __future__ import annotations
 
@@ -11,119 +11,131 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from team_helpers import watch_for_event
 
 import shoal
-from cast import all_turns, recorded, use
-from fleet import approve, asked_of, everything, once, opened, provider, request_id, said_to
+from agent_scripts import call_tool, read_events, run_all_turns
+from server_scripts import (
+    approve_shutdown,
+    call_once_after,
+    find_request_id,
+    get_last_text,
+    join_conversation,
+    list_requests_of,
+    open_process_session,
+    run_provider,
+)
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
-    Asked,
-    Event,
-    MemberRested,
-    Noted,
+    MemberWentIdle,
+    NoteAdded,
+    QuestionAsked,
     RequestSettled,
     ToolStarted,
 )
-from shoal.core.questions import Allowed, Answer, Approved, ApprovePlan, Chosen, MayRun, Question
-from shoal.core.teams import Teammate
-from shoal.testing.replies import Body
-from troupe import config, home, inbox, member, tell
+from shoal.core.questions import (
+    AllowAnswer,
+    Answer,
+    ChoiceAnswer,
+    PermissionQuestion,
+    PlanApprovalAnswer,
+    PlanApprovalQuestion,
+    Question,
+)
+from shoal.core.teams import TeammateStatus
+from shoal.testing.mock_replies import RequestBody
+from team_scripts import get_home, read_inbox, read_team_config, send_message, spawn_member
 
-CREATE = use("TeamCreate", team_name="crew")
+CREATE = call_tool("TeamCreate", team_name="crew")
 
 
 @pytest.mark.spec("BCK-01", "LIF-01", "LIF-03", "BOX-06")
-async def test_a_teammate_in_a_process_of_its_own_works_reports_and_shuts_down(
+async def test_a_process_member_works_reports_and_shuts_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        provider(
+        run_provider(
             monkeypatch,
             lead=[
                 CREATE,
-                member("ann"),
+                spawn_member("ann"),
                 "Ann is at work.",
                 lambda body: (
-                    tell("ann", {"type": "shutdown_request", "reason": "done"})
-                    if "All is well" in everything(body)
+                    send_message("ann", {"type": "shutdown_request", "reason": "done"})
+                    if "All is well" in join_conversation(body)
                     else "Waiting."
                 ),
                 "Asked.",
                 "Over.",
             ],
-            ann=[tell("team-lead", "All is well.", "report"), "I am done.", approve],
+            ann=[send_message("team-lead", "All is well.", "report"), "I am done.", approve_shutdown],
         ) as server,
-        opened(tmp_path) as session,
+        open_process_session(tmp_path) as session,
     ):
-        await all_turns(session, "Go.")
-        assert "ann" not in str(config("crew")["members"])
-    assert any("All is well" in everything(each.body) for each in server.requests)
+        await run_all_turns(session, "Go.")
+        assert "ann" not in str(read_team_config("crew")["members"])
+    assert any("All is well" in join_conversation(each.body) for each in server.requests)
 
 
-async def answered(session: shoal.Session, answer: Callable[[Any], Answer]) -> Question:
-    question = await anext(session.parts.desk.incoming())
-    session.parts.desk.answer(question.id, answer(question))
+async def answer_question(session: shoal.Session, answer: Callable[[Any], Answer]) -> Question:
+    question = await anext(session.services.question_broker.watch_questions())
+    session.services.question_broker.submit_answer(question.id, answer(question))
     return question
 
 
-async def turns_with(session: shoal.Session, answer: Callable[[Any], Answer]) -> Question:
+async def run_with_answer(session: shoal.Session, answer: Callable[[Any], Answer]) -> Question:
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        asking = group.create_task(answered(session, answer))
-        await all_turns(session)
+        asking = group.create_task(answer_question(session, answer))
+        await run_all_turns(session)
     return asking.result()
 
 
-def named(session: shoal.Session, name: str) -> Teammate:
-    return next(each for each in session.parts.teams.members() if each.name == name)
-
-
-def watched(session: shoal.Session, wanted: Callable[[Event], bool]) -> asyncio.Event:
-    """Set when such an event is shown."""
-    seen = asyncio.Event()
-    session.watch(lambda event: seen.set() if wanted(event) else None)
-    return seen
+def find_member(session: shoal.Session, name: str) -> TeammateStatus:
+    return next(each for each in session.services.teams.list_members() if each.name == name)
 
 
 @pytest.mark.spec("USR-05", "PPR-01")
-async def test_permission_for_another_process_is_given_at_the_lead_s_desk(
+async def test_the_lead_process_asks_for_permissions_of_a_process_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
+    wish = call_tool("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[wish, "Written."]),
-        opened(tmp_path, skip_permissions=False, attended=True) as session,
+        run_provider(
+            monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[wish, "Written."]
+        ),
+        open_process_session(tmp_path, skip_permissions=False, attended=True) as session,
     ):
-        question = await turns_with(session, lambda _: Allowed())
-    assert isinstance(question, MayRun)
+        question = await run_with_answer(session, lambda _: AllowAnswer())
+    assert isinstance(question, PermissionQuestion)
     assert (question.agent, question.tool) == ("ann@crew", "Write")
     assert (tmp_path / "made.txt").read_text() == "by ann"
 
 
 @pytest.mark.spec("PLN-01", "PLN-02", "USR-26")
-async def test_a_plan_of_another_process_is_approved_by_the_person(
+async def test_the_plan_of_a_process_member_is_approved_by_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = use("ExitPlanMode", "p1", plan="Write it.")
-    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="planned")
+    plan = call_tool("ExitPlanMode", "p1", plan="Write it.")
+    wish = call_tool("Write", "w1", file_path=str(tmp_path / "made.txt"), content="planned")
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, member("ann", mode="plan"), "Wait.", "Good."],
+            lead=[CREATE, spawn_member("ann", mode="plan"), "Wait.", "Good."],
             ann=[wish, plan, wish, "Written."],
         ) as server,
-        opened(tmp_path, mode="acceptEdits", skip_permissions=False, attended=True) as session,
+        open_process_session(tmp_path, mode="acceptEdits", skip_permissions=False, attended=True) as session,
     ):
-        question = await turns_with(session, lambda asked: Approved(digest=asked.digest))
-    assert isinstance(question, ApprovePlan)
-    refused = asked_of(server, "ann")[1]
-    assert "plan" in said_to(refused)
+        question = await run_with_answer(session, lambda asked: PlanApprovalAnswer(digest=asked.digest))
+    assert isinstance(question, PlanApprovalQuestion)
+    refused = list_requests_of(server, "ann")[1]
+    assert "plan" in get_last_text(refused)
     assert (tmp_path / "made.txt").read_text() == "planned"
 
 
 @pytest.mark.spec("PLN-02", "USR-26")
-async def test_a_plan_is_approved_though_the_clock_was_set_back_since_its_process_began(
+async def test_a_plan_is_approved_after_the_clock_was_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Ahead(SystemClock):
@@ -132,51 +144,53 @@ async def test_a_plan_is_approved_though_the_clock_was_set_back_since_its_proces
         def now(self) -> int:
             return super().now() + 3_600_000
 
-    def answer(body: Body) -> Any:
-        answer = {"type": "plan_approval_response", "request_id": request_id(body), "approve": True}
-        return use("SendMessage", "a1", to="ann", message=answer)
+    def answer(body: RequestBody) -> Any:
+        answer = {"type": "plan_approval_response", "request_id": find_request_id(body), "approve": True}
+        return call_tool("SendMessage", "a1", to="ann", message=answer)
 
-    plan = use("ExitPlanMode", "p1", plan="Write it.")
-    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="planned")
+    plan = call_tool("ExitPlanMode", "p1", plan="Write it.")
+    wish = call_tool("Write", "w1", file_path=str(tmp_path / "made.txt"), content="planned")
     settings = json.dumps({"shoal": {"teammate_mode": "process", "plan_approver": "lead"}})
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, member("ann", mode="plan"), "Wait.", answer, "Good."],
+            lead=[CREATE, spawn_member("ann", mode="plan"), "Wait.", answer, "Good."],
             ann=[plan, wish, "Written."],
         ),
-        opened(tmp_path, settings=settings, clock=Ahead()) as session,
+        open_process_session(tmp_path, settings=settings, clock=Ahead()) as session,
         asyncio.timeout(30),
     ):
-        await all_turns(session, "Go.")
+        await run_all_turns(session, "Go.")
     assert (tmp_path / "made.txt").read_text() == "planned"
 
 
 @pytest.mark.spec("USR-26")
-async def test_a_question_of_another_process_reaches_the_person(
+async def test_a_question_of_a_process_member_reaches_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = [{"label": "Red", "description": "r"}, {"label": "Blue", "description": "b"}]
-    asks = use(
+    asks = call_tool(
         "AskUserQuestion",
         questions=[{"question": "Which?", "header": "Colour", "options": options, "multiSelect": False}],
     )
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[asks, said_to]) as server,
-        opened(tmp_path, attended=True) as session,
+        run_provider(
+            monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[asks, get_last_text]
+        ) as server,
+        open_process_session(tmp_path, attended=True) as session,
     ):
-        await turns_with(session, lambda _: Chosen(answers={"Which?": "Blue"}))
-    last = asked_of(server, "ann")[-1]
-    assert "Blue" in said_to(last)
+        await run_with_answer(session, lambda _: ChoiceAnswer(answers={"Which?": "Blue"}))
+    last = list_requests_of(server, "ann")[-1]
+    assert "Blue" in get_last_text(last)
 
 
 @pytest.mark.spec("TSK-07", "USR-25")
-async def test_members_in_processes_take_tasks_and_write_to_each_other(
+async def test_process_members_claim_tasks_and_send_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def part(body: Body) -> Any:
-        """Completes each task it is told of, once."""
-        told = [each for each in everything(body).splitlines() if "taskId" in each or "Task " in each]
+    def part(body: RequestBody) -> Any:
+        """Complete each announced task once."""
+        told = [each for each in join_conversation(body).splitlines() if "taskId" in each or "Task " in each]
         calls = [
             block["input"]["taskId"]
             for message in body["messages"]
@@ -186,101 +200,112 @@ async def test_members_in_processes_take_tasks_and_write_to_each_other(
         ]
         for number in range(1, 7):
             if str(number) not in calls and any(f"#{number}" in line for line in told):
-                return use("TaskUpdate", f"t{number}", taskId=str(number), status="completed")
+                return call_tool("TaskUpdate", f"t{number}", taskId=str(number), status="completed")
         return "Rest."
 
-    tasks = [use("TaskCreate", f"c{n}", subject=f"Step {n}", description="Do it.") for n in range(1, 7)]
+    tasks = [call_tool("TaskCreate", f"c{n}", subject=f"Step {n}", description="Do it.") for n in range(1, 7)]
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, tasks, [member("ann"), member("bob")], "Wait.", "Good."],
-            ann=[tell("bob", "Hello bob.", "greeting"), part],
+            lead=[CREATE, tasks, [spawn_member("ann"), spawn_member("bob")], "Wait.", "Good."],
+            ann=[send_message("bob", "Hello bob.", "greeting"), part],
             bob=[part],
         ) as server,
-        opened(tmp_path) as session,
+        open_process_session(tmp_path) as session,
     ):
-        await all_turns(session)
-    owners = [task["owner"] for task in board("crew")]
-    assert [task["status"] for task in board("crew")] == ["completed"] * 6
+        await run_all_turns(session)
+    owners = [task["owner"] for task in read_board("crew")]
+    assert [task["status"] for task in read_board("crew")] == ["completed"] * 6
     assert set(owners) <= {"ann", "bob"}
     completed = [
         (block["input"]["taskId"])
         for name in ("ann", "bob")
-        for message in asked_of(server, name)[-1]["messages"]
+        for message in list_requests_of(server, name)[-1]["messages"]
         if message["role"] == "assistant"
         for block in message["content"]
         if block.get("name") == "TaskUpdate"
     ]
     assert sorted(completed) == ["1", "2", "3", "4", "5", "6"]
-    assert any("Hello bob." in everything(body) for body in asked_of(server, "bob"))
+    assert any("Hello bob." in join_conversation(body) for body in list_requests_of(server, "bob"))
 
 
-def board(team: str) -> list[dict[str, Any]]:
+def read_board(team: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
-        json.loads(each.read_text()) for each in sorted((home() / "tasks" / team).glob("[0-9]*.json"))
+        json.loads(each.read_text()) for each in sorted((get_home() / "tasks" / team).glob("[0-9]*.json"))
     ]
     return found
 
 
 @pytest.mark.spec("LIF-04", "USR-12")
-async def test_a_member_whose_process_is_killed_goes_on_with_its_history(
+async def test_a_member_whose_process_is_killed_continues_with_its_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait = use("Bash", "b1", command="sleep 100", timeout=120000)
+    wait = call_tool("Bash", "b1", command="sleep 100", timeout=120000)
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, member("ann", "Remember the word heron."), "Wait.", "Good."],
-            ann=[wait, said_to, "Rest."],
+            lead=[CREATE, spawn_member("ann", "Remember the word heron."), "Wait.", "Good."],
+            ann=[wait, get_last_text, "Rest."],
         ) as server,
-        opened(tmp_path) as session,
+        open_process_session(tmp_path) as session,
         asyncio.timeout(20),
     ):
-        in_a_tool = watched(session, lambda e: isinstance(e, ToolStarted) and e.agent == "ann@crew")
-        again = watched(session, lambda e: isinstance(e, AgentStarted) and e.resumed)
+        in_a_tool = watch_for_event(session, lambda e: isinstance(e, ToolStarted) and e.agent == "ann@crew")
+        again = watch_for_event(session, lambda e: isinstance(e, AgentStarted) and e.resumed)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(all_turns(session))
+            tasks.create_task(run_all_turns(session))
             await in_a_tool.wait()
-            first = named(session, "ann").pid
+            first = find_member(session, "ann").pid
             assert first is not None
             os.kill(first, signal.SIGKILL)
             await again.wait()
-            assert named(session, "ann").pid != first
-    last = asked_of(server, "ann")[-1]
-    assert "Remember the word heron." in everything(last)
-    assert "Your process ended while you were at work" in everything(last)
+            assert find_member(session, "ann").pid != first
+    last = list_requests_of(server, "ann")[-1]
+    assert "Remember the word heron." in join_conversation(last)
+    assert "Your process ended while you were at work" in join_conversation(last)
 
 
 @pytest.mark.spec("LIF-04", "USR-25")
-async def test_a_member_that_dies_again_and_again_is_reported_and_its_tasks_are_freed(
+async def test_a_member_without_restarts_left_is_reported_and_its_tasks_are_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait = use("Bash", "b1", command="sleep 100", timeout=120000)
+    wait = call_tool("Bash", "b1", command="sleep 100", timeout=120000)
     settings = '{"shoal": {"teammate_mode": "process", "teammate_restarts": 0}}'
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, use("TaskCreate", subject="One", description="x"), member("ann"), "Wait.", "Oh."],
-            ann=[use("TaskUpdate", "t1", taskId="1", status="in_progress"), wait, "Rest."],
+            lead=[
+                CREATE,
+                call_tool("TaskCreate", subject="One", description="x"),
+                spawn_member("ann"),
+                "Wait.",
+                "Oh.",
+            ],
+            ann=[call_tool("TaskUpdate", "t1", taskId="1", status="in_progress"), wait, "Rest."],
         ) as server,
-        opened(tmp_path, settings=settings) as session,
+        open_process_session(tmp_path, settings=settings) as session,
         asyncio.timeout(20),
     ):
-        in_a_tool = watched(
+        in_a_tool = watch_for_event(
             session, lambda e: isinstance(e, ToolStarted) and e.agent == "ann@crew" and e.tool == "Bash"
         )
         async with asyncio.TaskGroup() as tasks:
-            turns = tasks.create_task(all_turns(session))
+            turns = tasks.create_task(run_all_turns(session))
             await in_a_tool.wait()
-            assert board("crew")[0]["owner"] == "ann"
-            os.kill(named(session, "ann").pid or 0, signal.SIGKILL)
+            assert read_board("crew")[0]["owner"] == "ann"
+            os.kill(find_member(session, "ann").pid or 0, signal.SIGKILL)
             killed = asyncio.get_running_loop().time()
-            await watched(session, lambda e: isinstance(e, AgentEnded) and e.agent == "ann@crew").wait()
+            await watch_for_event(
+                session, lambda e: isinstance(e, AgentEnded) and e.agent == "ann@crew"
+            ).wait()
             assert asyncio.get_running_loop().time() - killed < 2
             await turns
-    assert "killed by signal 9" in everything(asked_of(server, "lead")[-1])
-    assert (board("crew")[0].get("owner"), board("crew")[0]["status"]) in ((None, "pending"), ("", "pending"))
-    assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+    assert "killed by signal 9" in join_conversation(list_requests_of(server, "lead")[-1])
+    assert (read_board("crew")[0].get("owner"), read_board("crew")[0]["status"]) in (
+        (None, "pending"),
+        ("", "pending"),
+    )
+    assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
 @pytest.mark.spec("USR-08")
@@ -288,179 +313,187 @@ async def test_a_stopped_process_is_gone_within_the_grace_and_five_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = '{"shoal": {"teammate_mode": "process", "shutdown_grace": 0.5}}'
-    end = tell("ann", {"type": "shutdown_request", "reason": "done"})
+    end = send_message("ann", {"type": "shutdown_request", "reason": "done"})
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), once(end, when="End it.")], ann=["Rest."]),
-        opened(tmp_path, settings=settings) as session,
+        run_provider(
+            monkeypatch,
+            lead=[CREATE, spawn_member("ann"), call_once_after(end, text="End it.")],
+            ann=["Rest."],
+        ),
+        open_process_session(tmp_path, settings=settings) as session,
         asyncio.timeout(20),
     ):
-        idle = watched(session, lambda e: isinstance(e, MemberRested))
+        idle = watch_for_event(session, lambda e: isinstance(e, MemberWentIdle))
         turn = session.run("Go.")
         async for _ in turn:
             pass
         await idle.wait()
-        pid = named(session, "ann").pid
+        pid = find_member(session, "ann").pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         asked = asyncio.get_running_loop().time()
-        await all_turns(session, "End it.")
+        await run_all_turns(session, "End it.")
         assert asyncio.get_running_loop().time() - asked < 5.5
         assert not Path(f"/proc/{pid}").exists()
-        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
 @pytest.mark.spec("USR-02", "USR-01")
-async def test_what_a_process_spends_counts_against_the_budget_of_all(
+async def test_spending_of_a_process_member_counts_for_the_shared_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = use("Glob", pattern="*")
+    look = call_tool("Glob", pattern="*")
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[look]) as server,
-        opened(tmp_path, max_total_tokens=40_000) as session,
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[look]) as server,
+        open_process_session(tmp_path, max_total_tokens=40_000) as session,
     ):
-        await all_turns(session)
-        spent = [event for event in recorded(session) if isinstance(event, RequestSettled)]
-        total = session.agent.purse.tree.usage.total_tokens
+        await run_all_turns(session)
+        spent = [event for event in read_events(session) if isinstance(event, RequestSettled)]
+        total = session.agent.budget.budget.usage.total_tokens
     assert sum(event.usage.total_tokens for event in spent) == total
     assert {event.agent for event in spent} == {"lead", "ann@crew"}
     assert 40_000 <= total < 60_000
-    failed = [json.loads(each["text"]) for each in inbox("crew", "team-lead")]
+    failed = [json.loads(each["text"]) for each in read_inbox("crew", "team-lead")]
     assert any("budget" in each.get("failureReason", "") for each in failed)
     assert len(server.requests) < 30
 
 
-async def test_what_no_other_process_can_have_is_refused(
+async def test_an_unknown_agent_type_is_refused_for_a_process_member(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        provider(
-            monkeypatch, lead=[CREATE, member("ann", subagent_type="nobody"), said_to, "x"], ann=["Rest."]
+        run_provider(
+            monkeypatch,
+            lead=[CREATE, spawn_member("ann", subagent_type="nobody"), get_last_text, "x"],
+            ann=["Rest."],
         ),
-        opened(tmp_path) as session,
+        open_process_session(tmp_path) as session,
     ):
-        text = await all_turns(session)
+        text = await run_all_turns(session)
         assert "nobody" in text
-        assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
-async def test_several_that_wait_for_an_idle_member_at_once_are_all_answered(
+async def test_concurrent_waits_for_an_idle_process_member_all_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=["Done."]),
-        opened(tmp_path) as session,
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=["Done."]),
+        open_process_session(tmp_path) as session,
     ):
-        await all_turns(session)
+        await run_all_turns(session)
         for _ in range(30):
             # Each asks the member's process whether it is at rest.
-            await asyncio.wait_for(asyncio.gather(*(session.agents_idle() for _ in range(4))), 20)
-        told = [event.text for event in recorded(session) if isinstance(event, Noted)]
+            await asyncio.wait_for(asyncio.gather(*(session.wait_agents_idle() for _ in range(4))), 20)
+        told = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
         assert not any("has not answered" in text for text in told)
-        assert named(session, "ann").state == "idle"
+        assert find_member(session, "ann").state == "idle"
 
 
 @pytest.mark.spec("USR-05")
-async def test_an_answer_for_the_session_holds_in_every_process(
+async def test_a_session_wide_answer_applies_in_every_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ann is asked about, and what is said of it lets bob work, whose process was there already."""
-    git = use("Bash", "g1", command="git init -q .")
-    after = use("Bash", "g2", command="git init -q .")
-    wakes = tell("bob", "Your turn.", "go")
+    git = call_tool("Bash", "g1", command="git init -q .")
+    after = call_tool("Bash", "g2", command="git init -q .")
+    wakes = send_message("bob", "Your turn.", "go")
 
-    def bob(body: Body) -> Any:
-        return after if "Your turn." in said_to(body) else "Rest."
+    def bob(body: RequestBody) -> Any:
+        return after if "Your turn." in get_last_text(body) else "Rest."
 
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, [member("ann"), member("bob")], "Wait.", "Good."],
+            lead=[CREATE, [spawn_member("ann"), spawn_member("bob")], "Wait.", "Good."],
             ann=[git, wakes, "Done."],
             bob=[bob],
         ) as server,
-        opened(tmp_path, skip_permissions=False, attended=True) as session,
+        open_process_session(tmp_path, skip_permissions=False, attended=True) as session,
     ):
-        await turns_with(session, lambda _: Allowed(remember="session"))
-        asked = [event for event in recorded(session) if isinstance(event, Asked)]
+        await run_with_answer(session, lambda _: AllowAnswer(remember="session"))
+        asked = [event for event in read_events(session) if isinstance(event, QuestionAsked)]
     assert len(asked) == 1
-    assert isinstance(asked[0].question, MayRun)
+    assert isinstance(asked[0].question, PermissionQuestion)
     assert "git init" in asked[0].question.rule, "the person sees what that would allow"
     assert any(
         block.get("id") == "g2"
-        for message in asked_of(server, "bob")[-1]["messages"]
+        for message in list_requests_of(server, "bob")[-1]["messages"]
         for block in message["content"]
     )
 
 
 @pytest.mark.spec("BCK-05")
-async def test_a_process_uses_the_snapshot_of_the_shell_that_its_lead_has_taken(
+async def test_a_process_member_uses_the_shell_snapshot_of_its_lead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = f"ls {home() / 'shell-snapshots'}"
+    look = f"ls {get_home() / 'shell-snapshots'}"
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, use("Bash", "b0", command=look), member("ann"), "Wait.", "Good."],
-            ann=[use("Bash", "b1", command=look), "Rest."],
+            lead=[CREATE, call_tool("Bash", "b0", command=look), spawn_member("ann"), "Wait.", "Good."],
+            ann=[call_tool("Bash", "b1", command=look), "Rest."],
         ) as server,
-        opened(tmp_path) as session,
+        open_process_session(tmp_path) as session,
     ):
-        await all_turns(session)
-    seen = said_to(asked_of(server, "lead")[2])
+        await run_all_turns(session)
+    seen = get_last_text(list_requests_of(server, "lead")[2])
     assert seen.startswith("snapshot-")
-    assert said_to(asked_of(server, "ann")[1]) == seen
+    assert get_last_text(list_requests_of(server, "ann")[1]) == seen
 
 
 @pytest.mark.spec("SND-03")
-async def test_who_writes_to_nobody_from_a_process_is_told_who_is_there(
+async def test_a_process_member_that_writes_to_an_unknown_name_gets_the_member_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        provider(
+        run_provider(
             monkeypatch,
-            lead=[CREATE, [member("ann"), member("bob")], "Wait.", "Good."],
-            ann=[tell("carl", "Hello.", "greeting"), "Rest."],
+            lead=[CREATE, [spawn_member("ann"), spawn_member("bob")], "Wait.", "Good."],
+            ann=[send_message("carl", "Hello.", "greeting"), "Rest."],
             bob=["Rest."],
         ) as server,
-        opened(tmp_path) as session,
+        open_process_session(tmp_path) as session,
     ):
-        await all_turns(session)
-    answer = said_to(asked_of(server, "ann")[1])
+        await run_all_turns(session)
+    answer = get_last_text(list_requests_of(server, "ann")[1])
     assert "carl" in answer
     assert "team-lead, ann, bob" in answer
 
 
 @pytest.mark.spec("LIF-03")
-async def test_one_that_is_ended_twice_at_once_says_its_last_word_and_is_gone_soon(
+async def test_a_process_member_ended_twice_at_once_reports_its_last_text_and_exits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "End."], ann=["My last word."]),
-        opened(tmp_path) as session,
+        run_provider(monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "End."], ann=["My last word."]),
+        open_process_session(tmp_path) as session,
         asyncio.timeout(30),
     ):
-        await all_turns(session, "Go.")
-        teams = session.parts.teams
+        await run_all_turns(session, "Go.")
+        teams = session.services.teams
         async with asyncio.TaskGroup() as ending:
-            ending.create_task(teams.end("ann", "the person wants it so"))
+            ending.create_task(teams.end_member("ann", "the person wants it so"))
             for _ in range(5):  # it is told to leave, and has not said yet that it does
                 await asyncio.sleep(0)
-            ending.create_task(teams.end("ann", "somebody else does, too"))
-        assert teams.members() == ()
-    (ended,) = [event for event in recorded(session) if isinstance(event, AgentEnded)]
+            ending.create_task(teams.end_member("ann", "somebody else does, too"))
+        assert teams.list_members() == ()
+    (ended,) = [event for event in read_events(session) if isinstance(event, AgentEnded)]
     assert (ended.completion.text, ended.completion.detail) == ("My last word.", "the person wants it so")
-    assert not [event.text for event in recorded(session) if isinstance(event, Noted)]
+    assert not [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
 
 
-async def test_the_process_of_a_member_reads_the_settings_that_count_for_its_lead_alone(
+async def test_a_process_member_reads_only_the_setting_sources_of_its_lead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"permissions": {"deny": ["Write"]}}')
-    wish = use("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
+    wish = call_tool("Write", "w1", file_path=str(tmp_path / "made.txt"), content="by ann")
     async with (
-        provider(monkeypatch, lead=[CREATE, member("ann"), "Wait.", "Good."], ann=[wish, "Written."]),
-        opened(tmp_path, setting_sources=("user",)) as session,
+        run_provider(
+            monkeypatch, lead=[CREATE, spawn_member("ann"), "Wait.", "Good."], ann=[wish, "Written."]
+        ),
+        open_process_session(tmp_path, setting_sources=("user",)) as session,
     ):
-        await all_turns(session)
+        await run_all_turns(session)
     assert (tmp_path / "made.txt").read_text() == "by ann"

@@ -1,110 +1,108 @@
-"""A team whose process was killed is taken up again as it was."""
+"""Resume of a team whose process was killed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dying_parts import PARTS, TASKS
+from crashing_scripts import SCRIPTS, TASKS
+from team_helpers import CRASHING_LEAD, run_crashing_lead
 
 import shoal
-from cast import all_turns, recorded, use
+from agent_scripts import call_tool, read_events, run_all_turns
 from shoal.core.clock import SystemClock
-from shoal.core.events import AgentStarted, Finished
-from shoal.core.ids import Ids
+from shoal.core.events import AgentStarted, RunFinished
+from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName
-from shoal.core.tasks import Draft
-from troupe import config, home, inbox, opened, troupe
+from shoal.core.tasks import TaskDraft
+from team_scripts import get_home, open_session, read_inbox, read_team_config, script_team
 
 SESSION = "5e551011-0000-4000-8000-000000000001"
-PROGRAM = Path(__file__).with_name("dying_lead.py")
 
 
-async def killed(cwd: Path, part: str) -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, cwd, SESSION, part, "0")
-    async with asyncio.timeout(60):
-        assert await process.wait() == -signal.SIGKILL
-
-
-async def went_on(session: Any) -> str:
-    """What the lead says last in the turns that come by themselves."""
+async def run_following_turns(session: Any) -> str:
+    """Run the triggered turns; return the last text of the lead."""
     text = ""
     async with asyncio.timeout(30):
         while (turn := await session.next_turn()) is not None:
             async for event in turn:
-                text = event.text if isinstance(event, Finished) else text
+                text = event.text if isinstance(event, RunFinished) else text
     return text
 
 
-def transcript(name: str) -> str:
-    (path,) = home().glob(f"projects/*/{SESSION}/subagents/agent-{name}@crew.jsonl")
+def read_transcript(name: str) -> str:
+    (path,) = get_home().glob(f"projects/*/{SESSION}/subagents/agent-{name}@crew.jsonl")
     return path.read_text()
 
 
 @pytest.mark.spec("TRN-02", "USR-12")
-async def test_a_member_that_was_killed_in_a_tool_goes_on_and_its_task_is_done_once(tmp_path: Path) -> None:
-    await killed(tmp_path, "in a tool")
-    async with opened(tmp_path, troupe(**PARTS["in a tool"]), resume=SESSION) as session:
+async def test_a_member_killed_in_a_tool_continues_and_does_its_task_once(tmp_path: Path) -> None:
+    await run_crashing_lead(tmp_path, SESSION, "in a tool")
+    async with open_session(tmp_path, script_team(**SCRIPTS["in a tool"]), resume=SESSION) as session:
         assert session.agent.identity.team == "crew"
-        await went_on(session)
+        await run_following_turns(session)
         told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")
-        task = (home() / "tasks/crew/1.json").read_text()
-        members = [(each["name"], each.get("isActive")) for each in config("crew")["members"]]
+        task = (get_home() / "tasks/crew/1.json").read_text()
+        members = [(each["name"], each.get("isActive")) for each in read_team_config("crew")["members"]]
     assert '"completed"' in task
     assert '"ann"' in task, "the task stayed with who had claimed it"
     assert told.count("ann is idle") == 1
     assert "all done" in told
     assert members == [("team-lead", None), ("bob", False), ("ann", False)]
-    resumed = [event for event in recorded(session) if isinstance(event, AgentStarted) and event.resumed]
+    resumed = [event for event in read_events(session) if isinstance(event, AgentStarted) and event.resumed]
     assert sorted(event.name for event in resumed) == ["ann", "bob"]
 
 
 @pytest.mark.spec("TRN-02", "USR-04", "BOX-04")
-async def test_mail_that_was_on_its_way_is_heard_once(tmp_path: Path) -> None:
-    await killed(tmp_path, "mail on its way")
-    async with opened(tmp_path, troupe(**PARTS["mail on its way"]), resume=SESSION) as session:
-        text = await went_on(session)
+async def test_mail_in_transit_is_delivered_once(tmp_path: Path) -> None:
+    await run_crashing_lead(tmp_path, SESSION, "mail on its way")
+    async with open_session(tmp_path, script_team(**SCRIPTS["mail on its way"]), resume=SESSION) as session:
+        text = await run_following_turns(session)
     assert "the second word" in text
-    lines = transcript("ann").splitlines()
+    lines = read_transcript("ann").splitlines()
     assert sum('"type":"user"' in line and "second word" in line for line in lines) == 1
-    assert all(each["read"] for each in inbox("crew", "ann"))
-    assert all(each["read"] for each in inbox("crew", "team-lead"))
+    assert all(each["read"] for each in read_inbox("crew", "ann"))
+    assert all(each["read"] for each in read_inbox("crew", "team-lead"))
 
 
 @pytest.mark.spec("TRN-02", "LIF-06", "USR-12")
-async def test_an_idle_member_is_woken_with_all_it_knew(tmp_path: Path) -> None:
-    await killed(tmp_path, "idle")
-    async with opened(tmp_path, troupe(**PARTS["idle"]), resume=SESSION) as session:
-        text = await all_turns(session, "Go on.")
+async def test_a_resumed_idle_member_keeps_its_history(tmp_path: Path) -> None:
+    await run_crashing_lead(tmp_path, SESSION, "idle")
+    async with open_session(tmp_path, script_team(**SCRIPTS["idle"]), resume=SESSION) as session:
+        text = await run_all_turns(session, "Go on.")
     assert "I said: I know 42" in text
 
 
 @pytest.mark.spec("TRN-02", "TSK-07")
-async def test_a_task_that_a_member_had_just_taken_when_its_process_died_is_told(
+async def test_a_task_claimed_just_before_a_crash_is_announced_to_its_owner(
     tmp_path: Path,
 ) -> None:
-    await killed(tmp_path, "idle")
-    record = shoal.AgentsRecord(home(), clock=SystemClock(), ids=Ids())
-    board = record.board("crew")
-    task = await board.create(Draft(subject="caulk it", description=""))
+    await run_crashing_lead(tmp_path, SESSION, "idle")
+    record = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
+    board = record.open_board("crew")
+    task = await board.create(TaskDraft(subject="caulk it", description=""))
     assert (await board.claim(task.id, by=AgentName("ann"))).success
     await record.aclose()
-    async with opened(tmp_path, troupe(**PARTS["idle"]), resume=SESSION) as session:
-        await went_on(session)
-    assert transcript("ann").count(f"Task #{task.id} is yours now: caulk it") == 1
+    async with open_session(tmp_path, script_team(**SCRIPTS["idle"]), resume=SESSION) as session:
+        await run_following_turns(session)
+    assert read_transcript("ann").count(f"Task #{task.id} is yours now: caulk it") == 1
 
 
-async def killed_at_work(cwd: Path, after: float) -> None:
-    """Ended from outside, some time after all members have joined."""
-    process = await asyncio.create_subprocess_exec(sys.executable, PROGRAM, cwd, SESSION, "workers", "0.02")
+async def kill_during_work(cwd: Path, after: float) -> None:
+    """Kill the lead some time after all members have joined."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, CRASHING_LEAD, cwd, SESSION, "workers", "0.02"
+    )
     async with asyncio.timeout(60):
-        while not (home() / "teams/crew/config.json").exists() or len(config("crew")["members"]) < 6:
+        while (
+            not (get_home() / "teams/crew/config.json").exists()
+            or len(read_team_config("crew")["members"]) < 6
+        ):
             await asyncio.sleep(0.005)
         await asyncio.sleep(after)
     with suppress(ProcessLookupError):
@@ -112,30 +110,30 @@ async def killed_at_work(cwd: Path, after: float) -> None:
     await process.wait()
 
 
-def delivered(path: Path) -> list[str]:
+def list_delivered_ids(path: Path) -> list[str]:
     lines = map(json.loads, path.read_text().splitlines())
     return [line["delivered"] for line in lines if line.get("delivered")]
 
 
 @pytest.mark.spec("USR-12", "USR-04", "TRN-02")
 @pytest.mark.parametrize("after", [0.0, 0.1, 0.2, 0.3, 0.5])
-async def test_killed_at_any_moment_all_tasks_are_done_and_every_message_is_heard_once(
+async def test_all_tasks_are_done_and_all_mail_is_delivered_once_after_a_kill_at_any_moment(
     tmp_path: Path, after: float
 ) -> None:
-    await killed_at_work(tmp_path, after)
-    async with opened(tmp_path, troupe(**PARTS["workers"]), resume=SESSION) as session:
-        await went_on(session)
-        tasks = [json.loads((home() / f"tasks/crew/{n + 1}.json").read_text()) for n in range(TASKS)]
-    record = shoal.AgentsRecord(home(), clock=SystemClock(), ids=Ids())
+    await kill_during_work(tmp_path, after)
+    async with open_session(tmp_path, script_team(**SCRIPTS["workers"]), resume=SESSION) as session:
+        await run_following_turns(session)
+        tasks = [json.loads((get_home() / f"tasks/crew/{n + 1}.json").read_text()) for n in range(TASKS)]
+    record = shoal.TeamStore(get_home(), clock=SystemClock(), ids=IdGenerator())
     # One that had just been entered in the roster and got no inbox is out of it again.
-    names = [each["name"] for each in config("crew")["members"]]
-    boxes = {name: await record.mailboxes("crew").history(AgentName(name)) for name in names}
+    names = [each["name"] for each in read_team_config("crew")["members"]]
+    boxes = {name: await record.open_mailboxes("crew").read_history(AgentName(name)) for name in names}
     await record.aclose()
     assert [task["status"] for task in tasks] == ["completed"] * TASKS
-    (main,) = home().glob(f"projects/*/{SESSION}.jsonl")
+    (main,) = get_home().glob(f"projects/*/{SESSION}.jsonl")
     for name, box in boxes.items():
         path = main if name == "team-lead" else main.with_suffix("") / f"subagents/agent-{name}@crew.jsonl"
-        heard = delivered(path)
+        heard = list_delivered_ids(path)
         assert len(heard) == len(set(heard)), f"{name} heard something twice"
         assert all(mail.read for mail in box), f"{name} has unread mail"
         assert {mail.id for mail in box} <= set(heard), f"{name} missed something"
@@ -144,37 +142,39 @@ async def test_killed_at_any_moment_all_tasks_are_done_and_every_message_is_hear
 
 
 @pytest.mark.spec("USR-04", "TRN-02")
-async def test_mail_that_a_transcript_has_but_no_mark_is_marked_and_not_heard_again(tmp_path: Path) -> None:
-    await killed(tmp_path, "idle")
+async def test_unmarked_mail_that_is_in_the_transcript_is_marked_read_and_not_delivered_again(
+    tmp_path: Path,
+) -> None:
+    await run_crashing_lead(tmp_path, SESSION, "idle")
     for name in ("ann", "team-lead"):
         # As they are when the process dies between the transcript and the mark.
-        path = home() / "teams/crew/inboxes" / f"{name}.json"
+        path = get_home() / "teams/crew/inboxes" / f"{name}.json"
         path.write_text(path.read_text().replace('"read":true', '"read":false'))
         assert '"read":true' not in path.read_text()
-    async with opened(tmp_path, troupe(**PARTS["idle"]), resume=SESSION) as session:
-        await all_turns(session, "Go on.")
-    (main,) = home().glob(f"projects/*/{SESSION}.jsonl")
+    async with open_session(tmp_path, script_team(**SCRIPTS["idle"]), resume=SESSION) as session:
+        await run_all_turns(session, "Go on.")
+    (main,) = get_home().glob(f"projects/*/{SESSION}.jsonl")
     for path in (main, main.with_suffix("") / "subagents/agent-ann@crew.jsonl"):
-        assert len(delivered(path)) == len(set(delivered(path)))
-    assert all(mail["read"] for name in ("ann", "team-lead") for mail in inbox("crew", name))
+        assert len(list_delivered_ids(path)) == len(set(list_delivered_ids(path)))
+    assert all(mail["read"] for name in ("ann", "team-lead") for mail in read_inbox("crew", name))
 
 
 @pytest.mark.spec("USR-08", "USR-12")
 @pytest.mark.parametrize("part", ["asked to end", "asked after the clock was set back"])
-async def test_a_request_to_shut_down_is_kept_up_by_the_next_process(tmp_path: Path, part: str) -> None:
-    await killed(tmp_path, part)
-    model, settings = troupe(**PARTS[part]), '{"shoal": {"shutdown_grace": 0.2}}'
-    async with opened(tmp_path, model, resume=SESSION, settings=settings) as session:
-        await went_on(session)
+async def test_a_shutdown_request_is_continued_by_the_next_process(tmp_path: Path, part: str) -> None:
+    await run_crashing_lead(tmp_path, SESSION, part)
+    model, settings = script_team(**SCRIPTS[part]), '{"shoal": {"shutdown_grace": 0.2}}'
+    async with open_session(tmp_path, model, resume=SESSION, settings=settings) as session:
+        await run_following_turns(session)
         told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")
     assert "teammate_terminated: task ann@crew" in told
-    assert [each["name"] for each in config("crew")["members"]] == ["team-lead"]
+    assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead"]
 
 
 @pytest.mark.spec("USR-12", "TRN-02")
-async def test_what_is_left_of_a_dead_team_does_not_stop_a_new_one(tmp_path: Path) -> None:
-    await killed(tmp_path, "idle")
-    model = troupe(lead=[use("TeamCreate", team_name="crew"), "made"])
-    async with opened(tmp_path, model) as session:
-        await all_turns(session)
+async def test_files_of_a_dead_team_do_not_prevent_a_new_one(tmp_path: Path) -> None:
+    await run_crashing_lead(tmp_path, SESSION, "idle")
+    model = script_team(lead=[call_tool("TeamCreate", team_name="crew"), "made"])
+    async with open_session(tmp_path, model) as session:
+        await run_all_turns(session)
         assert session.agent.identity.team == "crew-2"

@@ -1,4 +1,4 @@
-"""The clock a test holds."""
+"""The clock that a test controls."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import asyncio
 import pytest
 
 import shoal.testing
-from shoal.core.clock import iso
-from shoal.testing import FakeClock, Ids
+from shoal.core.clock import format_iso_time
+from shoal.testing import FakeClock, IdGenerator
 
 
-async def test_sleepers_wake_in_order_each_at_its_own_moment():
+async def test_sleepers_wake_in_order_at_their_time():
     clock = FakeClock()
     woken = []
 
-    async def sleeper(name, *seconds):
+    async def sleep_in_steps(name, *seconds):
         for pause in seconds:
             await clock.sleep(pause)
             woken.append((name, clock.monotonic()))
 
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(sleeper("slow", 3))
-        tasks.create_task(sleeper("twice", 1, 1.5))
-        tasks.create_task(sleeper("late", 10))
+        tasks.create_task(sleep_in_steps("slow", 3))
+        tasks.create_task(sleep_in_steps("twice", 1, 1.5))
+        tasks.create_task(sleep_in_steps("late", 10))
         await clock.advance(5)
         assert woken == [("twice", 1), ("twice", 2.5), ("slow", 3)]
-        assert clock.next_in == 5
+        assert clock.seconds_to_next == 5
         await clock.advance(5)
     assert woken[-1] == ("late", 10)
 
 
-async def test_the_wall_clock_moves_with_it():
+async def test_the_wall_clock_advances_with_the_fake_clock():
     clock = FakeClock()
-    assert iso(clock.now()) == "2026-01-01T00:00:00.000Z"
+    assert format_iso_time(clock.now()) == "2026-01-01T00:00:00.000Z"
     await clock.advance(1.25)
-    assert iso(clock.now()) == "2026-01-01T00:00:01.250Z"
+    assert format_iso_time(clock.now()) == "2026-01-01T00:00:01.250Z"
 
 
 async def test_a_deadline_raises_when_its_time_passes_and_can_be_moved():
@@ -50,7 +50,7 @@ async def test_a_deadline_raises_when_its_time_passes_and_can_be_moved():
             await asyncio.Event().wait()
 
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(_outcome(work()))
+        task = tasks.create_task(_catch_timeout(work()))
         await clock.advance(8.9)
         assert not task.done()
         await clock.advance(0.1)
@@ -59,7 +59,7 @@ async def test_a_deadline_raises_when_its_time_passes_and_can_be_moved():
     assert clock.sleepers == 0
 
 
-async def test_work_that_ends_in_time_leaves_no_alarm():
+async def test_work_that_ends_in_time_leaves_no_timer():
     clock = FakeClock()
     async with clock.deadline(5):
         await clock.sleep(0)
@@ -92,36 +92,36 @@ async def test_a_cancelled_sleeper_is_cancelled_and_not_timed_out():
 
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(work())
-        await clock.asleep(2)
+        await clock.wait_for_sleepers(2)
         task.cancel()
     assert task.cancelled()
     assert clock.sleepers == 0
 
 
 async def test_a_task_that_never_waits_is_reported():
-    async def spin():
+    async def run_without_waiting():
         while True:
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(spin())
+        task = tasks.create_task(run_without_waiting())
         with pytest.raises(RuntimeError, match="does not wait for the clock"):
             await FakeClock().advance(1)
         task.cancel()
 
 
 def test_seeded_ids_repeat_themselves():
-    assert Ids(7).uuid() == Ids(7).uuid() != Ids(8).uuid()
+    assert IdGenerator(7).new_uuid() == IdGenerator(7).new_uuid() != IdGenerator(8).new_uuid()
 
 
-def test_the_kit_names_what_it_has_and_nothing_else():
+def test_the_testing_package_lists_exactly_its_public_names():
     assert "FakeClock" in dir(shoal.testing)
     assert all(getattr(shoal.testing, name) is not None for name in dir(shoal.testing))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         shoal.testing.nothing  # noqa: B018
 
 
-async def _outcome(work):
+async def _catch_timeout(work):
     try:
         return await work
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""The official client of the Responses API against our mock of it: what it reads, the mock said honestly."""
+"""The official client of the Responses API against the mock: it accepts what the mock sends."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from typing import Any
 import openai
 import pytest
 
-from shoal.core.messages import Text, Thinking, ToolUse
+from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.usage import Usage
 from shoal.testing import MockServer, responses_server
-from shoal.testing.replies import (
-    Answer,
-    Cut,
-    HttpError,
-    Pings,
-    Reset,
-    StreamError,
-    call,
-    context_too_long,
-    rate_limited,
+from shoal.testing.mock_replies import (
+    ConnectionResetFault,
+    CutStreamFault,
+    HttpErrorFault,
+    MockReply,
+    PingsFault,
+    StreamErrorFault,
+    context_length_error,
+    make_tool_call,
+    rate_limit_error,
     server_error,
-    unauthorized,
-    unknown_model,
+    unauthorized_error,
+    unknown_model_error,
 )
 
 USAGE = Usage(input_tokens=11, output_tokens=22, cache_read_input_tokens=44, cache_creation_input_tokens=5)
 TOOLS = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("Read", "Bash")]
-FULL = Answer(
+FULL = MockReply(
     content=(
-        Thinking(thinking="I should look at both.", signature="blob"),
-        Text(text="I look – at «both» files."),
-        ToolUse(id="call_a", name="Read", input={"file_path": "a.py", "lines": [1, 2]}),
-        ToolUse(id="call_b", name="Bash", input={}),
+        ThinkingBlock(thinking="I should look at both.", signature="blob"),
+        TextBlock(text="I look – at «both» files."),
+        ToolUseBlock(id="call_a", name="Read", input={"file_path": "a.py", "lines": [1, 2]}),
+        ToolUseBlock(id="call_b", name="Bash", input={}),
     ),
     usage=USAGE,
 )
 
 
-def client(server: MockServer) -> openai.AsyncOpenAI:
+def create_client(server: MockServer) -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
 
 
-def question(**more: Any) -> dict[str, Any]:
+def make_request(**more: Any) -> dict[str, Any]:
     sealed = {"include": ["reasoning.encrypted_content"], "store": False}
     return {"model": "mock-1", "tools": TOOLS, "input": "Hello?", "instructions": "Be brief."} | sealed | more
 
 
-def checked(response):
+def check_reply(response):
     assert response.model == "mock-1"
     assert response.status == "completed"
-    thought, said, *calls = response.output
+    thought, reply, *calls = response.output
     assert (thought.summary[0].text, thought.encrypted_content) == ("I should look at both.", "blob")
-    assert said.content[0].text == response.output_text == "I look – at «both» files."
+    assert reply.content[0].text == response.output_text == "I look – at «both» files."
     told = [(c.call_id, c.name, json.loads(c.arguments)) for c in calls]
     assert told == [("call_a", "Read", {"file_path": "a.py", "lines": [1, 2]}), ("call_b", "Bash", {})]
     usage = response.usage
@@ -62,49 +62,49 @@ def checked(response):
     assert usage.input_tokens_details.cache_write_tokens == 5
 
 
-async def test_a_whole_response_is_read_as_it_was_said():
-    async with responses_server([FULL]) as server, client(server) as oracle:
-        checked(await oracle.responses.create(**question()))
-    assert server.reported == USAGE
+async def test_a_whole_response_is_read_unchanged():
+    async with responses_server([FULL]) as server, create_client(server) as client:
+        check_reply(await client.responses.create(**make_request()))
+    assert server.reported_usage == USAGE
 
 
-async def test_a_streamed_response_is_read_as_it_was_said_also_with_pings():
-    for faults in ((), (Pings(),)):
-        said = Answer(content=FULL.content, usage=USAGE, faults=faults)
+async def test_a_streamed_response_with_pings_is_read_unchanged():
+    for faults in ((), (PingsFault(),)):
+        reply = MockReply(content=FULL.content, usage=USAGE, faults=faults)
         # The helper puts the events together by itself, and refuses those out of order.
         async with (
-            responses_server([said]) as server,
-            client(server) as oracle,
-            oracle.responses.stream(**question()) as stream,
+            responses_server([reply]) as server,
+            create_client(server) as client,
+            client.responses.stream(**make_request()) as stream,
         ):
             kinds = [event.type async for event in stream]
             response = await stream.get_final_response()
         assert kinds[0] == "response.created"
         assert kinds[-1] == "response.completed"
         assert "response.reasoning_summary_text.delta" in kinds
-        checked(response)
+        check_reply(response)
 
 
-async def test_every_event_fits_its_official_type():
+async def test_every_event_matches_its_official_type():
     from openai.types.responses import ResponseStreamEvent
     from pydantic import TypeAdapter
 
-    from shoal.testing.responses_form import ResponsesForm
+    from shoal.testing.responses_format import ResponsesFormat
 
     adapter = TypeAdapter(ResponseStreamEvent)
-    refused = Answer(content=(Text(text="I cannot help with that."),), stop_reason="refusal")
-    for answer in (FULL, refused, Answer(content=FULL.content, stop_reason="max_tokens")):
-        for event in ResponsesForm().events(answer, question(), 1, USAGE):
+    refused = MockReply(content=(TextBlock(text="I cannot help with that."),), stop_reason="refusal")
+    for answer in (FULL, refused, MockReply(content=FULL.content, stop_reason="max_tokens")):
+        for event in ResponsesFormat().encode_events(answer, make_request(), 1, USAGE):
             adapter.validate_json(event.partition(b"data: ")[2])
 
 
-async def test_a_round_with_a_tool_is_accepted_and_one_without_its_result_is_not():
-    minds = [[Thinking(thinking="hm"), call("Read", file_path="a")], "Done."]
-    async with responses_server(minds) as server, client(server) as oracle:
-        first = await oracle.responses.create(**question())
+async def test_a_tool_round_is_refused_without_its_result():
+    minds = [[ThinkingBlock(thinking="hm"), make_tool_call("Read", file_path="a")], "Done."]
+    async with responses_server(minds) as server, create_client(server) as client:
+        first = await client.responses.create(**make_request())
         asked = {"role": "user", "content": "Hello?"}
         result = {"type": "function_call_output", "call_id": first.output[1].call_id, "output": "text"}
-        second = await oracle.responses.create(**question(input=[asked, *first.output, result]))
+        second = await client.responses.create(**make_request(input=[asked, *first.output, result]))
         assert second.output_text == "Done."
         for wrong, why in (
             ([asked, *first.output], "No tool output found"),
@@ -112,35 +112,41 @@ async def test_a_round_with_a_tool_is_accepted_and_one_without_its_result_is_not
             ([asked, first.output[0]], "required following item"),
         ):
             with pytest.raises(openai.BadRequestError, match=why):
-                await oracle.responses.create(**question(input=wrong))
+                await client.responses.create(**make_request(input=wrong))
 
 
 @pytest.mark.parametrize(
     ("fault", "raised", "code"),
     [
-        (rate_limited(retry_after=3), openai.RateLimitError, "rate_limit_exceeded"),
+        (rate_limit_error(retry_after=3), openai.RateLimitError, "rate_limit_exceeded"),
         (server_error(), openai.InternalServerError, None),
-        (unauthorized(), openai.AuthenticationError, "invalid_api_key"),
-        (unknown_model(), openai.NotFoundError, "model_not_found"),
-        (context_too_long(), openai.BadRequestError, "context_length_exceeded"),
-        (HttpError(status=429, code="insufficient_quota"), openai.RateLimitError, "insufficient_quota"),
+        (unauthorized_error(), openai.AuthenticationError, "invalid_api_key"),
+        (unknown_model_error(), openai.NotFoundError, "model_not_found"),
+        (context_length_error(), openai.BadRequestError, "context_length_exceeded"),
+        (HttpErrorFault(status=429, code="insufficient_quota"), openai.RateLimitError, "insufficient_quota"),
     ],
 )
-async def test_an_error_is_the_clients_exception(fault: HttpError, raised: type[Any], code: str | None):
-    async with responses_server([fault]) as server, client(server) as oracle:
+async def test_an_error_status_raises_the_exception_of_the_client(
+    fault: HttpErrorFault, raised: type[Any], code: str | None
+):
+    async with responses_server([fault]) as server, create_client(server) as client:
         with pytest.raises(raised) as caught:
-            await oracle.responses.create(**question(), stream=True)
+            await client.responses.create(**make_request(), stream=True)
     assert caught.value.code == code
 
 
-async def test_errors_in_the_stream_are_events_and_lost_connections_exceptions():
-    minds = [["some words", StreamError(after=2)], Reset(), ["words", Cut(after=2)]]
-    async with responses_server(minds) as server, client(server) as oracle:
-        stream = await oracle.responses.create(**question(), stream=True)
+async def test_stream_errors_are_events_and_lost_connections_raise_exceptions():
+    minds = [
+        ["some words", StreamErrorFault(after=2)],
+        ConnectionResetFault(),
+        ["words", CutStreamFault(after=2)],
+    ]
+    async with responses_server(minds) as server, create_client(server) as client:
+        stream = await client.responses.create(**make_request(), stream=True)
         told = [event async for event in stream]
         assert (told[-1].type, told[-1].message) == ("error", "Overloaded")
         with pytest.raises(openai.APIConnectionError):
-            await oracle.responses.create(**question())
-        stream = await oracle.responses.create(**question(), stream=True)
+            await client.responses.create(**make_request())
+        stream = await client.responses.create(**make_request(), stream=True)
         with pytest.raises(openai.APIConnectionError):
             [event async for event in stream]

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tool_bench import Bench
+from tool_bench import ToolBench
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path) -> ToolBench:
+    return ToolBench(tmp_path)
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sites import Workbench, text, workbench
+from shell_workbench import ShellWorkbench, get_text, open_workbench
 
-from shoal.core.ids import LEAD
-from shoal.core.questions import Choose, Chosen, Denied
-from shoal.tools.askuser import ask_tools
+from shoal.core.ids import LEAD_ID
+from shoal.core.questions import ChoiceAnswer, ChoiceQuestion, DenyAnswer
+from shoal.tools.question_tool import get_question_tools
 
-(ASK,) = ask_tools()
+(ASK,) = get_question_tools()
 COLOUR = {
     "question": "Which colour?",
     "header": "Colour",
@@ -23,29 +23,29 @@ COLOUR = {
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Workbench]:
-    async with workbench(tmp_path) as made:
+async def bench(tmp_path: Path) -> AsyncIterator[ShellWorkbench]:
+    async with open_workbench(tmp_path) as made:
         yield made
 
 
-async def test_the_question_reaches_the_desk_and_the_answer_the_model(bench: Workbench) -> None:
-    bench.desk.answers.append(Chosen(answers={"Which colour?": "Red, Blue"}))
-    outcome = await ASK.run({"questions": [COLOUR]}, bench.site())
+async def test_the_question_reaches_the_broker_and_the_answer_the_model(bench: ShellWorkbench) -> None:
+    bench.question_broker.answers.append(ChoiceAnswer(answers={"Which colour?": "Red, Blue"}))
+    outcome = await ASK.run({"questions": [COLOUR]}, bench.create_context())
     assert outcome.content == "The person answered:\nWhich colour? → Red, Blue"
     assert outcome.data == {"answers": {"Which colour?": "Red, Blue"}}
-    (asked,) = bench.desk.questions
-    assert isinstance(asked, Choose)
-    assert (asked.agent, asked.id) == (LEAD, "call_1")
+    (asked,) = bench.question_broker.questions
+    assert isinstance(asked, ChoiceQuestion)
+    assert (asked.agent, asked.id) == (LEAD_ID, "call_1")
     (choice,) = asked.choices
     assert (choice.question, choice.header, choice.multi_select) == ("Which colour?", "Colour", True)
     assert [(o.label, o.description) for o in choice.options] == [("Red", "warm"), ("Blue", "")]
 
 
-async def test_nobody_there_is_a_failure_with_the_reason(bench: Workbench) -> None:
-    bench.desk.answers.append(Denied(reason="nobody is there to answer", by="policy"))
-    outcome = await ASK.run({"questions": [COLOUR]}, bench.site())
+async def test_nobody_there_is_a_failure_with_the_reason(bench: ShellWorkbench) -> None:
+    bench.question_broker.answers.append(DenyAnswer(reason="nobody is there to answer", by="policy"))
+    outcome = await ASK.run({"questions": [COLOUR]}, bench.create_context())
     assert outcome.is_error
-    assert "nobody is there to answer" in text(outcome)
+    assert "nobody is there to answer" in get_text(outcome)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ async def test_nobody_there_is_a_failure_with_the_reason(bench: Workbench) -> No
         [{"question": "no options"}],
     ],
 )
-async def test_questions_of_the_wrong_shape_are_not_asked(bench: Workbench, questions: Any) -> None:
-    outcome = await ASK.run({"questions": questions}, bench.site())
+async def test_questions_of_the_wrong_shape_are_not_asked(bench: ShellWorkbench, questions: Any) -> None:
+    outcome = await ASK.run({"questions": questions}, bench.create_context())
     assert outcome.is_error
-    assert not bench.desk.questions
+    assert not bench.question_broker.questions
 
 
 def test_the_model_sees_the_names_of_the_wire() -> None:

@@ -12,72 +12,72 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from sites import Workbench, text, workbench
+from shell_workbench import ShellWorkbench, get_text, open_workbench
 
-from shoal.tools import output
-from shoal.tools.environment import is_provider_secret
-from shoal.tools.output import LIMIT
+from shoal.tools import command_output
+from shoal.tools.command_environment import is_provider_secret
+from shoal.tools.command_output import OUTPUT_LIMIT
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Workbench]:
-    async with workbench(tmp_path) as made:
+async def bench(tmp_path: Path) -> AsyncIterator[ShellWorkbench]:
+    async with open_workbench(tmp_path) as made:
         yield made
 
 
 async def _line(fifo: Path) -> str:
-    """What is written into a named pipe by a process we wait for."""
+    """Read the text that a process writes into a named pipe."""
     return await asyncio.to_thread(fifo.read_text)
 
 
-async def test_output_and_errors_come_together_in_order(bench: Workbench) -> None:
-    outcome = await bench.bash("echo one; echo two >&2; echo three")
+async def test_output_and_errors_come_together_in_order(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash("echo one; echo two >&2; echo three")
     assert outcome.content == "one\ntwo\nthree"
     assert not outcome.is_error
     assert outcome.data is not None
     assert outcome.data["exit_code"] == 0
 
 
-async def test_an_exit_code_is_told_and_is_an_error(bench: Workbench) -> None:
-    outcome = await bench.bash("echo seen; exit 3")
+async def test_a_nonzero_exit_code_is_reported_as_an_error(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash("echo seen; exit 3")
     assert outcome.content == "seen\n[Exit code 3.]"
     assert outcome.is_error
 
 
-async def test_a_command_without_output_says_so(bench: Workbench) -> None:
-    assert (await bench.bash("true")).content == "(no output)"
+async def test_a_command_without_output_says_so(bench: ShellWorkbench) -> None:
+    assert (await bench.run_bash("true")).content == "(no output)"
 
 
-async def test_the_end_by_a_signal_is_named(bench: Workbench) -> None:
-    assert "[Ended by the signal SIGKILL.]" in text(await bench.bash("kill -9 $$"))
+async def test_the_end_by_a_signal_is_named(bench: ShellWorkbench) -> None:
+    assert "[Ended by the signal SIGKILL.]" in get_text(await bench.run_bash("kill -9 $$"))
 
 
-async def test_a_command_can_have_lines_quotes_and_here_documents(bench: Workbench) -> None:
+async def test_a_command_can_have_lines_quotes_and_here_documents(bench: ShellWorkbench) -> None:
     command = "cat <<'END'\n$HOME \"quoted\" 'single' `tick`\nEND\nprintf '%s\\n' \"it's\" # a comment"
-    assert (await bench.bash(command)).content == "$HOME \"quoted\" 'single' `tick`\nit's"
+    assert (await bench.run_bash(command)).content == "$HOME \"quoted\" 'single' `tick`\nit's"
 
 
-async def test_a_broken_command_says_what_is_wrong_with_it(bench: Workbench) -> None:
-    outcome = await bench.bash("if true; then echo")
+async def test_a_broken_command_says_what_is_wrong_with_it(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash("if true; then echo")
     assert outcome.is_error
-    assert "syntax error" in text(outcome)
+    assert "syntax error" in get_text(outcome)
 
 
 @pytest.mark.spec("BCK-05")
-async def test_each_command_has_an_empty_input_and_no_terminal(bench: Workbench) -> None:
-    outcome = await bench.bash("cat; tty; (: </dev/tty) 2>/dev/null || echo no terminal")
+async def test_each_command_has_an_empty_input_and_no_terminal(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash("cat; tty; (: </dev/tty) 2>/dev/null || echo no terminal")
     assert outcome.content == "not a tty\nno terminal"
 
 
 AT_A_TERMINAL = """
 import asyncio, sys
 from pathlib import Path
-from sites import workbench
+from shell_workbench import open_workbench
 
 async def main():
-    async with workbench(Path(sys.argv[1])) as bench:
+    async with open_workbench(Path(sys.argv[1])) as bench:
         open("/dev/tty").close()
-        print("It says:", (await bench.bash("(: </dev/tty) 2>/dev/null || echo no terminal")).content)
+        print("It says:", (await bench.run_bash("(: </dev/tty) 2>/dev/null || echo no terminal")).content)
 
 asyncio.run(main())
 """
@@ -99,18 +99,18 @@ def test_a_command_has_no_terminal_where_the_session_has_one(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("BCK-05")
-async def test_each_command_is_a_new_shell(bench: Workbench) -> None:
-    await bench.bash("here=1; export there=1; shopt -s nullglob")
+async def test_each_command_is_a_new_shell(bench: ShellWorkbench) -> None:
+    await bench.run_bash("here=1; export there=1; shopt -s nullglob")
     assert (
-        await bench.bash("echo [$here$there]; shopt nullglob")
+        await bench.run_bash("echo [$here$there]; shopt nullglob")
     ).content == "[]\nnullglob       \toff\n[Exit code 1.]"
 
 
 @pytest.mark.spec("BCK-06")
 async def test_commands_see_the_marks_of_the_program_and_the_persons_environment(tmp_path: Path) -> None:
-    async with workbench(tmp_path, MINE="yes") as bench:
+    async with open_workbench(tmp_path, MINE="yes") as bench:
         names = "CLAUDECODE CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS CLAUDE_CODE_ENTRYPOINT SHOAL GIT_EDITOR MINE"
-        seen = text(await bench.bash(f"for n in {names}; do echo ${{!n}}; done; env"))
+        seen = get_text(await bench.run_bash(f"for n in {names}; do echo ${{!n}}; done; env"))
     assert seen.splitlines()[:6] == ["1", "1", "cli", "1", "true", "yes"]
     assert not [line for line in seen.splitlines() if line.startswith("TMUX_PANE") or "AGENT_ID" in line]
 
@@ -129,8 +129,8 @@ SECRETS = [
 
 async def test_commands_never_see_a_providers_key(tmp_path: Path) -> None:
     kept = {"ANTHROPIC_BASE_URL": "kept-url", "GITHUB_TOKEN": "kept-token", "MY_API_KEY": "kept-key"}
-    async with workbench(tmp_path, **dict.fromkeys(SECRETS, "s3cret"), **kept) as bench:
-        seen = text(await bench.bash("env; cat /proc/$$/environ | tr '\\0' '\\n'"))
+    async with open_workbench(tmp_path, **dict.fromkeys(SECRETS, "s3cret"), **kept) as bench:
+        seen = get_text(await bench.run_bash("env; cat /proc/$$/environ | tr '\\0' '\\n'"))
     assert "s3cret" not in seen
     assert all(value in seen for value in kept.values())
 
@@ -157,50 +157,50 @@ def test_settings_are_not_taken_for_secrets(name: str) -> None:
         "exec 2>&1 >/dev/null; cd sub",
     ],
 )
-async def test_the_working_directory_is_kept_between_calls(bench: Workbench, command: str) -> None:
+async def test_the_working_directory_is_kept_between_calls(bench: ShellWorkbench, command: str) -> None:
     (bench.project / "sub").mkdir()
-    outcome = await bench.bash(command)
-    assert f"[The working directory is now {bench.project}/sub.]" in text(outcome)
-    assert (await bench.bash("pwd")).content == f"{bench.project}/sub"
+    outcome = await bench.run_bash(command)
+    assert f"[The working directory is now {bench.project}/sub.]" in get_text(outcome)
+    assert (await bench.run_bash("pwd")).content == f"{bench.project}/sub"
 
 
-async def test_a_command_that_fails_keeps_the_directory_it_reached(bench: Workbench) -> None:
+async def test_a_command_that_fails_keeps_the_directory_it_reached(bench: ShellWorkbench) -> None:
     (bench.project / "sub").mkdir()
-    outcome = await bench.bash("set -e; cd sub; false; echo not reached")
+    outcome = await bench.run_bash("set -e; cd sub; false; echo not reached")
     assert outcome.is_error
     assert bench.workspace.cwd == bench.project / "sub"
 
 
-async def test_a_command_that_becomes_another_program_stays_where_it_was(bench: Workbench) -> None:
-    assert (await bench.bash("cd /; exec echo replaced")).content == "replaced"
+async def test_a_command_that_becomes_another_program_stays_where_it_was(bench: ShellWorkbench) -> None:
+    assert (await bench.run_bash("cd /; exec echo replaced")).content == "replaced"
     assert bench.workspace.cwd == bench.project
 
 
-async def test_a_command_that_leaves_the_project_is_brought_back_and_told_so(bench: Workbench) -> None:
-    outcome = await bench.bash("cd /etc; pwd")
+async def test_a_command_that_leaves_the_project_is_reset_to_it_with_a_notice(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash("cd /etc; pwd")
     assert outcome.content == (
         "/etc\n[The command ended in /etc, which is outside the project: "
         f"the working directory is {bench.project} again.]"
     )
-    assert (await bench.bash("pwd")).content == str(bench.project)
+    assert (await bench.run_bash("pwd")).content == str(bench.project)
 
 
-async def test_a_link_out_of_the_project_does_not_lead_out(bench: Workbench) -> None:
+async def test_a_link_out_of_the_project_does_not_lead_out(bench: ShellWorkbench) -> None:
     (bench.project / "out").symlink_to("/etc")
-    assert "outside the project" in text(await bench.bash("cd out"))
+    assert "outside the project" in get_text(await bench.run_bash("cd out"))
     assert bench.workspace.cwd == bench.project
 
 
-async def test_a_deleted_working_directory_is_left(bench: Workbench) -> None:
-    await bench.bash("mkdir sub; cd sub")
-    await bench.bash("rmdir ../sub")
-    outcome = await bench.bash("pwd")
-    assert text(outcome).startswith(f"{bench.project}\n[")
-    assert "sub is gone" in text(outcome)
+async def test_a_deleted_working_directory_is_left(bench: ShellWorkbench) -> None:
+    await bench.run_bash("mkdir sub; cd sub")
+    await bench.run_bash("rmdir ../sub")
+    outcome = await bench.run_bash("pwd")
+    assert get_text(outcome).startswith(f"{bench.project}\n[")
+    assert "sub is gone" in get_text(outcome)
 
 
 @pytest.mark.spec("USR-29")
-async def test_hostile_names_of_directories_are_never_run(bench: Workbench) -> None:
+async def test_hostile_names_of_directories_are_never_run(bench: ShellWorkbench) -> None:
     for name in [
         "$(touch x)",
         "`touch x`",
@@ -212,51 +212,53 @@ async def test_hostile_names_of_directories_are_never_run(bench: Workbench) -> N
         "\udcff",
     ]:
         (bench.project / name).mkdir()
-        bench.workspace.move(bench.project / name)
-        assert (await bench.bash('test "$PWD" -ef . && cd . && echo here')).content == "here"
+        bench.workspace.change_directory(bench.project / name)
+        assert (await bench.run_bash('test "$PWD" -ef . && cd . && echo here')).content == "here"
         assert bench.workspace.cwd == bench.project / name
-        bench.workspace.move(bench.project)
+        bench.workspace.change_directory(bench.project)
     assert not list(bench.project.rglob("x"))
 
 
 # Output
 
 
-async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bench: Workbench) -> None:
-    outcome = await bench.bash("seq 1 100000")
+async def test_long_output_is_cut_in_the_middle_and_whole_in_a_file(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash("seq 1 100000")
     whole = "".join(f"{n}\n" for n in range(1, 100_001))
     assert outcome.data is not None
     file = Path(outcome.data["output_file"])
     assert file.read_text() == whole
-    shown = text(outcome)
+    shown = get_text(outcome)
     assert shown.startswith("1\n2\n3\n")
     assert shown.endswith("99999\n100000")
-    assert f"{len(whole) - LIMIT:,} characters are cut out here; the whole output is in {file}" in shown
-    assert len(shown) < LIMIT + 300
+    assert (
+        f"{len(whole) - OUTPUT_LIMIT:,} characters are cut out here; the whole output is in {file}" in shown
+    )
+    assert len(shown) < OUTPUT_LIMIT + 300
 
 
-async def test_output_at_the_limit_is_whole_and_needs_no_file(bench: Workbench) -> None:
-    outcome = await bench.bash(f"head -c {LIMIT} /dev/zero | tr '\\0' x")
-    assert outcome.content == "x" * LIMIT
+async def test_output_at_the_limit_is_whole_and_needs_no_file(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash(f"head -c {OUTPUT_LIMIT} /dev/zero | tr '\\0' x")
+    assert outcome.content == "x" * OUTPUT_LIMIT
     assert not bench.results.directory.exists()
 
 
 async def test_endless_output_is_bounded_in_memory_and_on_disk(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: ShellWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "LARGEST_FILE", 4 << 20)
+    monkeypatch.setattr(command_output, "MAX_FILE_BYTES", 4 << 20)
     before = _memory()
-    outcome = await bench.bash("yes", timeout=700)
-    shown = text(outcome)
+    outcome = await bench.run_bash("yes", timeout=700)
+    shown = get_text(outcome)
     assert "the first 4 MB are in" in shown
     assert "time limit of 0.7 s" in shown
-    assert len(shown) < LIMIT + 300
+    assert len(shown) < OUTPUT_LIMIT + 300
     assert (bench.results.directory / "call_1.txt").stat().st_size == 4 << 20
     assert _memory() - before < 10_000_000
 
 
-async def test_ten_megabytes_on_one_line_come_whole_into_the_file(bench: Workbench) -> None:
-    outcome = await bench.bash("head -c 10000000 /dev/zero | tr '\\0' x")
+async def test_ten_megabytes_on_one_line_come_whole_into_the_file(bench: ShellWorkbench) -> None:
+    outcome = await bench.run_bash("head -c 10000000 /dev/zero | tr '\\0' x")
     assert not outcome.is_error
     assert (bench.results.directory / "call_1.txt").stat().st_size == 10_000_000
 
@@ -266,32 +268,34 @@ def _memory() -> int:
 
 
 async def test_a_full_disk_does_not_stop_the_command(
-    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+    bench: ShellWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench.results, "keep", lambda name, content: Path("/dev/full"))
-    outcome = await bench.bash("seq 1 20000; echo done")
+    monkeypatch.setattr(bench.results, "save_result", lambda name, content: Path("/dev/full"))
+    outcome = await bench.run_bash("seq 1 20000; echo done")
     assert not outcome.is_error
-    assert "could not be kept: [Errno 28] No space left on device" in text(outcome)
-    assert text(outcome).endswith("20000\ndone")
+    assert "could not be kept: [Errno 28] No space left on device" in get_text(outcome)
+    assert get_text(outcome).endswith("20000\ndone")
 
 
-async def test_escape_codes_and_control_characters_do_not_reach_the_model(bench: Workbench) -> None:
+async def test_escape_codes_and_control_characters_do_not_reach_the_model(bench: ShellWorkbench) -> None:
     coloured = r"\033[1;31mred\033[0m \033]0;title\007\033]8;;http://x\033\\link\033]8;;\033\\ "
-    assert (await bench.bash(f"printf '{coloured}'" + r"'a\000b\b\r\nc\rd'")).content == "red link a�b\nc\nd"
+    assert (
+        await bench.run_bash(f"printf '{coloured}'" + r"'a\000b\b\r\nc\rd'")
+    ).content == "red link a�b\nc\nd"
 
 
-async def test_bytes_that_are_not_utf8_become_replacement_marks(bench: Workbench) -> None:
-    assert (await bench.bash(r"printf 'caf\xe9 \xff\xc3\xa9 \xe2\x82'")).content == "caf� �é �"
+async def test_bytes_that_are_not_utf8_become_replacement_marks(bench: ShellWorkbench) -> None:
+    assert (await bench.run_bash(r"printf 'caf\xe9 \xff\xc3\xa9 \xe2\x82'")).content == "caf� �é �"
 
 
 # The end
 
 
-async def test_a_command_ends_with_its_shell_though_a_child_holds_the_output(bench: Workbench) -> None:
+async def test_a_command_ends_with_its_shell_though_a_child_holds_the_output(bench: ShellWorkbench) -> None:
     started = time.monotonic()
-    outcome = await bench.bash("sleep 60 & echo started")
+    outcome = await bench.run_bash("sleep 60 & echo started")
     assert time.monotonic() - started < 30
-    assert text(outcome).startswith("started\n[A process it started still runs")
+    assert get_text(outcome).startswith("started\n[A process it started still runs")
     assert not outcome.is_error
 
 
@@ -300,28 +304,28 @@ async def test_a_command_ends_with_its_shell_though_a_child_holds_the_output(ben
     "command",
     ["echo some; sleep 60", "echo some; kill -STOP $$", "trap '' TERM; echo some; sleep 60; sleep 60"],
 )
-async def test_a_command_over_its_time_is_ended_within_a_second(bench: Workbench, command: str) -> None:
-    await bench.bash("true")
+async def test_a_command_over_its_time_is_ended_within_a_second(bench: ShellWorkbench, command: str) -> None:
+    await bench.run_bash("true")
     started = time.monotonic()
-    outcome = await bench.bash(command, timeout=400)
+    outcome = await bench.run_bash(command, timeout=400)
     assert time.monotonic() - started < 0.4 + 1 + 1, "with one more for a machine that is busy"
     assert outcome.is_error
     assert outcome.content == "some\n[The command was ended after its time limit of 0.4 s.]"
 
 
-async def test_everything_a_timed_out_command_started_is_ended(bench: Workbench, tmp_path: Path) -> None:
+async def test_everything_a_timed_out_command_started_is_ended(bench: ShellWorkbench, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
-    await bench.bash(
+    await bench.run_bash(
         f"(sleep 60 & echo $! >> {pids}; setsid sleep 60 & echo $! >> {pids}; wait)", timeout=500
     )
     for pid in pids.read_text().split():
         assert not Path(f"/proc/{pid}").exists()
 
 
-async def test_cancelling_ends_the_command_and_is_passed_on(bench: Workbench, tmp_path: Path) -> None:
+async def test_cancelling_ends_the_command_and_is_passed_on(bench: ShellWorkbench, tmp_path: Path) -> None:
     fifo = tmp_path / "pid"
     os.mkfifo(fifo)
-    running = asyncio.ensure_future(bench.bash(f"echo $$ > {fifo}; sleep 60"))
+    running = asyncio.ensure_future(bench.run_bash(f"echo $$ > {fifo}; sleep 60"))
     pid = int(await _line(fifo))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -332,26 +336,28 @@ async def test_cancelling_ends_the_command_and_is_passed_on(bench: Workbench, tm
             await asyncio.sleep(0.01)
 
 
-async def test_a_killed_guardian_is_a_failure_the_model_can_read(bench: Workbench, tmp_path: Path) -> None:
+async def test_a_killed_guardian_is_a_failure_the_model_can_read(
+    bench: ShellWorkbench, tmp_path: Path
+) -> None:
     fifo = tmp_path / "ready"
     os.mkfifo(fifo)
-    running = asyncio.ensure_future(bench.bash(f"echo > {fifo}; sleep 60"))
+    running = asyncio.ensure_future(bench.run_bash(f"echo > {fifo}; sleep 60"))
     await _line(fifo)
-    assert bench.processes.guardian is not None
-    os.kill(bench.processes.guardian, signal.SIGKILL)
+    assert bench.processes.guardian_pid is not None
+    os.kill(bench.processes.guardian_pid, signal.SIGKILL)
     outcome = await running
     assert outcome.is_error
-    assert "guardian process was killed" in text(outcome)
-    assert (await bench.bash("echo again")).content == "again"
+    assert "guardian process was killed" in get_text(outcome)
+    assert (await bench.run_bash("echo again")).content == "again"
 
 
-async def test_progress_is_told_line_by_line_but_not_too_often(bench: Workbench) -> None:
+async def test_progress_is_reported_line_by_line_but_not_too_often(bench: ShellWorkbench) -> None:
     started = time.monotonic()
-    await bench.bash("for n in 1 2 3 4 5 6 7 8 9 10; do echo line $n; sleep 0.05; done")
+    await bench.run_bash("for n in 1 2 3 4 5 6 7 8 9 10; do echo line $n; sleep 0.05; done")
     took = time.monotonic() - started
-    assert bench.told
-    assert len(bench.told) <= took * 5 + 1
-    assert all(told.startswith("line ") for told in bench.told)
+    assert bench.progress_texts
+    assert len(bench.progress_texts) <= took * 5 + 1
+    assert all(told.startswith("line ") for told in bench.progress_texts)
 
 
 # Bad input
@@ -368,7 +374,9 @@ async def test_progress_is_told_line_by_line_but_not_too_often(bench: Workbench)
         ({"cmd": "true"}, "`command` is missing"),
     ],
 )
-async def test_bad_arguments_are_named(bench: Workbench, arguments: dict[str, object], says: str) -> None:
-    outcome = await bench.call("Bash", **arguments)
+async def test_bad_arguments_are_named(
+    bench: ShellWorkbench, arguments: dict[str, object], says: str
+) -> None:
+    outcome = await bench.call_tool("Bash", **arguments)
     assert outcome.is_error
-    assert says in text(outcome)
+    assert says in get_text(outcome)

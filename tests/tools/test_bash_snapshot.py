@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from sites import text, workbench
+from shell_workbench import get_text, open_workbench
 
-from shoal.tools.snapshot import user_shell
+from shoal.tools.shell_snapshot import find_user_shell
 
 RC = """
 echo noise on start
@@ -40,13 +40,13 @@ async def test_commands_have_the_functions_aliases_options_and_path_of_the_perso
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho from my bin\n")
     tool.chmod(0o755)
-    async with workbench(tmp_path) as bench:
-        assert (await bench.bash("ll")).content == "alias of mine"
-        assert (await bench.bash("\\greet you; __needed; mytool")).content == (
+    async with open_workbench(tmp_path) as bench:
+        assert (await bench.run_bash("ll")).content == "alias of mine"
+        assert (await bench.run_bash("\\greet you; __needed; mytool")).content == (
             "hello you, it's me\nneeded\nfrom my bin"
         )
-        assert (await bench.bash("echo none*here; false | true; echo $?")).content == "1"
-        assert (await bench.bash("declare -F _completion")).is_error
+        assert (await bench.run_bash("echo none*here; false | true; echo $?")).content == "1"
+        assert (await bench.run_bash("declare -F _completion")).is_error
         (snapshot,) = (bench.home / "shell-snapshots").iterdir()
         assert re.fullmatch(r"snapshot-bash-\d{13}-[0-9a-f]{8}\.sh", snapshot.name)
         assert stat.S_IMODE(snapshot.stat().st_mode) == 0o600
@@ -61,8 +61,8 @@ async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
     places = tmp_path / "tmp"
     places.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(places))
-    async with workbench(tmp_path) as bench:
-        await bench.bash("true")
+    async with open_workbench(tmp_path) as bench:
+        await bench.run_bash("true")
         (snapshot,) = (bench.home / "shell-snapshots").iterdir()
         (place,) = places.iterdir()
     other = snapshot.with_name("snapshot-bash-1-0123abcd.sh")
@@ -71,7 +71,7 @@ async def test_what_a_killed_process_left_is_removed_and_what_others_have_stays(
     for directory in (place, places / "shoal-0123abcd"):
         directory.mkdir()
     (tmp_path / "project").rmdir()
-    async with workbench(tmp_path) as bench:
+    async with open_workbench(tmp_path) as bench:
         assert list((bench.home / "shell-snapshots").iterdir()) == [other]
         assert [each.name for each in places.iterdir()] == ["shoal-0123abcd"]
 
@@ -96,7 +96,7 @@ async def test_a_snapshot_that_a_killed_process_was_taking_is_removed_by_any_ses
     target.write_text("not ours")
     link = directory / "snapshot-bash-4-0123abcd.sh.part"
     link.symlink_to(target)
-    async with workbench(tmp_path):
+    async with open_workbench(tmp_path):
         assert set(directory.iterdir()) == {young, whole, link}
     assert target.read_text() == "not ours"
 
@@ -104,10 +104,10 @@ async def test_a_snapshot_that_a_killed_process_was_taking_is_removed_by_any_ses
 @pytest.mark.spec("BCK-05")
 async def test_the_shell_is_captured_once(tmp_path: Path) -> None:
     rc(tmp_path, f"echo x >> {tmp_path}/times")
-    async with workbench(tmp_path) as bench:
-        bench.shells.prepare()
+    async with open_workbench(tmp_path) as bench:
+        bench.shells.prepare_snapshot()
         for _ in range(3):
-            await bench.bash("true")
+            await bench.run_bash("true")
     assert (tmp_path / "times").read_text() == "x\n"
 
 
@@ -123,11 +123,11 @@ async def test_the_shell_is_captured_once(tmp_path: Path) -> None:
 async def test_a_shell_that_cannot_be_captured_is_noted_and_done_without(
     tmp_path: Path, content: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shoal.tools.snapshot.LIMIT", 0.5 if "0.5 s" in why else 30)
+    monkeypatch.setattr("shoal.tools.shell_snapshot.SNAPSHOT_TIMEOUT", 0.5 if "0.5 s" in why else 30)
     rc(tmp_path, content)
-    async with workbench(tmp_path) as bench:
+    async with open_workbench(tmp_path) as bench:
         started = time.monotonic()
-        assert (await bench.bash("echo works")).content == "works"
+        assert (await bench.run_bash("echo works")).content == "works"
         assert time.monotonic() - started < 20
         (note,) = bench.notes
         assert note.startswith("Commands run without your shell's functions and aliases: ")
@@ -137,36 +137,36 @@ async def test_a_shell_that_cannot_be_captured_is_noted_and_done_without(
 
 async def test_a_home_that_cannot_be_written_is_noted_and_done_without(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file where a directory should be")
-    async with workbench(tmp_path) as bench:
-        assert (await bench.bash("echo works")).content == "works"
+    async with open_workbench(tmp_path) as bench:
+        assert (await bench.run_bash("echo works")).content == "works"
         assert "Not a directory" in bench.notes[0]
 
 
 async def test_a_session_that_ends_during_the_capture_does_not_wait_for_it(tmp_path: Path) -> None:
     rc(tmp_path, "sleep 60")
     started = time.monotonic()
-    async with workbench(tmp_path) as bench:
-        bench.shells.prepare()
+    async with open_workbench(tmp_path) as bench:
+        bench.shells.prepare_snapshot()
         await bench.clock.sleep(0)
     assert time.monotonic() - started < 30
 
 
 async def test_a_snapshot_that_was_deleted_is_done_without(tmp_path: Path) -> None:
-    async with workbench(tmp_path) as bench:
-        await bench.bash("true")
+    async with open_workbench(tmp_path) as bench:
+        await bench.run_bash("true")
         (snapshot,) = (bench.home / "shell-snapshots").iterdir()
         snapshot.unlink()
-        assert (await bench.bash("echo works")).content == "works"
+        assert (await bench.run_bash("echo works")).content == "works"
 
 
 async def test_commands_run_in_sh_where_there_is_nothing_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: "bash" not in str(path))
-    async with workbench(tmp_path, SHELL="/usr/bin/fish") as bench:
+    async with open_workbench(tmp_path, SHELL="/usr/bin/fish") as bench:
         monkeypatch.undo()
-        outcome = await bench.bash("mkdir sub; cd sub; echo $0; exit 3")
-        assert text(outcome).startswith("sh\n")
+        outcome = await bench.run_bash("mkdir sub; cd sub; echo $0; exit 3")
+        assert get_text(outcome).startswith("sh\n")
         assert bench.workspace.cwd == bench.project / "sub"
 
 
@@ -175,4 +175,4 @@ async def test_commands_run_in_sh_where_there_is_nothing_better(
     [("/bin/bash", "bash"), ("/usr/bin/fish", "bash"), ("bash", "bash"), ("/no/zsh", "bash")],
 )
 def test_the_shell_is_the_persons_where_it_can_be(shell: str, kind: str) -> None:
-    assert user_shell({"SHELL": shell}).kind == kind
+    assert find_user_shell({"SHELL": shell}).kind == kind

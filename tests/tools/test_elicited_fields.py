@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sites import workbench
+from shell_workbench import open_workbench
 
 from shoal.core.clock import SystemClock
-from shoal.core.mcp import Program, Server
-from shoal.core.questions import Answer, Choose, Chosen, Question
-from shoal.tools.mcp.host import Caller, Host, Tokens
-from shoal.tools.mcp.life import ServerLife
+from shoal.core.mcp_servers import McpServerConfig, McpStdioConfig
+from shoal.core.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
+from shoal.tools.mcp.client_context import ActiveMcpCall, McpClientContext, TokenStore
+from shoal.tools.mcp.managed_server import ManagedMcpServer
 
 pytestmark = pytest.mark.needs("mcp")
 
@@ -20,29 +20,29 @@ pytestmark = pytest.mark.needs("mcp")
 class Desk:
     """A person who answers each question with its number."""
 
-    async def ask(self, question: Question) -> Answer:
-        assert isinstance(question, Choose)
+    async def ask_person(self, question: Question) -> Answer:
+        assert isinstance(question, ChoiceQuestion)
         answers = {choice.question: str(number) for number, choice in enumerate(question.choices)}
-        return Chosen(answers=answers)
+        return ChoiceAnswer(answers=answers)
 
 
-def no_tokens(name: str, url: str) -> Tokens:
+def no_tokens(name: str, url: str) -> TokenStore:
     raise AssertionError
 
 
 async def test_fields_with_the_same_words_have_answers_of_their_own(tmp_path: Path) -> None:
     import mcp_types as types
 
-    from shoal.tools.mcp.elicitation import elicited
+    from shoal.tools.mcp.elicitation import handle_elicitation
 
     same = {"type": "string", "title": "Date"}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"start": same, "end": same, "place": {"type": "string"}},
     }
-    async with workbench(tmp_path) as bench, SystemClock().deadline(60) as deadline:
-        bench.desk = Desk()  # type: ignore[assignment]
-        host = Host(
+    async with open_workbench(tmp_path) as bench, SystemClock().deadline(60) as deadline:
+        bench.question_broker = Desk()  # type: ignore[assignment]
+        host = McpClientContext(
             processes=bench.processes,
             clock=bench.clock,
             root=tmp_path,
@@ -52,9 +52,11 @@ async def test_fields_with_the_same_words_have_answers_of_their_own(tmp_path: Pa
             note=bench.notes.append,
             tokens=no_tokens,
         )
-        server = Server(name="s", reach=Program(command="none"), origin="a test")
-        life = ServerLife(server, host, lambda: None)
+        server = McpServerConfig(name="s", connection=McpStdioConfig(command="none"), origin="a test")
+        life = ManagedMcpServer(server, host, lambda: None)
         asked = types.ElicitRequestFormParams(message="When?", requested_schema=schema)
-        with life._calling(Caller(site=bench.site(), deadline=deadline, seconds=60, last=1e12)):
-            result = await elicited(life, asked)
+        with life._track_call(
+            ActiveMcpCall(context=bench.create_context(), deadline=deadline, seconds=60, latest_end=1e12)
+        ):
+            result = await handle_elicitation(life, asked)
     assert result.content == {"start": "0", "end": "1", "place": "2"}

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from shoal.tools.files import file_tools
-from shoal.tools.notebook import notebook_edit
-from shoal.tools.read import read
-from shoal.tools.todo import todo_write
+from shoal.tools.file_tools import get_file_tools
+from shoal.tools.notebook_tool import notebook_edit
+from shoal.tools.read_tool import read_tool
+from shoal.tools.todo_tool import todo_write
 
 
 def _notebook(minor: int = 5) -> str:
@@ -33,13 +33,15 @@ def _notebook(minor: int = 5) -> str:
 
 @pytest.fixture
 async def notebook(bench):
-    path = bench.put("n.ipynb", _notebook())
-    await bench.call(read, file_path="n.ipynb")
+    path = bench.write_file("n.ipynb", _notebook())
+    await bench.call_tool(read_tool, file_path="n.ipynb")
     return path
 
 
 async def test_a_replaced_code_cell_loses_its_outputs_and_all_else_stays(bench, notebook):
-    await bench.text(notebook_edit, notebook_path="n.ipynb", cell_id="two", new_source="a = 1\nb = 2")
+    await bench.call_for_text(
+        notebook_edit, notebook_path="n.ipynb", cell_id="two", new_source="a = 1\nb = 2"
+    )
     expected = json.loads(_notebook())
     expected["cells"][1] |= {"source": ["a = 1\n", "b = 2"], "outputs": [], "execution_count": None}
     assert json.loads(notebook.read_text()) == expected
@@ -48,9 +50,9 @@ async def test_a_replaced_code_cell_loses_its_outputs_and_all_else_stays(bench, 
 
 @pytest.mark.parametrize("text", ['{"cells": {}}', '{"cells": ""}', "[" * 100_000, '{"cells": ["a"]}'])
 async def test_what_is_no_notebook_is_not_changed(bench, text):
-    path = bench.put("n.ipynb", text)
-    await bench.call(read, file_path="n.ipynb")
-    told = await bench.failure(
+    path = bench.write_file("n.ipynb", text)
+    await bench.call_tool(read_tool, file_path="n.ipynb")
+    told = await bench.call_for_failure(
         notebook_edit, notebook_path="n.ipynb", edit_mode="insert", cell_type="code", new_source="x"
     )
     assert "it is not a notebook of format 4" in told
@@ -58,10 +60,10 @@ async def test_what_is_no_notebook_is_not_changed(bench, text):
 
 
 async def test_half_a_character_and_an_odd_format_in_a_notebook_are_kept(bench):
-    path = bench.put("n.ipynb", '{"cells": [], "metadata": "\\ud800", "nbformat": "4"}')
-    await bench.call(read, file_path="n.ipynb")
+    path = bench.write_file("n.ipynb", '{"cells": [], "metadata": "\\ud800", "nbformat": "4"}')
+    await bench.call_tool(read_tool, file_path="n.ipynb")
     insert = {"edit_mode": "insert", "cell_type": "code", "new_source": "x"}
-    await bench.text(notebook_edit, notebook_path="n.ipynb", **insert)
+    await bench.call_for_text(notebook_edit, notebook_path="n.ipynb", **insert)
     changed = json.loads(path.read_text())
     assert (changed["metadata"], changed["nbformat"]) == ("\ud800", "4")
     assert [cell["source"] for cell in changed["cells"]] == [["x"]]
@@ -69,26 +71,28 @@ async def test_half_a_character_and_an_odd_format_in_a_notebook_are_kept(bench):
 
 async def test_a_cell_is_inserted_after_another_or_at_the_start(bench, notebook):
     insert = {"notebook_path": "n.ipynb", "edit_mode": "insert"}
-    await bench.text(notebook_edit, **insert, cell_id="one", cell_type="code", new_source="x")
-    await bench.text(notebook_edit, **insert, cell_type="markdown", new_source="top")
+    await bench.call_for_text(notebook_edit, **insert, cell_id="one", cell_type="code", new_source="x")
+    await bench.call_for_text(notebook_edit, **insert, cell_type="markdown", new_source="top")
     cells = json.loads(notebook.read_text())["cells"]
     assert [cell["source"] for cell in cells] == [["top"], ["# Title"], ["x"], ["print('é')"]]
     assert cells[2]["outputs"] == []
     assert "outputs" not in cells[0]
     assert len({cell["id"] for cell in cells}) == 4
-    assert "cell_type is missing" in await bench.failure(notebook_edit, **insert, new_source="x")
+    assert "cell_type is missing" in await bench.call_for_failure(notebook_edit, **insert, new_source="x")
 
 
 async def test_a_cell_is_deleted(bench, notebook):
-    await bench.text(notebook_edit, notebook_path="n.ipynb", cell_id="one", edit_mode="delete", new_source="")
+    await bench.call_for_text(
+        notebook_edit, notebook_path="n.ipynb", cell_id="one", edit_mode="delete", new_source=""
+    )
     assert [cell["id"] for cell in json.loads(notebook.read_text())["cells"]] == ["two"]
 
 
 async def test_cells_of_old_notebooks_go_by_their_place_and_get_no_ids(bench):
-    path = bench.put("old.ipynb", _notebook(minor=4))
-    await bench.call(read, file_path="old.ipynb")
-    await bench.text(notebook_edit, notebook_path="old.ipynb", cell_id="cell-1", new_source="y")
-    await bench.text(
+    path = bench.write_file("old.ipynb", _notebook(minor=4))
+    await bench.call_tool(read_tool, file_path="old.ipynb")
+    await bench.call_for_text(notebook_edit, notebook_path="old.ipynb", cell_id="cell-1", new_source="y")
+    await bench.call_for_text(
         notebook_edit, notebook_path="old.ipynb", edit_mode="insert", cell_type="code", new_source="z"
     )
     cells = json.loads(path.read_text())["cells"]
@@ -96,13 +100,17 @@ async def test_cells_of_old_notebooks_go_by_their_place_and_get_no_ids(bench):
     assert all("id" not in cell for cell in cells)
 
 
-async def test_what_cannot_be_done_is_said_and_changes_nothing(bench, notebook):
-    wrong = await bench.failure(notebook_edit, notebook_path="n.ipynb", cell_id="three", new_source="x")
+async def test_an_impossible_edit_is_reported_and_changes_nothing(bench, notebook):
+    wrong = await bench.call_for_failure(
+        notebook_edit, notebook_path="n.ipynb", cell_id="three", new_source="x"
+    )
     assert "there is no cell 'three'; of 2 the first are one, two." in wrong
-    assert "cell_id is missing" in await bench.failure(notebook_edit, notebook_path="n.ipynb", new_source="")
-    bench.put("t.ipynb", "not json")
-    await bench.call(read, file_path="t.ipynb")
-    assert "not a notebook" in await bench.failure(
+    assert "cell_id is missing" in await bench.call_for_failure(
+        notebook_edit, notebook_path="n.ipynb", new_source=""
+    )
+    bench.write_file("t.ipynb", "not json")
+    await bench.call_tool(read_tool, file_path="t.ipynb")
+    assert "not a notebook" in await bench.call_for_failure(
         notebook_edit, notebook_path="t.ipynb", cell_id="a", new_source=""
     )
     assert notebook.read_text() == _notebook()
@@ -110,8 +118,8 @@ async def test_what_cannot_be_done_is_said_and_changes_nothing(bench, notebook):
 
 @pytest.mark.spec("USR-28")
 async def test_a_notebook_that_was_not_read_is_not_changed(bench):
-    bench.put("n.ipynb", _notebook())
-    assert "has not been read" in await bench.failure(
+    bench.write_file("n.ipynb", _notebook())
+    assert "has not been read" in await bench.call_for_failure(
         notebook_edit, notebook_path="n.ipynb", cell_id="two", new_source="x"
     )
 
@@ -122,18 +130,20 @@ async def test_a_list_of_steps_is_shown_and_given_to_programs(bench):
         {"content": "Fix it", "status": "in_progress", "activeForm": "Fixing it"},
         {"content": "Test it", "status": "in_progress", "activeForm": "Testing it"},
     ]
-    outcome = await bench.call(todo_write, todos=todos)
+    outcome = await bench.call_tool(todo_write, todos=todos)
     assert "[x] Read it\n[>] Fix it\n[>] Test it\n(2 steps are in progress" in str(outcome.content)
     assert outcome.data == {"todos": todos}
 
 
 async def test_a_wrong_step_is_named(bench):
     wrong = [{"content": "Read it", "status": "begun", "activeForm": "Reading it"}]
-    assert "`todos[0].status`: invalid enum value 'begun'" in await bench.failure(todo_write, todos=wrong)
+    assert "`todos[0].status`: invalid enum value 'begun'" in await bench.call_for_failure(
+        todo_write, todos=wrong
+    )
 
 
 def test_the_tools_have_the_names_and_arguments_models_know():
-    known = {tool.schema.name: list(tool.schema.input_schema["properties"]) for tool in file_tools()}
+    known = {tool.schema.name: list(tool.schema.input_schema["properties"]) for tool in get_file_tools()}
     assert known == {
         "Read": ["file_path", "offset", "limit", "pages"],
         "Write": ["file_path", "content"],
@@ -146,7 +156,7 @@ def test_the_tools_have_the_names_and_arguments_models_know():
         "NotebookEdit": ["notebook_path", "new_source", "cell_id", "cell_type", "edit_mode"],
         "TodoWrite": ["todos"],
     }
-    for tool in file_tools():
+    for tool in get_file_tools():
         assert len(tool.schema.description) > 50
         assert "\n" not in tool.schema.description
         assert "$ref" not in json.dumps(tool.schema.input_schema)

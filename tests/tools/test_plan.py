@@ -11,18 +11,18 @@ import pytest
 
 import shoal
 from shoal.core.errors import StoreError
-from shoal.core.events import Asked, Event, Finished, ToolReturned
-from shoal.core.messages import ToolUse, result_text
-from shoal.core.questions import Approved, ApprovePlan, Denied
-from shoal.models.scripted import ScriptedModel
-from shoal.tools.plan import digest_of
+from shoal.core.events import Event, QuestionAsked, RunFinished, ToolReturned
+from shoal.core.messages import ToolUseBlock, extract_result_text
+from shoal.core.questions import DenyAnswer, PlanApprovalAnswer, PlanApprovalQuestion
+from shoal.models.scripted_model import ScriptedModel
+from shoal.tools.plan_tools import compute_plan_digest
 
 
-def call(name: str, call_id: str = "c1", **arguments: Any) -> ToolUse:
-    return ToolUse(id=call_id, name=name, input=arguments)
+def call(name: str, call_id: str = "c1", **arguments: Any) -> ToolUseBlock:
+    return ToolUseBlock(id=call_id, name=name, input=arguments)
 
 
-def write(call_id: str = "w") -> ToolUse:
+def write(call_id: str = "w") -> ToolUseBlock:
     return call("Write", call_id, file_path="made.txt", content="x")
 
 
@@ -35,7 +35,7 @@ def plans() -> list[Path]:
 
 def results(events: list[Event]) -> dict[str, tuple[bool, str]]:
     return {
-        event.call: (event.result.is_error, result_text(event.result))
+        event.call: (event.result.is_error, extract_result_text(event.result))
         for event in events
         if isinstance(event, ToolReturned)
     }
@@ -46,28 +46,28 @@ class Person:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[ApprovePlan] = []
+        self.asked: list[PlanApprovalQuestion] = []
 
     async def work(self, session: shoal.Session) -> list[Event]:
         events: list[Event] = []
         async with asyncio.timeout(20):
             async for event in session.run("go"):
                 events.append(event)
-                if isinstance(event, Asked):
-                    assert isinstance(event.question, ApprovePlan)
+                if isinstance(event, QuestionAsked):
+                    assert isinstance(event.question, PlanApprovalQuestion)
                     self.asked.append(event.question)
                     answer = self.answers.pop(0)
                     answer = answer(event.question) if callable(answer) else answer
-                    session.parts.desk.answer(event.question.id, answer)
-        assert isinstance(events[-1], Finished)
+                    session.services.question_broker.submit_answer(event.question.id, answer)
+        assert isinstance(events[-1], RunFinished)
         return events
 
 
-def approve(question: ApprovePlan) -> Approved:
-    return Approved(digest=question.digest)
+def approve(question: PlanApprovalQuestion) -> PlanApprovalAnswer:
+    return PlanApprovalAnswer(digest=question.digest)
 
 
-async def ran(tmp_path: Path, mind: list[Any], person: Person, **options: Any) -> list[Event]:
+async def run_session(tmp_path: Path, mind: list[Any], person: Person, **options: Any) -> list[Event]:
     options = {"mode": "plan", "attended": True, **options}
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind), **options) as session:
         return await person.work(session)
@@ -89,7 +89,7 @@ async def test_nothing_is_written_before_the_plan_is_approved(tmp_path: Path) ->
         write("late"),
         "done",
     ]
-    found = results(await ran(tmp_path, mind, person, allowed_tools=["Write"]))
+    found = results(await run_session(tmp_path, mind, person, allowed_tools=["Write"]))
     assert found["early"][0]
     assert "in plan mode nothing is changed" in found["early"][1]
     assert found["early-too"][0]
@@ -97,7 +97,7 @@ async def test_nothing_is_written_before_the_plan_is_approved(tmp_path: Path) ->
     assert not found["late"][0]
     (question,) = person.asked
     (file,) = plans()
-    assert (question.plan, question.digest) == ("# Make it\n", digest_of("# Make it\n"))
+    assert (question.plan, question.digest) == ("# Make it\n", compute_plan_digest("# Make it\n"))
     assert question.wishes == ("Bash: run tests",)
     assert (question.path, file.read_text()) == (str(file), "# Make it\n")
     assert len(file.stem.split("-")) == 3
@@ -105,7 +105,9 @@ async def test_nothing_is_written_before_the_plan_is_approved(tmp_path: Path) ->
 
 @pytest.mark.spec("PLN-02")
 async def test_a_rejected_plan_leaves_plan_mode_on_and_is_asked_again_under_a_new_id(tmp_path: Path) -> None:
-    person = Person(Denied(reason="test it too."), lambda q: Approved(digest=q.digest, mode="acceptEdits"))
+    person = Person(
+        DenyAnswer(reason="test it too."), lambda q: PlanApprovalAnswer(digest=q.digest, mode="acceptEdits")
+    )
     mind = [
         call("ExitPlanMode", "first", plan="one"),
         write("between"),
@@ -113,7 +115,7 @@ async def test_a_rejected_plan_leaves_plan_mode_on_and_is_asked_again_under_a_ne
         write("late"),
         "done",
     ]
-    found = results(await ran(tmp_path, mind, person))
+    found = results(await run_session(tmp_path, mind, person))
     assert found["first"] == (True, "The plan is not approved: test it too. You are still in plan mode.")
     assert found["between"][0]
     assert "acceptEdits" in found["second"][1]
@@ -125,12 +127,12 @@ async def test_a_rejected_plan_leaves_plan_mode_on_and_is_asked_again_under_a_ne
 
 @pytest.mark.spec("USR-26")
 async def test_an_approval_counts_for_the_plan_that_was_shown_alone(tmp_path: Path) -> None:
-    def changed_meanwhile(question: ApprovePlan) -> Approved:
+    def changed_meanwhile(question: PlanApprovalQuestion) -> PlanApprovalAnswer:
         Path(question.path).write_text("something else")
         return approve(question)
 
     mind = [call("ExitPlanMode", "exit", plan="as shown"), write("w"), "done"]
-    found = results(await ran(tmp_path, mind, Person(changed_meanwhile), allowed_tools=["Write"]))
+    found = results(await run_session(tmp_path, mind, Person(changed_meanwhile), allowed_tools=["Write"]))
     assert found["exit"][0]
     assert "has changed since it was presented" in found["exit"][1]
     assert found["w"][0]
@@ -147,13 +149,15 @@ async def test_an_answer_for_another_plan_is_not_taken(tmp_path: Path) -> None:
         attended=True,
     ) as session:
         async for event in session.run("go"):
-            if isinstance(event, Asked):
+            if isinstance(event, QuestionAsked):
                 with pytest.raises(StoreError, match="approval of the plan"):
-                    session.parts.desk.answer(event.question.id, Approved(digest="0" * 64))
-                seen.append(session.parts.permissions.mode)
-                session.parts.desk.answer(event.question.id, Denied(reason="no."))
+                    session.services.question_broker.submit_answer(
+                        event.question.id, PlanApprovalAnswer(digest="0" * 64)
+                    )
+                seen.append(session.services.permissions.mode)
+                session.services.question_broker.submit_answer(event.question.id, DenyAnswer(reason="no."))
         assert seen == ["plan"]
-        assert session.parts.permissions.mode == "plan"
+        assert session.services.permissions.mode == "plan"
 
 
 @pytest.mark.spec("PLN-03")
@@ -163,11 +167,15 @@ async def test_the_first_answer_to_a_plan_stands(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=model, mode="plan", attended=True) as session:
         async for event in session.run("go"):
             events.append(event)
-            if isinstance(event, Asked):
-                assert isinstance(event.question, ApprovePlan)
-                assert session.parts.desk.answer(event.question.id, Denied(reason="not yet."))
-                assert not session.parts.desk.answer(event.question.id, approve(event.question))
-        assert session.parts.permissions.mode == "plan"
+            if isinstance(event, QuestionAsked):
+                assert isinstance(event.question, PlanApprovalQuestion)
+                assert session.services.question_broker.submit_answer(
+                    event.question.id, DenyAnswer(reason="not yet.")
+                )
+                assert not session.services.question_broker.submit_answer(
+                    event.question.id, approve(event.question)
+                )
+        assert session.services.permissions.mode == "plan"
     assert "not yet." in results(events)["exit"][1]
     assert not (tmp_path / "made.txt").exists()
 
@@ -197,7 +205,7 @@ async def test_planning_by_choice_is_left_without_approval(tmp_path: Path) -> No
         "done",
     ]
     person = Person()
-    found = results(await ran(tmp_path, mind, person, mode="acceptEdits"))
+    found = results(await run_session(tmp_path, mind, person, mode="acceptEdits"))
     assert found["early"][0]
     assert "the permission mode is acceptEdits" in found["exit"][1]
     assert not found["late"][0]
@@ -230,14 +238,14 @@ async def test_an_approved_plan_leads_back_to_the_mode_in_which_the_agent_last_w
             else:
                 session.set_mode(mode)  # type: ignore[arg-type]
         found = results(await Person(approve).work(session))
-        assert session.parts.permissions.mode == after
+        assert session.services.permissions.mode == after
     assert f"the permission mode is {after}" in found["exit"][1]
 
 
 @pytest.mark.spec("PLN-05")
 async def test_leaving_plan_mode_outside_of_it_does_nothing(tmp_path: Path) -> None:
     mind = [call("ExitPlanMode", "exit", plan="p"), write("late"), "done"]
-    found = results(await ran(tmp_path, mind, Person(), mode="acceptEdits"))
+    found = results(await run_session(tmp_path, mind, Person(), mode="acceptEdits"))
     assert found["exit"] == (False, "You are not in plan mode; go on.")
     assert plans() == []
     assert not found["late"][0], "the mode is what it was"
@@ -266,7 +274,7 @@ async def test_the_plan_may_be_written_with_the_tools_and_nothing_beside_it(tmp_
 
 
 async def test_leaving_without_a_plan_is_refused(tmp_path: Path) -> None:
-    found = results(await ran(tmp_path, [call("ExitPlanMode", "exit"), "done"], Person()))
+    found = results(await run_session(tmp_path, [call("ExitPlanMode", "exit"), "done"], Person()))
     assert found["exit"] == (True, "There is no plan yet: give it as `plan`.")
 
 
@@ -274,7 +282,7 @@ async def test_the_name_of_a_plan_comes_from_the_session(tmp_path: Path) -> None
     names = []
     for _ in range(2):
         mind = [call("ExitPlanMode", "e", plan="p"), "done"]
-        await ran(tmp_path, mind, Person(approve), seed=7, persist=False)
+        await run_session(tmp_path, mind, Person(approve), seed=7, persist=False)
         (file,) = plans()
         names.append(file.name)
         file.unlink()

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.app.teams.record import AgentsRecord
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.events import ToolReturned
-from shoal.core.identity import Identity
-from shoal.core.ids import LEAD, AgentId, Ids, SessionId
-from shoal.core.messages import ToolUse
-from shoal.core.roster import Newcomer
-from shoal.core.tasks import Change
-from shoal.core.tools import Outcome, Site
-from shoal.models.scripted import ScriptedModel
-from shoal.tools.tasks import task_tools
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
+from shoal.core.messages import ToolUseBlock
+from shoal.core.roster import NewMember
+from shoal.core.tasks import TaskUpdate
+from shoal.core.tools import ToolContext, ToolOutput
+from shoal.models.scripted_model import ScriptedModel
+from shoal.tools.task_tools import build_task_tools
 
 
 class Room:
@@ -30,31 +30,31 @@ class Room:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.record = AgentsRecord(home, clock=SystemClock(), ids=Ids(1))
-        tools = task_tools(self.record.board_of, self.record.tell_assigned)
+        self.record = TeamStore(home, clock=SystemClock(), ids=IdGenerator(1))
+        tools = build_task_tools(self.record.open_agent_board, self.record.notify_assigned)
         self.tools = {tool.schema.name: tool for tool in tools}
-        self.board = self.record.board("roof")
+        self.board = self.record.open_board("roof")
 
-    def site(self, name: str) -> Site:
+    def site(self, name: str) -> ToolContext:
         lead = name == "team-lead"
-        agent = Identity(
-            session=SessionId("s"), agent=LEAD if lead else AgentId(f"{name}@roof"), name=name, team="roof"
+        agent = AgentIdentity(
+            session=SessionId("s"), agent=LEAD_ID if lead else AgentId(f"{name}@roof"), name=name, team="roof"
         )
         absent: Any = None
-        return Site(
+        return ToolContext(
             call_id="c",
             agent=agent,
             workspace=absent,
             processes=absent,
-            desk=absent,
+            question_broker=absent,
             results=absent,
             clock=SystemClock(),
-            ids=Ids(2),
-            progress=absent,
+            ids=IdGenerator(2),
+            report_progress=absent,
             env={},
         )
 
-    async def call(self, tool: str, by: str = "alice", **arguments: Any) -> Outcome:
+    async def call(self, tool: str, by: str = "alice", **arguments: Any) -> ToolOutput:
         return await self.tools[tool].run(arguments, self.site(by))
 
     async def text(self, tool: str, by: str = "alice", **arguments: Any) -> str:
@@ -72,16 +72,16 @@ class Room:
             await self.text("TaskCreate", subject=f"Task {number}", description=f"Do {number}.")
 
     async def member(self, name: str) -> None:
-        newcomer = Newcomer(name=name, agent_type="general", model="m", cwd="/", prompt="work")
-        await self.record.rosters.join("roof", newcomer)
-        await self.record.mailboxes("roof").open(name)
+        newcomer = NewMember(name=name, agent_type="general", model="m", cwd="/", prompt="work")
+        await self.record.rosters.add_member("roof", newcomer)
+        await self.record.open_mailboxes("roof").open_inbox(name)
 
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncIterator[Room]:
     room = Room(tmp_path / "home")
-    lead = Newcomer(name="x", agent_type="general", model="m", cwd="/", prompt="")
-    await room.record.rosters.create("roof", lead=lead, session="s", description=None)
+    lead = NewMember(name="x", agent_type="general", model="m", cwd="/", prompt="")
+    await room.record.rosters.create_team("roof", lead=lead, session="s", description=None)
     yield room
     await room.record.aclose()
 
@@ -109,7 +109,7 @@ def test_the_inputs_have_the_names_that_models_know(room: Room) -> None:
     required = {name: set(schema.get("required", ())) for name, schema in inputs.items()}
     assert required["TaskCreate"] == {"subject", "description"}
     assert required["TaskGet"] == required["TaskUpdate"] == {"taskId"}
-    assert {name for name, tool in room.tools.items() if tool.reads_only} == {"TaskGet", "TaskList"}
+    assert {name for name, tool in room.tools.items() if tool.is_read_only} == {"TaskGet", "TaskList"}
 
 
 @pytest.mark.spec("TSK-01", "TSK-10")
@@ -167,7 +167,7 @@ async def test_what_cannot_be_is_refused_with_what_to_do(room: Room) -> None:
     assert "TaskList" in await room.failure("TaskUpdate", taskId="9", status="in_progress")
     assert "not a task id" in await room.failure("TaskGet", taskId="../1")
     assert "taskID" in await room.failure("TaskGet", taskID="1")
-    assert [task.blocks for task in await room.board.list()] == [("2",), ()]
+    assert [task.blocks for task in await room.board.list_tasks()] == [("2",), ()]
 
 
 async def test_a_claim_with_a_bad_rest_leaves_the_task_free(room: Room) -> None:
@@ -248,7 +248,7 @@ async def test_an_assignment_by_another_is_mailed_and_one_to_oneself_is_not(room
     await room.fill(2)
     await room.text("TaskUpdate", "team-lead", taskId="1", owner="bob")
     await room.text("TaskUpdate", "bob", taskId="2", owner="bob")
-    (mail,) = await room.record.mailboxes("roof").take("bob")
+    (mail,) = await room.record.open_mailboxes("roof").take_unread("bob")
     body = json.loads(mail.text)
     assert (mail.sender, mail.summary, mail.color) == ("team-lead", None, None)
     assert body.pop("timestamp") == mail.timestamp
@@ -262,9 +262,9 @@ async def test_an_assignment_by_another_is_mailed_and_one_to_oneself_is_not(room
     assert (await room.board.get("1")).status == "pending"
     # From one to another: the new owner is told, and the one before hears nothing more.
     await room.text("TaskUpdate", "bob", taskId="1", owner="alice")
-    (mail,) = await room.record.mailboxes("roof").take("alice")
+    (mail,) = await room.record.open_mailboxes("roof").take_unread("alice")
     assert (mail.sender, json.loads(mail.text)["assignedBy"]) == ("bob", "bob")
-    assert len(await room.record.mailboxes("roof").history("bob")) == 1
+    assert len(await room.record.open_mailboxes("roof").read_history("bob")) == 1
 
 
 @pytest.mark.spec("TSK-06", "TSK-11")
@@ -272,19 +272,19 @@ async def test_an_owner_is_told_when_its_task_can_begin_and_no_sooner(room: Room
     await room.member("alice")
     await room.member("bob")
     await room.fill(4)
-    boxes = room.record.mailboxes("roof")
+    boxes = room.record.open_mailboxes("roof")
     for task, owner in (("3", "bob"), ("4", "alice")):
         await room.text("TaskUpdate", owner, taskId=task, owner=owner, addBlockedBy=["1", "2"])
         await room.board.release_all(owner)
-        await room.board.update(task, Change(owner=owner), by="team-lead")
+        await room.board.update(task, TaskUpdate(owner=owner), by="team-lead")
     await room.text("TaskUpdate", "alice", taskId="1", status="completed")
-    assert await boxes.take("bob") == ()
+    assert await boxes.take_unread("bob") == ()
     said = await room.text("TaskUpdate", "alice", taskId="2", status="completed")
     assert "Yours, and free to begin now: 4." in said
     assert "Can begin now: 3 (bob, who is told)." in said
-    (mail,) = await boxes.take("bob")
+    (mail,) = await boxes.take_unread("bob")
     assert json.loads(mail.text)["taskId"] == "3"
-    assert await boxes.take("alice") == ()
+    assert await boxes.take_unread("alice") == ()
 
 
 @pytest.mark.spec("TSK-03")
@@ -303,8 +303,8 @@ async def test_many_updates_at_once_lose_nothing(room: Room) -> None:
 async def test_a_session_without_a_team_has_its_own_board_and_six_calls_of_one_turn_all_count(
     tmp_path: Path,
 ) -> None:
-    def call(tool: str, number: int, **arguments: Any) -> ToolUse:
-        return ToolUse(id=f"{tool}-{number}", name=tool, input=arguments)
+    def call(tool: str, number: int, **arguments: Any) -> ToolUseBlock:
+        return ToolUseBlock(id=f"{tool}-{number}", name=tool, input=arguments)
 
     mind: list[Any] = [
         tuple(call("TaskCreate", n, subject=f"Task {n}", description="") for n in range(1, 8)),
@@ -322,7 +322,7 @@ async def test_a_session_without_a_team_has_its_own_board_and_six_calls_of_one_t
 
 
 async def test_a_session_that_keeps_nothing_leaves_no_board(tmp_path: Path) -> None:
-    create = ToolUse(id="c", name="TaskCreate", input={"subject": "One", "description": ""})
+    create = ToolUseBlock(id="c", name="TaskCreate", input={"subject": "One", "description": ""})
     model = ScriptedModel([create, "done"])
     async with shoal.open(cwd=tmp_path, model=model, persist=False) as session:
         returned = [event async for event in session.run("go") if isinstance(event, ToolReturned)]

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.clock import SystemClock
-from shoal.core.identity import Identity
-from shoal.core.ids import Ids, SessionId
-from shoal.core.ports import Launch
-from shoal.core.tools import Outcome, Site, Tool
-from shoal.workspaces.checkpoints import Checkpoints
-from shoal.workspaces.local import LocalWorkspace
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import IdGenerator, SessionId
+from shoal.core.ports import ProcessLaunch
+from shoal.core.tools import Tool, ToolContext, ToolOutput
+from shoal.workspaces.checkpoints import CheckpointStore
+from shoal.workspaces.local_workspace import LocalWorkspace
 
 
-class OneProcess:
+class StartedProcess:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.pid = process.pid
@@ -31,14 +31,14 @@ class OneProcess:
         return await self.process.wait()
 
 
-class PlainProcesses:
+class PlainProcessLauncher:
     """Starts processes of the system, each in its own group, and records them."""
 
     def __init__(self) -> None:
-        self.started: list[OneProcess] = []
-        self.begun = asyncio.Event()
+        self.started: list[StartedProcess] = []
+        self.has_started = asyncio.Event()
 
-    async def start(self, launch: Launch) -> OneProcess:
+    async def start_process(self, launch: ProcessLaunch) -> StartedProcess:
         process = await asyncio.create_subprocess_exec(
             *launch.argv,
             cwd=launch.cwd,
@@ -48,8 +48,8 @@ class PlainProcesses:
             stderr=launch.stderr,
             start_new_session=True,
         )
-        self.started.append(OneProcess(process))
-        self.begun.set()
+        self.started.append(StartedProcess(process))
+        self.has_started.set()
         return self.started[-1]
 
     async def aclose(self) -> None:
@@ -57,58 +57,58 @@ class PlainProcesses:
             await process.stop()
 
 
-async def _unheard(_: str) -> None:
+async def _ignore_progress(_: str) -> None:
     return
 
 
-class Bench:
+class ToolBench:
     """A project directory, and tools called on it."""
 
     def __init__(self, top: Path) -> None:
         self.root = top / "project"
         self.root.mkdir()
-        self.checkpoints = Checkpoints(top / "kept")
+        self.checkpoints = CheckpointStore(top / "kept")
         self.workspace = LocalWorkspace(self.root, checkpoints=self.checkpoints)
-        self.ids = Ids(1)
-        self.processes = PlainProcesses()
+        self.ids = IdGenerator(1)
+        self.processes = PlainProcessLauncher()
         self.env = {"PATH": os.environ["PATH"]}
 
     @property
-    def site(self) -> Site:
+    def context(self) -> ToolContext:
         absent: Any = None
-        return Site(
+        return ToolContext(
             call_id="call-1",
-            agent=Identity(session=SessionId("s")),
+            agent=AgentIdentity(session=SessionId("s")),
             workspace=self.workspace,
             processes=self.processes,
-            desk=absent,
+            question_broker=absent,
             results=absent,
             clock=SystemClock(),
             ids=self.ids,
-            progress=_unheard,
+            report_progress=_ignore_progress,
             env=self.env,
         )
 
-    def put(self, name: str, content: str | bytes = "") -> Path:
+    def write_file(self, name: str, content: str | bytes = "") -> Path:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
-    async def call(self, tool: Tool, **arguments: Any) -> Outcome:
-        return await tool.run(arguments, self.site)
+    async def call_tool(self, tool: Tool, **arguments: Any) -> ToolOutput:
+        return await tool.run(arguments, self.context)
 
-    async def text(self, tool: Tool, **arguments: Any) -> str:
+    async def call_for_text(self, tool: Tool, **arguments: Any) -> str:
         """Return the text of a call that succeeds."""
-        outcome = await self.call(tool, **arguments)
+        outcome = await self.call_tool(tool, **arguments)
         assert not outcome.is_error, outcome.content
         assert isinstance(outcome.content, str)
         assert outcome.content.encode()
         return outcome.content
 
-    async def failure(self, tool: Tool, **arguments: Any) -> str:
+    async def call_for_failure(self, tool: Tool, **arguments: Any) -> str:
         """Return the text of a call that fails."""
-        outcome = await self.call(tool, **arguments)
+        outcome = await self.call_tool(tool, **arguments)
         assert outcome.is_error, outcome.content
         assert isinstance(outcome.content, str)
         assert outcome.content.encode()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tui_scene import DeadHelm
+from run_view_scenario import EndedRunController
 
 
 @pytest.fixture(autouse=True)
-def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _use_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.delenv("NO_COLOR", raising=False)
     time.tzset()
@@ -22,8 +22,8 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def helm(tmp_path: Path) -> DeadHelm:
-    return DeadHelm(tmp_path)
+def controller(tmp_path: Path) -> EndedRunController:
+    return EndedRunController(tmp_path)
 
 
 @pytest.fixture

@@ -7,43 +7,43 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from needs_marks import lack
+from needs_marks import explain_missing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from backstage import Backstage
-    from browser_rig import Onlooker
+    from browser_helpers import MonitoredPage
+    from web_thread import WebThread
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Start a browser for one module: while it is open, no test of this process can run an event loop."""
     for name in ("chromium", "playwright"):
-        if reason := lack(name):
+        if reason := explain_missing(name):
             pytest.skip(reason)
-    from browser_rig import chromium
+    from browser_helpers import launch_chromium
 
-    with chromium() as opened:
+    with launch_chromium() as opened:
         yield opened
 
 
 @pytest.fixture
-def stage() -> Iterator[Backstage]:
-    from backstage import backstage
+def stage() -> Iterator[WebThread]:
+    from web_thread import start_web_thread
 
-    with backstage() as entered:
+    with start_web_thread() as entered:
         yield entered
 
 
 @pytest.fixture
-def onlooker(browser: Browser, stage: Backstage) -> Iterator[Onlooker]:
+def onlooker(browser: Browser, stage: WebThread) -> Iterator[MonitoredPage]:
     """Log in to the web view. Whatever a test does, the page logs no errors and requests no other server."""
-    from browser_rig import looking
+    from browser_helpers import open_page
 
-    address = stage.serve()
-    with looking(browser, stage.base) as page:
+    address = stage.start_server()
+    with open_page(browser, stage.base) as page:
         page.page.goto(address)
         yield page
-        assert page.complaints == []
-        assert page.strangers == []
+        assert page.console_errors == []
+        assert page.foreign_requests == []

@@ -8,35 +8,35 @@ from pathlib import Path
 
 import pytest
 
-from cast import all_turns, cast, use
-from shoal.app.outside.watching import Run
-from shoal.core.secrets import SHAPES_ALONE
+from agent_scripts import call_tool, run_all_turns, script_agents
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.core.redaction import KEY_SHAPE_REDACTOR
 from shoal.surfaces.cli.main import run as shoal_command
-from shoal.surfaces.web.page import exported, page
-from troupe import home, member, opened, troupe
+from shoal.surfaces.web.run_page import export_run, render_page
+from team_scripts import get_home, open_session, script_team, spawn_member
 
 HOSTILE = "</script><script>alert(1)</script> sk-ant-api03-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 
-async def finished(project: Path) -> Run:
-    model = troupe(
+async def run_team(project: Path) -> RunHandle:
+    model = script_team(
         lead=[
-            use("TeamCreate", team_name="crew"),
-            use("TaskCreate", subject="Dig", description="a hole"),
-            member("ann"),
+            call_tool("TeamCreate", team_name="crew"),
+            call_tool("TaskCreate", subject="Dig", description="a hole"),
+            spawn_member("ann"),
             f"They work. {HOSTILE}",
         ],
-        ann=[use("TaskUpdate", taskId="1", status="completed", owner="ann"), "dug"],
+        ann=[call_tool("TaskUpdate", taskId="1", status="completed", owner="ann"), "dug"],
     )
-    async with opened(project, model) as session:
-        await all_turns(session, "Dig a hole")
-        return Run(session=session.id, home=home())
+    async with open_session(project, model) as session:
+        await run_all_turns(session, "Dig a hole")
+        return RunHandle(session=session.id, home=get_home())
 
 
 @pytest.mark.spec("USR-18")
 async def test_the_page_holds_the_whole_run_and_nothing_in_it_runs_or_tells_a_key(tmp_path: Path) -> None:
-    run = await finished(tmp_path)
-    html = page(run, SHAPES_ALONE).decode()
+    run = await run_team(tmp_path)
+    html = render_page(run, KEY_SHAPE_REDACTOR).decode()
     assert len(re.findall(r"<script", html.replace("\\u003c", ""))) == html.count("<script type=") + 1
     assert "alert(1)</script>" not in html
     assert "sk-ant-api03-AAAA" not in html
@@ -57,9 +57,9 @@ async def test_a_browser_shows_it_from_a_file_and_asks_nobody(tmp_path: Path) ->
 
     from playwright.async_api import async_playwright
 
-    run = await finished(tmp_path)
+    run = await run_team(tmp_path)
     saved = tmp_path / "run.html"
-    saved.write_bytes(page(run, SHAPES_ALONE))
+    saved.write_bytes(render_page(run, KEY_SHAPE_REDACTOR))
     asked: list[str] = []
     problems: list[str] = []
     async with async_playwright() as playwright:
@@ -89,18 +89,18 @@ async def test_the_command_writes_a_page_or_json(
     project.mkdir()
     monkeypatch.chdir(project)
 
-    def ran(*words: str) -> int:
+    def run_export(*words: str) -> int:
         return shoal_command(["export", *words])
 
-    assert await asyncio.to_thread(ran, "--html") == 1
+    assert await asyncio.to_thread(run_export, "--html") == 1
     assert b"There is no run in" in capsysbinary.readouterr().err
-    async with opened(project, cast(lead=["hello"])) as session:
-        await all_turns(session, "lead, go")
-    assert await asyncio.to_thread(ran, "--html", "--json") == 0
+    async with open_session(project, script_agents(lead=["hello"])) as session:
+        await run_all_turns(session, "lead, go")
+    assert await asyncio.to_thread(run_export, "--html", "--json") == 0
     told = json.loads(capsysbinary.readouterr().out)
     assert (project / told["written"]).stat().st_size == told["bytes"]
-    assert await asyncio.to_thread(ran) == 0
+    assert await asyncio.to_thread(run_export) == 0
     assert json.loads(capsysbinary.readouterr().out)["run"]["session"] == session.id
-    assert await asyncio.to_thread(ran, "--html", "-o", "nowhere/x.html") == 1
+    assert await asyncio.to_thread(run_export, "--html", "-o", "nowhere/x.html") == 1
     assert b"there is no directory nowhere" in capsysbinary.readouterr().err
-    assert exported(Run(session=session.id, home=home()))["frames"]
+    assert export_run(RunHandle(session=session.id, home=get_home()))["frames"]

@@ -13,29 +13,41 @@ from typing import Any
 
 import pytest
 
-from backstage import Backstage, project
-from browser_rig import NARROW, Onlooker, looking
-from cast import Gate, use
+from agent_scripts import ToolGate, call_tool
+from browser_helpers import NARROW, MonitoredPage, open_page
 from shoal.core.clock import SystemClock
 from shoal.core.events import MailPosted, SessionEnded, SessionStarted, TaskChanged
-from shoal.core.ids import LEAD, SessionId
-from shoal.core.requests import Request
-from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.places import journal_path
-from troupe import home, inbox, last_words, member, opened, tell, troupe
+from shoal.core.ids import LEAD_ID, SessionId
+from shoal.core.model_requests import ModelRequest
+from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.home_paths import get_journal_path
+from team_scripts import (
+    get_home,
+    get_last_text,
+    open_session,
+    read_inbox,
+    script_team,
+    send_message,
+    spawn_member,
+)
+from web_thread import WebThread, create_project
 
 expect: Any = pytest.importorskip("playwright.sync_api").expect
 pytestmark = pytest.mark.needs("chromium", "playwright")
 
-CREATE = use("TeamCreate", team_name="crew")
+CREATE = call_tool("TeamCreate", team_name="crew")
 STEPS = ("Paint the walls", "Hang the door", "Sweep the floor")
-TASKS = [use("TaskCreate", f"t{n}", subject=step, description=f"{step}.") for n, step in enumerate(STEPS)]
-WAITS = use("TaskUpdate", "w", taskId="3", addBlockedBy=["1", "2"])
+TASKS = [
+    call_tool("TaskCreate", f"t{n}", subject=step, description=f"{step}.") for n, step in enumerate(STEPS)
+]
+WAITS = call_tool("TaskUpdate", "w", taskId="3", addBlockedBy=["1", "2"])
 
 
 def crew(*ann: Any, lead: Any = ()) -> Any:
     """A team of two with a board, of which Ann has a part to say."""
-    return troupe(lead=[CREATE, TASKS, WAITS, member("ann"), *lead, "I wait."], ann=[*ann, "I am ready."])
+    return script_team(
+        lead=[CREATE, TASKS, WAITS, spawn_member("ann"), *lead, "I wait."], ann=[*ann, "I am ready."]
+    )
 
 
 def card(page: Any, name: str) -> Any:
@@ -52,12 +64,16 @@ def order(page: Any, name: str = "To do") -> list[str]:
 
 @pytest.mark.spec("USR-18", "USR-05", "USR-26")
 def test_a_question_is_answered_in_the_browser_and_its_agent_goes_on(
-    onlooker: Onlooker, stage: Backstage, tmp_path: Path
+    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
 ) -> None:
-    place = project(tmp_path)
-    model = crew(use("Bash", command="touch painted"), tell("team-lead", "The walls are painted."))
-    page = onlooker.go("#/runs")
-    session = stage.open(opened(place, model, skip_permissions=False, attended=True, mode="default"))
+    place = create_project(tmp_path)
+    model = crew(
+        call_tool("Bash", command="touch painted"), send_message("team-lead", "The walls are painted.")
+    )
+    page = onlooker.open_location("#/runs")
+    session = stage.open_session(
+        open_session(place, model, skip_permissions=False, attended=True, mode="default")
+    )
     page.get_by_role("link", name="All questions").click()
     asked = page.get_by_role("article", name="ann asks")
     expect(asked).to_contain_text("touch painted")
@@ -65,50 +81,54 @@ def test_a_question_is_answered_in_the_browser_and_its_agent_goes_on(
     assert not (place / "painted").exists()
     asked.get_by_role("button", name="Allow once").click()
     expect(page.get_by_text("Nobody asks anything")).to_be_visible()
-    onlooker.go(f"#/run/{session.id}/team")
+    onlooker.open_location(f"#/run/{session.id}/team")
     expect(card(page, "ann")).to_contain_text("idle")
     assert (place / "painted").exists()
-    onlooker.go(f"#/run/{session.id}/mail")
+    onlooker.open_location(f"#/run/{session.id}/mail")
     expect(page.get_by_role("button", name=re.compile("ann to lead, .*: a word"))).to_be_visible()
 
 
 @pytest.mark.spec("USR-18", "SRF-01", "USR-08")
-def test_a_member_is_steered_and_then_stopped(onlooker: Onlooker, stage: Backstage, tmp_path: Path) -> None:
-    gate = Gate()
+def test_a_member_is_steered_and_then_stopped(
+    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
+) -> None:
+    gate = ToolGate()
 
-    def answer(request: Request) -> str:
-        return f"Heard: {'blue' if 'Paint them blue.' in last_words(request) else 'nothing'}."
+    def answer(request: ModelRequest) -> str:
+        return f"Heard: {'blue' if 'Paint them blue.' in get_last_text(request) else 'nothing'}."
 
     settings = '{"shoal": {"shutdown_grace": 0.2}}'
-    session = stage.open(
-        opened(project(tmp_path), crew(use("Gate"), answer), tools=[gate.tool], settings=settings)
+    session = stage.open_session(
+        open_session(
+            create_project(tmp_path), crew(call_tool("Gate"), answer), tools=[gate.tool], settings=settings
+        )
     )
-    stage.do(gate.wait())
-    page = onlooker.go(f"#/run/{session.id}/team")
+    stage.run_coroutine(gate.wait_until_reached())
+    page = onlooker.open_location(f"#/run/{session.id}/team")
     expect(card(page, "ann")).to_contain_text("working")
     card(page, "ann").get_by_role("link", name="ann").click()
     page.get_by_label("Message to ann").fill("Paint them blue.")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_label("Message to ann")).to_have_value("")
-    stage.call(gate.opened.set)
+    stage.call_soon(gate.is_open.set)
     expect(page.get_by_text("Heard: blue.")).to_be_visible()
-    assert inbox("crew", "ann")[-1]["from"] == "user"
+    assert read_inbox("crew", "ann")[-1]["from"] == "user"
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_role("button", name=re.compile("sure|Stop it|Stop ann", re.IGNORECASE)).click()
-    onlooker.go(f"#/run/{session.id}/team")
+    onlooker.open_location(f"#/run/{session.id}/team")
     expect(card(page, "ann")).to_contain_text(re.compile("stopped|done"))
 
 
 @pytest.mark.spec("USR-18")
 def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
-    onlooker: Onlooker, stage: Backstage, tmp_path: Path
+    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
 ) -> None:
-    gate = Gate()
-    work = [use("TaskUpdate", s, taskId="1", status=s) for s in ("in_progress", "completed")]
-    model = crew(work[0], use("Gate"), work[1])
-    session = stage.open(opened(project(tmp_path), model, tools=[gate.tool]))
-    stage.do(gate.wait())
-    page = onlooker.go(f"#/run/{session.id}/board")
+    gate = ToolGate()
+    work = [call_tool("TaskUpdate", s, taskId="1", status=s) for s in ("in_progress", "completed")]
+    model = crew(work[0], call_tool("Gate"), work[1])
+    session = stage.open_session(open_session(create_project(tmp_path), model, tools=[gate.tool]))
+    stage.run_coroutine(gate.wait_until_reached())
+    page = onlooker.open_location(f"#/run/{session.id}/board")
     expect(column(page, "In progress")).to_contain_text("Paint the walls")
     expect(column(page, "To do")).to_contain_text("waits for #1, #2")
 
@@ -132,9 +152,9 @@ def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
         column(page, "To do").locator("[data-task='2']"), target_position={"x": 60, "y": 8}
     )
     eventually(page, lambda: order(page) == ["3", "2", "4"])
-    ranks = {n: kept(n).get("metadata", {}).get("shoal:rank") for n in (2, 3, 4)}
+    ranks = {n: read_task_file(n).get("metadata", {}).get("shoal:rank") for n in (2, 3, 4)}
     assert ranks[3] < 2 < ranks[4] < 3
-    assert kept(4)["owner"] == "team-lead"
+    assert read_task_file(4)["owner"] == "team-lead"
 
     mend.click()
     drawer = page.get_by_role("complementary", name="Task 4")
@@ -143,7 +163,7 @@ def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
     expect(page.get_by_role("complementary", name="Task 2")).to_contain_text("Hang the door.")
     page.keyboard.press("Escape")
 
-    stage.call(gate.opened.set)
+    stage.call_soon(gate.is_open.set)
     expect(column(page, "Done")).to_contain_text("Paint the walls")
     page.get_by_role("button", name="Graph").click()
     expect(page.locator(".node")).to_have_count(4)
@@ -154,12 +174,12 @@ def test_the_board_follows_the_agents_and_takes_what_a_person_puts_there(
     assert left["1"] == left["2"] < left["3"] == left["4"]
 
 
-def kept(task: int) -> Any:
-    return json.loads((home() / "tasks" / "crew" / f"{task}.json").read_text())
+def read_task_file(task: int) -> Any:
+    return json.loads((get_home() / "tasks" / "crew" / f"{task}.json").read_text())
 
 
 def eventually(page: Any, is_so: Callable[[], bool]) -> None:
-    """Looks again whenever the browser has drawn, for a bounded time."""
+    """Poll after every frame of the browser, for a bounded time."""
     for _ in range(600):
         if is_so():
             return
@@ -168,17 +188,17 @@ def eventually(page: Any, is_so: Callable[[], bool]) -> None:
 
 
 @pytest.mark.spec("USR-18")
-def test_mail_is_drawn_between_those_who_write_and_a_letter_is_shown_whole(
-    onlooker: Onlooker, stage: Backstage, tmp_path: Path
+def test_mail_is_drawn_between_members_and_a_message_is_shown_whole(
+    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
 ) -> None:
     long = "The paint is dry. " * 40 + "And that is all."
-    model = troupe(
-        lead=[CREATE, [member("ann"), member("bob")], "I wait."],
-        ann=[tell("bob", long, "the paint"), "ready"],
-        bob=[tell("team-lead", "The door hangs.", "the door"), "ready"],
+    model = script_team(
+        lead=[CREATE, [spawn_member("ann"), spawn_member("bob")], "I wait."],
+        ann=[send_message("bob", long, "the paint"), "ready"],
+        bob=[send_message("team-lead", "The door hangs.", "the door"), "ready"],
     )
-    session = stage.open(opened(project(tmp_path), model))
-    page = onlooker.go(f"#/run/{session.id}/mail")
+    session = stage.open_session(open_session(create_project(tmp_path), model))
+    page = onlooker.open_location(f"#/run/{session.id}/mail")
     paint = page.get_by_role("button", name=re.compile("ann to bob"))
     expect(paint).to_contain_text("the paint")
     expect(page.get_by_role("button", name=re.compile("bob to lead.*the door"))).to_be_visible()
@@ -186,114 +206,126 @@ def test_mail_is_drawn_between_those_who_write_and_a_letter_is_shown_whole(
     assert heads[0] == "lead"
     assert set(heads[1:]) == {"ann", "bob"}
     page.get_by_label("Search the mail").fill("paint")
-    expect(page.locator("[data-letter]")).to_have_count(1)
+    expect(page.locator("[data-message]")).to_have_count(1)
     paint.click()
-    expect(page.get_by_role("complementary", name="Letter")).to_contain_text("And that is all.")
+    expect(page.get_by_role("complementary", name="Message")).to_contain_text("And that is all.")
     page.get_by_label("Search the mail").fill("")
-    page.get_by_label("Of or to").select_option("bob")
+    page.get_by_label("From or to").select_option("bob")
     page.get_by_role("button", name="Messages").click()
-    eventually(page, lambda: "ann to bob" in letters(page)[-2] + letters(page)[-1])
-    assert all("bob" in each for each in letters(page))
+    eventually(page, lambda: "ann to bob" in read_message_labels(page)[-2] + read_message_labels(page)[-1])
+    assert all("bob" in each for each in read_message_labels(page))
 
 
-def letters(page: Any) -> list[str]:
-    found: list[str] = page.locator("[data-letter]").evaluate_all("rows => rows.map(r => r.ariaLabel)")
+def read_message_labels(page: Any) -> list[str]:
+    found: list[str] = page.locator("[data-message]").evaluate_all("rows => rows.map(r => r.ariaLabel)")
     return found
 
 
 @pytest.mark.spec("USR-18", "USR-19")
 def test_a_replay_shows_the_state_in_which_the_run_ended(
-    onlooker: Onlooker, stage: Backstage, tmp_path: Path
+    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
 ) -> None:
-    work = [use("TaskUpdate", s, taskId="1", status=s) for s in ("in_progress", "completed")]
-    session = stage.open(opened(project(tmp_path), crew(*work, tell("team-lead", "Done."))))
-    page = onlooker.go(f"#/run/{session.id}/team")
+    work = [call_tool("TaskUpdate", s, taskId="1", status=s) for s in ("in_progress", "completed")]
+    session = stage.open_session(
+        open_session(create_project(tmp_path), crew(*work, send_message("team-lead", "Done.")))
+    )
+    page = onlooker.open_location(f"#/run/{session.id}/team")
     expect(card(page, "ann")).to_contain_text("idle")
-    stage.close()
+    stage.close_sessions()
     expect(page.locator(".top .pill")).to_have_text("ended")
     # The time since each was last heard moves on, and in a replay stands still.
     steady = re.compile(r"\n(now|\d+ (s|min))\b")
 
-    def shown(place: str) -> dict[str, str]:
+    def read_pages(place: str) -> dict[str, str]:
         found = {}
         for each in ("team", "board", "cost"):
-            onlooker.go(f"#/run/{session.id}{place}/{each}")
+            onlooker.open_location(f"#/run/{session.id}{place}/{each}")
             expect(page.locator(f".page-{each}")).to_be_visible()
             found[each] = steady.sub("", page.locator(f".page-{each}").inner_text())
         return found
 
-    ended = shown("")
+    ended = read_pages("")
     assert "Paint the walls" in ended["board"]
-    replayed = shown("/replay")
+    replayed = read_pages("/replay")
     assert replayed["board"] == ended["board"]
     assert replayed["team"] == ended["team"]
     assert replayed["cost"] == ended["cost"]
-    onlooker.go(f"#/run/{session.id}/replay/board")
+    onlooker.open_location(f"#/run/{session.id}/replay/board")
     page.get_by_label("Moment of the run").fill("1")
     expect(page.get_by_text("The board is empty")).to_be_visible()
 
 
 def test_a_page_goes_on_where_it_was_when_the_server_comes_back(
-    onlooker: Onlooker, stage: Backstage, tmp_path: Path
+    onlooker: MonitoredPage, stage: WebThread, tmp_path: Path
 ) -> None:
-    gate = Gate()
-    session = stage.open(opened(project(tmp_path), crew(use("Gate")), tools=[gate.tool]))
-    stage.do(gate.wait())
-    page = onlooker.go(f"#/run/{session.id}/team")
+    gate = ToolGate()
+    session = stage.open_session(
+        open_session(create_project(tmp_path), crew(call_tool("Gate")), tools=[gate.tool])
+    )
+    stage.run_coroutine(gate.wait_until_reached())
+    page = onlooker.open_location(f"#/run/{session.id}/team")
     expect(card(page, "ann")).to_contain_text("working")
     page.evaluate("window.sameDocument = true")
     port = int(stage.base.rpartition(":")[2])
-    stage.stop_serving()
+    stage.stop_server()
     expect(page.get_by_role("status").filter(has_text="connection is lost")).to_be_visible()
-    stage.call(gate.opened.set)
-    stage.serve(port)
+    stage.call_soon(gate.is_open.set)
+    stage.start_server(port)
     expect(card(page, "ann")).to_contain_text("idle")
     assert page.evaluate("window.sameDocument")
     # What the browser itself says of a server that is away.
-    onlooker.complaints[:] = [each for each in onlooker.complaints if "ERR_" not in each]
+    onlooker.console_errors[:] = [each for each in onlooker.console_errors if "ERR_" not in each]
 
 
 @pytest.mark.spec("USR-18")
-def test_ten_thousand_letters_and_a_thousand_tasks_are_looked_through(onlooker: Onlooker) -> None:
+def test_ten_thousand_messages_and_a_thousand_tasks_can_be_browsed(onlooker: MonitoredPage) -> None:
     session = "11111111-1111-4111-8111-111111111111"
-    crowded(session)
-    page = onlooker.go(f"#/run/{session}/mail")
-    expect(page.get_by_role("button", name=re.compile("letter number 9999$"))).to_be_visible()
+    write_crowd_journal(session)
+    page = onlooker.open_location(f"#/run/{session}/mail")
+    expect(page.get_by_role("button", name=re.compile("message number 9999$"))).to_be_visible()
     assert page.locator(".sequence-head").all_inner_texts()[-1] == "others"
-    assert onlooker.elements() < 1_000
+    assert onlooker.count_elements() < 1_000
     page.locator(".sequence-rows").evaluate("list => { list.scrollTop = 0 }")
-    expect(page.get_by_role("button", name=re.compile("letter number 0$"))).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("message number 0$"))).to_be_visible()
     page.get_by_label("Search the mail").fill("number 777")
     expect(page.get_by_role("heading", name="Mail 19 of 10000")).to_be_visible()
-    page.locator("[data-letter]").first.click()
-    expect(page.get_by_role("complementary", name="Letter")).to_contain_text("Only its beginning is kept.")
+    page.locator("[data-message]").first.click()
+    expect(page.get_by_role("complementary", name="Message")).to_contain_text("Only its beginning is kept.")
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".letter-chosen")).to_contain_text("number 1777")
+    expect(page.locator(".message-chosen")).to_contain_text("number 1777")
 
-    onlooker.go(f"#/run/{session}/board")
+    onlooker.open_location(f"#/run/{session}/board")
     expect(column(page, "To do").locator("[data-task='2']")).to_be_visible()
-    assert onlooker.elements() < 1_500
+    assert onlooker.count_elements() < 1_500
     page.get_by_role("button", name="Graph").click()
     expect(page.locator(".node").first).to_be_visible()
     apart = "all => all.map(n => n.getBoundingClientRect()).map(b => `${b.x},${b.y}`)"
     corners = page.locator(".node").evaluate_all(apart)
     assert len(corners) == len(set(corners)) == 400
-    # Of letters that are kept no longer, the browser says that they were not found.
-    onlooker.complaints[:] = [each for each in onlooker.complaints if "404" not in each]
+    # The browser logs a 404 for messages that are no longer stored.
+    onlooker.console_errors[:] = [each for each in onlooker.console_errors if "404" not in each]
 
 
-def crowded(session: str) -> None:
-    """The journal of a large run that has ended."""
-    journal = FileJournal(journal_path(home(), SessionId(session)), SystemClock())
+def write_crowd_journal(session: str) -> None:
+    """Write the journal of a large run that has ended."""
+    journal = FileJournal(get_journal_path(get_home(), SessionId(session)), SystemClock())
     journal.append(
-        SessionStarted(agent=LEAD, session=SessionId(session), cwd="/", model="m", mode="default", tools=())
+        SessionStarted(
+            agent=LEAD_ID, session=SessionId(session), cwd="/", model="m", mode="default", tools=()
+        )
     )
     for number in range(10_000):
         sender, to = f"member-{number % 40}", f"member-{number * 7 % 40}"
-        words = f"letter number {number}"
+        words = f"message number {number}"
         journal.append(
             MailPosted(
-                agent=LEAD, team="crew", mail=str(number), sender=sender, to=to, kind="message", preview=words
+                agent=LEAD_ID,
+                team="crew",
+                mail=str(number),
+                sender=sender,
+                to=to,
+                kind="message",
+                preview=words,
             )
         )
     for number in range(1, 1_001):
@@ -301,10 +333,15 @@ def crowded(session: str) -> None:
         status = ("pending", "in_progress", "completed")[number % 3 - 2 if number % 3 else 1]
         journal.append(
             TaskChanged(
-                agent=LEAD, board="crew", task=str(number), subject="a step", status=status, blocked_by=before
+                agent=LEAD_ID,
+                board="crew",
+                task=str(number),
+                subject="a step",
+                status=status,
+                blocked_by=before,
             )
         )
-    journal.append(SessionEnded(agent=LEAD))
+    journal.append(SessionEnded(agent=LEAD_ID))
     journal.close()
 
 
@@ -331,12 +368,12 @@ def foreign_page() -> Iterator[str]:
             thread.join()
 
 
-def test_a_stranger_and_a_foreign_page_get_403(browser: Any, stage: Backstage) -> None:
-    address = stage.serve()
-    with looking(browser, stage.base) as stranger:
+def test_a_stranger_and_a_foreign_page_get_403(browser: Any, stage: WebThread) -> None:
+    address = stage.start_server()
+    with open_page(browser, stage.base) as stranger:
         reply = stranger.page.goto(stage.base)
         assert (reply.status, "token is missing" in reply.text()) == (403, True)
-    with looking(browser, stage.base) as person, foreign_page() as foreign:
+    with open_page(browser, stage.base) as person, foreign_page() as foreign:
         page = person.page
         page.goto(address)
         assert page.evaluate("fetch('/api/runs').then(r => r.status)") == 200
@@ -363,20 +400,20 @@ def test_a_stranger_and_a_foreign_page_get_403(browser: Any, stage: Backstage) -
         eventually(page, lambda: [replied.get(each) for each in ours] == [403] * 3)
 
 
-def test_the_pages_fit_a_phone(browser: Any, stage: Backstage, tmp_path: Path) -> None:
-    gate, address = Gate(), stage.serve()
-    model = crew(tell("team-lead", "The walls are painted."), use("Gate"))
-    session = stage.open(opened(project(tmp_path), model, tools=[gate.tool]))
-    with looking(browser, stage.base, viewport=NARROW, has_touch=True, is_mobile=True) as phone:
+def test_the_pages_fit_a_phone(browser: Any, stage: WebThread, tmp_path: Path) -> None:
+    gate, address = ToolGate(), stage.start_server()
+    model = crew(send_message("team-lead", "The walls are painted."), call_tool("Gate"))
+    session = stage.open_session(open_session(create_project(tmp_path), model, tools=[gate.tool]))
+    with open_page(browser, stage.base, viewport=NARROW, has_touch=True, is_mobile=True) as phone:
         phone.page.goto(address)
         for each in ("team", "board", "mail", "questions", "cost"):
-            phone.go(f"#/run/{session.id}/{each}")
+            phone.open_location(f"#/run/{session.id}/{each}")
             expect(phone.page.locator(f".page-{each}")).to_be_visible()
-            assert phone.overflow() <= 0
-        phone.go(f"#/run/{session.id}/board")
+            assert phone.measure_overflow() <= 0
+        phone.open_location(f"#/run/{session.id}/board")
         phone.page.locator("[data-task='1']").tap()
         drawer = phone.page.get_by_role("complementary", name="Task 1")
         drawer.get_by_role("button", name="Later").tap()
         phone.page.get_by_role("button", name="Close").tap()
         eventually(phone.page, lambda: order(phone.page) == ["2", "1", "3"])
-        assert phone.complaints == []
+        assert phone.console_errors == []

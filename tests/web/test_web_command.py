@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from shoal.surfaces.cli.main import run
-from shoal.surfaces.web.application import static_directory
+from shoal.surfaces.web.application import get_static_directory
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def test_others_reach_it_only_with_a_token_of_the_persons_choice(capsys: pytest.
     assert "at least 16 characters" in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     with shoal_web() as (_, told):
         port = told["url"].partition("/?")[0].rpartition(":")[2]
         assert run(["web", "--port", port]) == 1
@@ -87,14 +87,14 @@ def test_without_its_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "starlette", None)
-    monkeypatch.setattr("shoal.surfaces.cli.web.find_spec", lambda _: None)
+    monkeypatch.setattr("shoal.surfaces.cli.web_command.find_spec", lambda _: None)
     assert run(["web"]) == 1
     assert "pip install 'shoal[web]'" in capsys.readouterr().err
 
 
 def test_the_command_line_loads_nothing_of_the_web_view_before_it_is_asked_for() -> None:
     probe = (
-        "import sys; import shoal.surfaces.cli.main, shoal.surfaces.cli.web;"
+        "import sys; import shoal.surfaces.cli.main, shoal.surfaces.cli.web_command;"
         "print([name for name in ('starlette', 'uvicorn', 'shoal.surfaces.web') if name in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
@@ -103,7 +103,7 @@ def test_the_command_line_loads_nothing_of_the_web_view_before_it_is_asked_for()
 
 def test_the_built_front_end_is_part_of_the_package() -> None:
     """The wheel has every file of the package but those that git ignores."""
-    static = static_directory()
+    static = get_static_directory()
     files = [static / name for name in ("index.html", "app.js", "app.css")]
     assert all(file.stat().st_size for file in files)
     ignored = subprocess.run(

@@ -7,29 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.outside.watching import Run
+from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.clock import SystemClock
 from shoal.core.errors import StoreError
-from shoal.core.events import Noted, SessionEnded, SessionStarted
-from shoal.core.ids import LEAD, SessionId
-from shoal.core.questions import MayRun
-from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.locks import SessionLock
-from shoal.stores.files.questions import Questions
-from shoal.surfaces.web.follows import LINGER, Follows
-from shoal.surfaces.web.questions import OpenQuestions
-from shoal.surfaces.web.runs import Runs
+from shoal.core.events import NoteAdded, SessionEnded, SessionStarted
+from shoal.core.ids import LEAD_ID, SessionId
+from shoal.core.questions import PermissionQuestion
+from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.pid_locks import SessionLock
+from shoal.stores.files.question_files import QuestionFiles
+from shoal.surfaces.web.open_questions import OpenQuestions
+from shoal.surfaces.web.run_index import RunIndex
+from shoal.surfaces.web.run_view_cache import LINGER, RunViewCache
 from shoal.testing import FakeClock
-from troupe import home
-from web_rig import BEARER, served
+from team_scripts import get_home
+from web_client import BEARER, serve_home
 
 SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 
 
-def a_run() -> tuple[Run, FileJournal]:
-    run = Run(session=SESSION, home=home())
+def a_run() -> tuple[RunHandle, FileJournal]:
+    run = RunHandle(session=SESSION, home=get_home())
     journal = FileJournal(run.journal, SystemClock())
-    journal.append(SessionStarted(agent=LEAD, session=SESSION, cwd="/", model="m", mode="default", tools=()))
+    journal.append(
+        SessionStarted(agent=LEAD_ID, session=SESSION, cwd="/", model="m", mode="default", tools=())
+    )
     return run, journal
 
 
@@ -43,20 +45,20 @@ async def test_a_run_is_followed_a_little_longer_than_somebody_looks() -> None:
     journal.close()
     clock, before = FakeClock(), watches()
     async with asyncio.TaskGroup() as tasks:
-        follows = Follows(tasks, clock)
-        async with follows.of(run) as first, follows.of(run) as second:
+        follows = RunViewCache(tasks, clock)
+        async with follows.open_view(run) as first, follows.open_view(run) as second:
             assert first is second
         await clock.advance(LINGER / 2)
-        async with follows.of(run) as again:
+        async with follows.open_view(run) as again:
             assert again is first
             # Somebody looks, so the time that has passed does not count.
             await clock.advance(LINGER)
             assert follows.sessions == (SESSION,)
         await clock.advance(LINGER * 2)
         assert follows.sessions == ()
-        async with follows.of(run) as later:
+        async with follows.open_view(run) as later:
             assert later is not first
-        follows.end()
+        follows.cancel_all()
     assert watches() == before
 
 
@@ -65,35 +67,35 @@ async def test_a_run_that_cannot_be_followed_tells_why_to_whoever_looks() -> Non
     journal.close()
     run.journal.unlink()
     run.journal.mkdir()
-    async with served() as web:
+    async with serve_home() as web:
         reply = await web.client.get(f"/api/runs/{SESSION}/replay")
         assert reply.status_code == 409
         async with asyncio.TaskGroup() as tasks:
-            follows = Follows(tasks, FakeClock())
+            follows = RunViewCache(tasks, FakeClock())
             with pytest.raises(StoreError, match="cannot be read"):
-                async with follows.of(run):
+                async with follows.open_view(run):
                     pass
-        assert (await web.get("/questions")) == []
+        assert (await web.get_json("/questions")) == []
 
 
 async def test_a_page_that_does_not_read_holds_nobody_up() -> None:
     _, journal = a_run()
-    lock = SessionLock(home(), SESSION)
-    async with served() as web:
+    lock = SessionLock(get_home(), SESSION)
+    async with serve_home() as web:
         host, port = web.base.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 12)
         ask = f"GET /api/runs/{SESSION}/frames HTTP/1.1\r\nHost: {host}\r\n"
         writer.write(f"{ask}Authorization: {BEARER['Authorization']}\r\n\r\n".encode())
         assert b"200" in await reader.readline()
-        async with web.stream(f"/runs/{SESSION}/frames") as frames:
-            await frames.next()
+        async with web.open_stream(f"/runs/{SESSION}/frames") as frames:
+            await frames.read_event()
             # More than the buffers between us and a page hold, in frames of their own.
             for number in range(30):
                 for part in range(20):
-                    journal.append(Noted(agent=LEAD, text=f"{number}-{part} " + "x" * 20_000))
-                await frames.until(lambda frame: any(row["number"] for row in frame["notes"]))
-            journal.append(SessionEnded(agent=LEAD))
-            await frames.until(lambda frame: frame["run"] is not None and frame["run"]["ended"])
+                    journal.append(NoteAdded(agent=LEAD_ID, text=f"{number}-{part} " + "x" * 20_000))
+                await frames.read_until(lambda frame: any(row["number"] for row in frame["notes"]))
+            journal.append(SessionEnded(agent=LEAD_ID))
+            await frames.read_until(lambda frame: frame["run"] is not None and frame["run"]["ended"])
         writer.transport.abort()
         journal.close()
         lock.release()
@@ -108,8 +110,8 @@ async def test_whatever_is_wrong_with_one_run_ends_the_view_of_no_other() -> Non
     run, journal = a_run()
     journal.close()
     async with asyncio.TaskGroup() as tasks:
-        follows = Follows(tasks, Broken())
-        async with follows.of(run) as shared:
+        follows = RunViewCache(tasks, Broken())
+        async with follows.open_view(run) as shared:
             pass
         async with asyncio.timeout(10):
             await shared.broken.wait()
@@ -117,18 +119,20 @@ async def test_whatever_is_wrong_with_one_run_ends_the_view_of_no_other() -> Non
         assert follows.sessions == ()
 
 
-async def test_a_question_is_not_lost_with_the_page_that_was_about_to_be_told() -> None:
+async def test_a_question_is_not_lost_with_the_page_that_was_about_to_get_it() -> None:
     run, journal = a_run()
     journal.close()
-    lock = SessionLock(home(), SESSION)
-    runs = Runs(home())
+    lock = SessionLock(get_home(), SESSION)
+    runs = RunIndex(get_home())
     questions = OpenQuestions(runs)
-    async with questions.watched() as leaving, questions.watched() as staying:
+    async with questions.watch_lists() as leaving, questions.watch_lists() as staying:
         assert (await anext(leaving), await anext(staying)) == ([], [])
         async with runs._reading:  # as if a long journal were being read
-            asked = MayRun(id="q-1", agent=LEAD, tool_use_id="u", tool="Bash", input={}, reason="")
+            asked = PermissionQuestion(
+                id="q-1", agent=LEAD_ID, tool_use_id="u", tool="Bash", input={}, reason=""
+            )
             (run.directory / "questions").mkdir()
-            Questions(run.directory / "questions").put(asked)
+            QuestionFiles(run.directory / "questions").store_question(asked)
             gone = asyncio.ensure_future(anext(leaving))
             async with asyncio.timeout(10):
                 while not runs._reading._waiters:

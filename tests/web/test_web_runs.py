@@ -11,68 +11,68 @@ from typing import Any
 
 import pytest
 
-from cast import Gate, all_turns, use
-from shoal.app.outside.watching import Run
+from agent_scripts import ToolGate, call_tool, run_all_turns
+from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentStarted,
-    Journaled,
+    JournaledEvent,
     RequestSettled,
     SessionEnded,
     SessionStarted,
     TurnStarted,
 )
-from shoal.core.ids import LEAD, AgentId, RequestId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
 from shoal.core.usage import Usage
-from shoal.stores.files.journal import FileJournal
-from shoal.stores.files.places import journal_path
-from shoal.stores.files.watch import DirectoryWatch
-from troupe import home, member, opened, tell, troupe
-from web_rig import Drawn, served
+from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.file_watch import DirectoryWatch
+from shoal.stores.files.home_paths import get_journal_path
+from team_scripts import get_home, open_session, script_team, send_message, spawn_member
+from web_client import PageState, serve_home
 
-CREATE = use("TeamCreate", team_name="crew")
-TASKS = [use("TaskCreate", f"t{n}", subject=f"step {n}", description="d") for n in (1, 2)]
+CREATE = call_tool("TeamCreate", team_name="crew")
+TASKS = [call_tool("TaskCreate", f"t{n}", subject=f"step {n}", description="d") for n in (1, 2)]
 
 
-def crew(gate: Gate) -> Any:
-    return troupe(
-        lead=[CREATE, TASKS, member("ann"), use("Until"), "wait", "so be it"],
+def crew(gate: ToolGate) -> Any:
+    return script_team(
+        lead=[CREATE, TASKS, spawn_member("ann"), call_tool("Until"), "wait", "so be it"],
         ann=[
-            use("TaskUpdate", taskId="1", status="in_progress"),
-            use("Gate"),
-            use("TaskUpdate", "d", taskId="1", status="completed"),
-            tell("team-lead", "Step one is done."),
+            call_tool("TaskUpdate", taskId="1", status="in_progress"),
+            call_tool("Gate"),
+            call_tool("TaskUpdate", "d", taskId="1", status="completed"),
+            send_message("team-lead", "Step one is done."),
             "ready",
         ],
     )
 
 
-def written(session: str, *events: Journaled) -> Run:
-    """A run whose process is gone, with these events."""
-    run = Run(session=SessionId(session), home=home())
-    journal = FileJournal(journal_path(home(), run.session), SystemClock())
+def write_run(session: str, *events: JournaledEvent) -> RunHandle:
+    """Write a run with these events whose process has ended."""
+    run = RunHandle(session=SessionId(session), home=get_home())
+    journal = FileJournal(get_journal_path(get_home(), run.session), SystemClock())
     for event in events:
         journal.append(event)
     journal.close()
     return run
 
 
-def started(session: str, prompt: str = "do it") -> list[Journaled]:
+def make_start_events(session: str, prompt: str = "do it") -> list[JournaledEvent]:
     return [
         SessionStarted(
-            agent=LEAD, session=SessionId(session), cwd="/work", model="m", mode="default", tools=()
+            agent=LEAD_ID, session=SessionId(session), cwd="/work", model="m", mode="default", tools=()
         ),
-        TurnStarted(agent=LEAD, turn=1, prompt=prompt),
+        TurnStarted(agent=LEAD_ID, turn=1, prompt=prompt),
     ]
 
 
-def joined(name: str) -> AgentStarted:
+def make_member_start(name: str) -> AgentStarted:
     return AgentStarted(
         agent=AgentId(f"{name}@crew"),
         kind="general-purpose",
         name=name,
         description="works",
-        parent=LEAD,
+        parent=LEAD_ID,
         call="c",
         depth=1,
         model="m",
@@ -83,7 +83,7 @@ def joined(name: str) -> AgentStarted:
     )
 
 
-def settled(agent: str, tokens: int, usd: float) -> RequestSettled:
+def make_settled_request(agent: str, tokens: int, usd: float) -> RequestSettled:
     usage = Usage(input_tokens=tokens)
     return RequestSettled(
         agent=AgentId(agent), request=RequestId("r"), model="m", usage=usage, cost_usd=usd, duration_ms=1
@@ -92,158 +92,165 @@ def settled(agent: str, tokens: int, usd: float) -> RequestSettled:
 
 @pytest.mark.spec("USR-18")
 async def test_a_page_sees_a_team_work_and_end(tmp_path: Path) -> None:
-    gate, page = Gate(), Drawn()
-    async with served() as web:
-        async with opened(tmp_path, crew(gate), tools=[gate.tool, gate.until, gate.open]) as session:
+    gate, page = ToolGate(), PageState()
+    async with serve_home() as web:
+        async with open_session(
+            tmp_path, crew(gate), tools=[gate.tool, gate.wait_tool, gate.open_tool]
+        ) as session:
             async with asyncio.TaskGroup() as tasks:
-                turns = tasks.create_task(all_turns(session))
-                await gate.wait()
-                async with web.stream(f"/runs/{session.id}/frames") as frames:
+                turns = tasks.create_task(run_all_turns(session))
+                await gate.wait_until_reached()
+                async with web.open_stream(f"/runs/{session.id}/frames") as frames:
 
                     def shows(state: str, status: str) -> Any:
                         def is_so(frame: Any) -> bool:
-                            task = page.take(frame).rows["tasks"].get(("crew", "1"), {})
-                            return page.states().get("ann") == state and task.get("status") == status
+                            task = page.apply_frame(frame).rows["tasks"].get(("crew", "1"), {})
+                            return (
+                                page.map_agent_states().get("ann") == state and task.get("status") == status
+                            )
 
                         return is_so
 
-                    await frames.until(shows("working", "in_progress"))
+                    await frames.read_until(shows("working", "in_progress"))
                     assert page.live
                     assert page.rows["tasks"]["crew", "1"]["owner"] == "ann"
-                    gate.opened.set()
-                    await frames.until(shows("idle", "completed"))
+                    gate.is_open.set()
+                    await frames.read_until(shows("idle", "completed"))
                 await turns
-            (line,) = await web.get("/runs")
+            (line,) = await web.get_json("/runs")
             assert (line["session"], line["live"], line["ended"]) == (session.id, True, False)
             assert (line["agents"], line["teams"], line["cwd"]) == (2, ["crew"], str(tmp_path))
-        letters = {row["text"] for row in page.rows["letters"].values()}
-        assert "Step one is done." in letters
-        async with web.stream(f"/runs/{session.id}/frames?since=0") as frames:
-            _, _, last = await frames.next()
+        mail_texts = {row["text"] for row in page.rows["letters"].values()}
+        assert "Step one is done." in mail_texts
+        async with web.open_stream(f"/runs/{session.id}/frames?since=0") as frames:
+            _, _, last = await frames.read_event()
         assert (last["live"], last["run"]["ended"]) == (False, True)
-        (line,) = await web.get("/runs")
+        (line,) = await web.get_json("/runs")
         assert (line["live"], line["ended"]) == (False, True)
 
 
-async def test_a_page_that_looks_when_the_run_ends_is_told_so(tmp_path: Path) -> None:
-    page = Drawn()
-    async with served() as web:
-        async with opened(tmp_path, troupe(lead=["done"])) as session:
-            await all_turns(session)
-            stream = web.stream(f"/runs/{session.id}/frames")
+async def test_an_open_page_is_notified_when_the_run_ends(tmp_path: Path) -> None:
+    page = PageState()
+    async with serve_home() as web:
+        async with open_session(tmp_path, script_team(lead=["done"])) as session:
+            await run_all_turns(session)
+            stream = web.open_stream(f"/runs/{session.id}/frames")
             frames = await stream.__aenter__()
-            page.take((await frames.next())[2])
+            page.apply_frame((await frames.read_event())[2])
             assert page.live
-        await frames.until(lambda frame: not page.take(frame).live)
+        await frames.read_until(lambda frame: not page.apply_frame(frame).live)
         await stream.__aexit__(None, None, None)
     assert page.run["ended"]
 
 
 async def test_a_dropped_connection_goes_on_at_its_offset(tmp_path: Path) -> None:
-    gate, page, whole = Gate(), Drawn(), Drawn()
-    async with served() as web, opened(tmp_path, crew(gate), tools=[gate.tool, gate.until]) as session:
+    gate, page, whole = ToolGate(), PageState(), PageState()
+    async with (
+        serve_home() as web,
+        open_session(tmp_path, crew(gate), tools=[gate.tool, gate.wait_tool]) as session,
+    ):
         async with asyncio.TaskGroup() as tasks:
-            turns = tasks.create_task(all_turns(session))
-            await gate.wait()
-            async with web.stream(f"/runs/{session.id}/frames") as frames:
-                _, ident, frame = await frames.next()
-                page.take(frame)
-            gate.opened.set()
+            turns = tasks.create_task(run_all_turns(session))
+            await gate.wait_until_reached()
+            async with web.open_stream(f"/runs/{session.id}/frames") as frames:
+                _, ident, frame = await frames.read_event()
+                page.apply_frame(frame)
+            gate.is_open.set()
             await turns
-        async with web.stream(f"/runs/{session.id}/frames", **{"Last-Event-ID": ident}) as frames:
-            _, _, frame = await frames.next()
+        async with web.open_stream(f"/runs/{session.id}/frames", **{"Last-Event-ID": ident}) as frames:
+            _, _, frame = await frames.read_event()
             assert int(ident) - 1 <= frame["since"] <= int(ident)
             assert frame["offset"] > int(ident)
-            page.take(frame)
-        async with web.stream(f"/runs/{session.id}/frames?since=0") as frames:
-            whole.take((await frames.next())[2])
-    assert page.all == whole.all
+            page.apply_frame(frame)
+        async with web.open_stream(f"/runs/{session.id}/frames?since=0") as frames:
+            whole.apply_frame((await frames.read_event())[2])
+    assert page.comparable_state == whole.comparable_state
 
 
 async def test_what_another_server_told_is_gone_on_with_after_a_crash_and_a_resumption() -> None:
     """That a run was lost has a number of its own, which a server that begins later never gave."""
     session = "11111111-1111-4111-8111-111111111111"
-    page, whole = Drawn(), Drawn()
-    written(session, *started(session), joined("ann"))
-    async with served() as web, web.stream(f"/runs/{session}/frames") as frames:
-        _, ident, frame = await frames.next()
-        page.take(frame)
-    assert page.states()["ann"] == "gone"
-    written(session, *started(session), joined("ann"), SessionEnded(agent=LEAD))
-    async with served() as web:
-        async with web.stream(f"/runs/{session}/frames", **{"Last-Event-ID": ident}) as frames:
-            page.take((await frames.next())[2])
-        async with web.stream(f"/runs/{session}/frames") as frames:
-            whole.take((await frames.next())[2])
-    assert page.all == whole.all
+    page, whole = PageState(), PageState()
+    write_run(session, *make_start_events(session), make_member_start("ann"))
+    async with serve_home() as web, web.open_stream(f"/runs/{session}/frames") as frames:
+        _, ident, frame = await frames.read_event()
+        page.apply_frame(frame)
+    assert page.map_agent_states()["ann"] == "gone"
+    write_run(session, *make_start_events(session), make_member_start("ann"), SessionEnded(agent=LEAD_ID))
+    async with serve_home() as web:
+        async with web.open_stream(f"/runs/{session}/frames", **{"Last-Event-ID": ident}) as frames:
+            page.apply_frame((await frames.read_event())[2])
+        async with web.open_stream(f"/runs/{session}/frames") as frames:
+            whole.apply_frame((await frames.read_event())[2])
+    assert page.comparable_state == whole.comparable_state
     assert page.run["ended"]
 
 
-async def test_an_agent_that_a_crash_took_is_told_gone_to_a_page_that_missed_it() -> None:
+async def test_a_page_that_missed_a_crash_learns_which_agent_is_gone() -> None:
     session = "11111111-1111-4111-8111-111111111111"
-    page = Drawn()
-    written(session, *started(session), joined("ann"))
-    offset = Run(session=SessionId(session), home=home()).journal.stat().st_size
-    written(session, *started(session))
-    async with served() as web, web.stream(f"/runs/{session}/frames?since={offset}") as frames:
-        page.take((await frames.next())[2])
-    assert page.states()["ann"] == "gone"
+    page = PageState()
+    write_run(session, *make_start_events(session), make_member_start("ann"))
+    offset = RunHandle(session=SessionId(session), home=get_home()).journal.stat().st_size
+    write_run(session, *make_start_events(session))
+    async with serve_home() as web, web.open_stream(f"/runs/{session}/frames?since={offset}") as frames:
+        page.apply_frame((await frames.read_event())[2])
+    assert page.map_agent_states()["ann"] == "gone"
 
 
-async def test_all_pages_of_a_run_share_one_picture_of_it(tmp_path: Path) -> None:
+async def test_all_pages_of_a_run_share_one_run_view(tmp_path: Path) -> None:
     session = "11111111-1111-4111-8111-111111111111"
-    run = written(session, *started(session))
+    run = write_run(session, *make_start_events(session))
 
     def watches() -> int:
         gc.collect()
         return sum(isinstance(each, DirectoryWatch) for each in gc.get_objects())
 
-    async with served() as web, web.stream(f"/runs/{run.session}/frames") as one:
-        await one.next()
+    async with serve_home() as web, web.open_stream(f"/runs/{run.session}/frames") as one:
+        await one.read_event()
         before = watches()
         async with (
-            web.stream(f"/runs/{session}/frames") as two,
-            web.stream(f"/runs/{session}/frames") as three,
+            web.open_stream(f"/runs/{session}/frames") as two,
+            web.open_stream(f"/runs/{session}/frames") as three,
         ):
-            await two.next()
-            await three.next()
+            await two.read_event()
+            await three.read_event()
             assert watches() == before
 
 
 async def test_a_server_ends_in_order_while_pages_look_on() -> None:
     session = "11111111-1111-4111-8111-111111111111"
-    written(session, *started(session))
+    write_run(session, *make_start_events(session))
     async with (
-        served() as web,
-        web.stream(f"/runs/{session}/frames") as frames,
-        web.stream(f"/runs/{session}/agents/lead/live") as live,
-        web.stream("/questions/stream") as questions,
+        serve_home() as web,
+        web.open_stream(f"/runs/{session}/frames") as frames,
+        web.open_stream(f"/runs/{session}/agents/lead/live") as live,
+        web.open_stream("/questions/stream") as questions,
     ):
         for each in (frames, live, questions):
-            await each.next()
-        web.ended.set()
+            await each.read_event()
+        web.stop.set()
         # A stream that is cut off raises; one that ends in order is just over.
         for each in (frames, live, questions):
-            await each.rest()
+            await each.read_to_end()
 
 
 @pytest.mark.spec("USR-18", "USR-19")
 @pytest.mark.parametrize("most", [1, 3, 400])
 async def test_a_replay_ends_where_the_run_did(tmp_path: Path, most: int) -> None:
-    gate, page, replayed = Gate(), Drawn(), Drawn()
-    gate.opened.set()
-    async with served() as web:
-        async with opened(tmp_path, crew(gate), tools=[gate.tool, gate.until]) as session:
-            await all_turns(session)
-        async with web.stream(f"/runs/{session.id}/frames") as frames:
-            page.take((await frames.next())[2])
-        steps = (await web.get(f"/runs/{session.id}/replay?frames={most}"))["frames"]
-        (line,) = await web.get("/runs")
+    gate, page, replayed = ToolGate(), PageState(), PageState()
+    gate.is_open.set()
+    async with serve_home() as web:
+        async with open_session(tmp_path, crew(gate), tools=[gate.tool, gate.wait_tool]) as session:
+            await run_all_turns(session)
+        async with web.open_stream(f"/runs/{session.id}/frames") as frames:
+            page.apply_frame((await frames.read_event())[2])
+        steps = (await web.get_json(f"/runs/{session.id}/replay?frames={most}"))["frames"]
+        (line,) = await web.get_json("/runs")
     assert 1 <= len(steps) <= most
     assert [each["since"] for each in steps] == [0, *(each["offset"] for each in steps[:-1])]
     for step in steps:
-        replayed.take(step)
-    assert replayed.all == page.all
+        replayed.apply_frame(step)
+    assert replayed.comparable_state == page.comparable_state
     told = sum(row["tokens"] for row in page.rows["agents"].values())
     costs = page.rows["costs"].values()
     assert told == line["tokens"] == sum(row["input_tokens"] + row["output_tokens"] for row in costs) > 0
@@ -251,38 +258,41 @@ async def test_a_replay_ends_where_the_run_did(tmp_path: Path, most: int) -> Non
 
 async def test_the_replay_of_a_run_that_was_lost_ends_with_its_agents_gone() -> None:
     session = "11111111-1111-4111-8111-111111111111"
-    written(session, *started(session), joined("ann"), joined("bob"))
-    page = Drawn()
-    async with served() as web:
-        for step in (await web.get(f"/runs/{session}/replay?frames=2"))["frames"]:
-            page.take(step)
-    assert page.states() == {"lead": "idle", "ann": "gone", "bob": "gone"}
+    write_run(session, *make_start_events(session), make_member_start("ann"), make_member_start("bob"))
+    page = PageState()
+    async with serve_home() as web:
+        for step in (await web.get_json(f"/runs/{session}/replay?frames=2"))["frames"]:
+            page.apply_frame(step)
+    assert page.map_agent_states() == {"lead": "idle", "ann": "gone", "bob": "gone"}
     assert page.live is False
 
 
 async def test_runs_that_cannot_be_listed_are_no_empty_list() -> None:
-    place = home() / "shoal" / "runs"
+    place = get_home() / "shoal" / "runs"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("not a directory")
-    async with served() as web:
-        told = await web.get("/runs", status=409)
+    async with serve_home() as web:
+        told = await web.get_json("/runs", status=409)
     assert f"The runs in {place} cannot be listed" in told["error"]
 
 
 async def test_runs_are_listed_the_newest_first_in_pages() -> None:
     sessions = [f"{n:08d}-1111-4111-8111-111111111111" for n in range(1, 6)]
     for number, session in enumerate(sessions, 1):
-        run = written(
-            session, *started(session, f"job {number}"), settled("lead", number, 0.5), joined("ann")
+        run = write_run(
+            session,
+            *make_start_events(session, f"job {number}"),
+            make_settled_request("lead", number, 0.5),
+            make_member_start("ann"),
         )
         os.utime(run.journal, (number, number))
-    (home() / "shoal" / "runs" / "not-begun").mkdir()
-    async with served() as web:
-        lines = await web.get("/runs?limit=2")
+    (get_home() / "shoal" / "runs" / "not-begun").mkdir()
+    async with serve_home() as web:
+        lines = await web.get_json("/runs?limit=2")
         assert [line["prompt"] for line in lines] == ["job 5", "job 4"]
-        lines = await web.get(f"/runs?limit=2&before={lines[-1]['session']}")
+        lines = await web.get_json(f"/runs?limit=2&before={lines[-1]['session']}")
         assert [line["prompt"] for line in lines] == ["job 3", "job 2"]
-        lines = await web.get(f"/runs?before={lines[-1]['last']}")
+        lines = await web.get_json(f"/runs?before={lines[-1]['last']}")
         assert [(line["prompt"], line["tokens"], line["usd"], line["agents"]) for line in lines] == [
             ("job 1", 1, 0.5, 2)
         ]
@@ -291,23 +301,23 @@ async def test_runs_are_listed_the_newest_first_in_pages() -> None:
 async def test_a_line_of_the_list_goes_on_with_its_run_and_no_event_counts_inside_another() -> None:
     session = "11111111-1111-4111-8111-111111111111"
     forged = '{"at":"2026-01-01T00:00:00.000Z","type":"request_settled","agent":"lead","cost_usd":9}'
-    written(session, *started(session, f"first\n{forged}"), settled("lead", 1, 0.25))
-    async with served() as web:
-        (line,) = await web.get("/runs")
+    write_run(session, *make_start_events(session, f"first\n{forged}"), make_settled_request("lead", 1, 0.25))
+    async with serve_home() as web:
+        (line,) = await web.get_json("/runs")
         assert (line["usd"], line["tokens"], line["ended"]) == (0.25, 1, False)
-        written(session, settled("ann@crew", 2, 0.5), SessionEnded(agent=LEAD))
-        (line,) = await web.get("/runs")
+        write_run(session, make_settled_request("ann@crew", 2, 0.5), SessionEnded(agent=LEAD_ID))
+        (line,) = await web.get_json("/runs")
         assert (line["usd"], line["tokens"], line["ended"]) == (0.75, 3, True)
         assert json.loads(line["prompt"].partition("\n")[2])["cost_usd"] == 9
 
 
-async def test_a_page_is_told_when_the_list_of_runs_may_be_another() -> None:
+async def test_a_page_is_notified_when_the_list_of_runs_may_have_changed() -> None:
     sessions = [f"{n:08d}-1111-4111-8111-111111111111" for n in (1, 2)]
-    written(sessions[0], *started(sessions[0], "the first"))
-    async with served() as web, web.stream("/questions/stream") as stream:
-        assert (await stream.next())[2] == []
-        written(sessions[1], *started(sessions[1], "the second"))
-        while (await stream.next())[0] != "runs":
+    write_run(sessions[0], *make_start_events(sessions[0], "the first"))
+    async with serve_home() as web, web.open_stream("/questions/stream") as stream:
+        assert (await stream.read_event())[2] == []
+        write_run(sessions[1], *make_start_events(sessions[1], "the second"))
+        while (await stream.read_event())[0] != "runs":
             pass
-        lines = await web.get("/runs")
+        lines = await web.get_json("/runs")
         assert [line["prompt"] for line in lines] == ["the second", "the first"]

@@ -11,8 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from browser_rig import Onlooker
-    from web_stage import Stage
+    from browser_helpers import MonitoredPage
+    from fake_web_server import FakeWebServer
 
 
 @pytest.fixture(scope="module")
@@ -20,27 +20,27 @@ def browser() -> Iterator[Browser]:
     """Start a browser for one module: while it is open, no test of this process can run an event loop."""
     if shutil.which("chromium") is None:
         pytest.skip("the program chromium is not installed")
-    from browser_rig import chromium
+    from browser_helpers import launch_chromium
 
-    with chromium() as opened:
+    with launch_chromium() as opened:
         yield opened
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    from web_scenes import harbour
-    from web_stage import Stage
+def stage() -> Iterator[FakeWebServer]:
+    from fake_runs import build_harbour_run
+    from fake_web_server import FakeWebServer
 
-    with Stage([harbour(), harbour(ended=True)]) as entered:
+    with FakeWebServer([build_harbour_run(), build_harbour_run(ended=True)]) as entered:
         yield entered
 
 
 @pytest.fixture
-def onlooker(browser: Browser, stage: Stage) -> Iterator[Onlooker]:
+def onlooker(browser: Browser, stage: FakeWebServer) -> Iterator[MonitoredPage]:
     """Open a page. Whatever a test does, it logs no errors and requests no other server."""
-    from browser_rig import looking
+    from browser_helpers import open_page
 
-    with looking(browser, stage.address) as page:
+    with open_page(browser, stage.address) as page:
         yield page
-        assert page.complaints == []
-        assert page.strangers == []
+        assert page.console_errors == []
+        assert page.foreign_requests == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from browser_rig import looking
-from web_scenes import harbour
-from web_stage import exported
+from browser_helpers import open_page
+from fake_runs import build_harbour_run
+from fake_web_server import export_html
 
 pytestmark = pytest.mark.needs("chromium", "playwright")
 RUN = "9d21e7b0-finished"
@@ -15,8 +15,8 @@ RUN = "9d21e7b0-finished"
 
 def test_an_exported_run_opens_at_its_end_and_asks_nobody(browser, tmp_path):
     file = tmp_path / "run.html"
-    file.write_text(exported(harbour(ended=True)), encoding="utf-8")
-    with looking(browser, file.as_uri()) as onlooker:
+    file.write_text(export_html(build_harbour_run(ended=True)), encoding="utf-8")
+    with open_page(browser, file.as_uri()) as onlooker:
         page = onlooker.page
         page.goto(file.as_uri())
         slider = page.get_by_label("Moment of the run")
@@ -31,5 +31,5 @@ def test_an_exported_run_opens_at_its_end_and_asks_nobody(browser, tmp_path):
         for words in ("Send", "Interrupt", "Stop", "Kill"):
             expect(page.get_by_role("button", name=words)).to_have_count(0)
         expect(page.get_by_role("link", name="Runs")).to_have_count(0)
-        assert onlooker.complaints == []
-        assert onlooker.strangers == []
+        assert onlooker.console_errors == []
+        assert onlooker.foreign_requests == []

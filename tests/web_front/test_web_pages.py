@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from browser_rig import NARROW, Onlooker, looking
-from shoal.core.agents import Completion
-from shoal.core.events import AgentEnded, MemberRested, RequestSettled, ToolStarted
-from shoal.core.ids import LEAD, AgentId, RequestId
+from browser_helpers import NARROW, MonitoredPage, open_page
+from fake_runs import build_past_runs
+from fake_web_server import FakeWebServer
+from shoal.core.agents import AgentResult
+from shoal.core.events import AgentEnded, MemberWentIdle, RequestSettled, ToolStarted
+from shoal.core.ids import LEAD_ID, AgentId, RequestId
 from shoal.core.usage import Usage
-from web_scenes import past
-from web_stage import Stage
 
 pytestmark = pytest.mark.needs("chromium", "playwright")
 LIVE = "3f6c0a52-harbour"
@@ -19,7 +19,7 @@ ENDED = "9d21e7b0-finished"
 DRAWN = {
     "team": ".card",
     "board": ".task",
-    "mail": ".letter",
+    "mail": ".message",
     "cost": ".bar-row",
     "questions": ".question",
     "agent/lead": ".entry-row >> nth=1",
@@ -29,26 +29,26 @@ PAGES = ("team", "board", "mail", "cost", "questions", "replay", "agent/a-parser
 
 
 def test_every_page_fits_a_phone_and_obeys_the_policy_of_the_server(browser, stage):
-    with looking(browser, stage.address, viewport=NARROW, has_touch=True) as phone:
+    with open_page(browser, stage.address, viewport=NARROW, has_touch=True) as phone:
         for place in ("#/runs", "#/questions", *(f"#/run/{LIVE}/{page}" for page in PAGES)):
-            page = phone.go(place)
+            page = phone.open_location(place)
             expect(page.locator("main h1, main h2").first).to_be_visible()
-            assert phone.overflow() <= 0, place
-        assert phone.complaints == []
-        assert phone.strangers == []
+            assert phone.measure_overflow() <= 0, place
+        assert phone.console_errors == []
+        assert phone.foreign_requests == []
 
 
 def test_the_colours_are_those_the_person_prefers(browser, stage):
     brightness = {}
     for colors in ("light", "dark"):
-        with looking(browser, stage.address, color_scheme=colors) as page:
-            page.go("#/runs")
+        with open_page(browser, stage.address, color_scheme=colors) as page:
+            page.open_location("#/runs")
             brightness[colors] = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert brightness == {"light": "rgb(246, 247, 247)", "dark": "rgb(17, 23, 26)"}
 
 
-def test_the_runs_of_the_home_lead_to_their_pages(onlooker: Onlooker):
-    page = onlooker.go("#/runs")
+def test_the_runs_of_the_home_lead_to_their_pages(onlooker: MonitoredPage):
+    page = onlooker.open_location("#/runs")
     expect(page.locator(".run-line")).to_have_count(2)
     expect(page.locator(".run-line").first).to_contain_text("3 questions")
     page.get_by_label("Find a run").fill("nothing like it")
@@ -59,32 +59,32 @@ def test_the_runs_of_the_home_lead_to_their_pages(onlooker: Onlooker):
     assert page.url.endswith(f"#/run/{LIVE}/team")
 
 
-def test_a_run_that_begins_is_listed_while_one_looks(onlooker: Onlooker, stage: Stage):
-    page = onlooker.go("#/runs")
+def test_a_run_that_begins_is_listed_while_one_looks(onlooker: MonitoredPage, stage: FakeWebServer):
+    page = onlooker.open_location("#/runs")
     expect(page.locator(".run-line")).to_have_count(2)
     expect(page).to_have_title("(3) Shoal")
-    stage.enter(next(past(1)))
+    stage.add_run(next(build_past_runs(1)))
     expect(page.locator(".run-line")).to_have_count(3)
 
 
-def test_a_card_changes_with_its_agent_and_moves_no_other(onlooker: Onlooker, stage: Stage):
-    page = onlooker.go(f"#/run/{LIVE}/team")
+def test_a_card_changes_with_its_agent_and_moves_no_other(onlooker: MonitoredPage, stage: FakeWebServer):
+    page = onlooker.open_location(f"#/run/{LIVE}/team")
     card = page.locator('[data-agent="a-docs"]')
     expect(card).to_contain_text("idle")
     tops = "cards => cards.map(card => card.getBoundingClientRect().top)"
     before = page.locator(".card").evaluate_all(tops)
-    stage.tell(
+    stage.add_events(
         LIVE,
         ToolStarted(agent=AgentId("a-docs"), call="c1", tool="Write", preview="guide/" + "long/" * 40),
-        MemberRested(agent=AgentId("a-parser"), reason="available"),
+        MemberWentIdle(agent=AgentId("a-parser"), reason="available"),
     )
     expect(card).to_contain_text("Write guide/long")
     expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
     assert page.locator(".card").evaluate_all(tops) == before
 
 
-def test_the_team_page_says_who_waits_for_whom(onlooker: Onlooker):
-    page = onlooker.go(f"#/run/{LIVE}/team")
+def test_the_team_page_says_who_waits_for_whom(onlooker: MonitoredPage):
+    page = onlooker.open_location(f"#/run/{LIVE}/team")
     waits = page.get_by_label("Who waits for whom")
     expect(waits.get_by_role("listitem").filter(has_text="docs").first).to_contain_text("cache")
     expect(waits.get_by_role("listitem").filter(has_text="tests").last).to_contain_text("your answer")
@@ -93,15 +93,15 @@ def test_the_team_page_says_who_waits_for_whom(onlooker: Onlooker):
 
 
 @pytest.mark.spec("USR-18")
-def test_a_dropped_connection_resumes_at_its_offset(onlooker: Onlooker, stage: Stage):
-    page = onlooker.go(f"#/run/{LIVE}/team")
+def test_a_dropped_connection_resumes_at_its_offset(onlooker: MonitoredPage, stage: FakeWebServer):
+    page = onlooker.open_location(f"#/run/{LIVE}/team")
     expect(page.locator(".card")).to_have_count(7)
-    offset = stage.scenes[LIVE].picture.offset
-    assert stage.opened == [(LIVE, "0")]
-    stage.drop()
-    stage.tell(LIVE, MemberRested(agent=AgentId("a-parser"), reason="available"))
+    offset = stage.fake_runs[LIVE].run_view.offset
+    assert stage.opened_streams == [(LIVE, "0")]
+    stage.drop_streams()
+    stage.add_events(LIVE, MemberWentIdle(agent=AgentId("a-parser"), reason="available"))
     expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
-    assert stage.opened == [(LIVE, "0"), (LIVE, str(offset))]
+    assert stage.opened_streams == [(LIVE, "0"), (LIVE, str(offset))]
     expect(page.locator(".toast")).to_have_count(0)
 
 
@@ -111,27 +111,29 @@ SEEN = """how => {
 }"""
 
 
-def test_a_tab_nobody_looks_at_rests_and_goes_on_where_it_was(browser, stage: Stage):
+def test_a_tab_nobody_looks_at_rests_and_goes_on_where_it_was(browser, stage: FakeWebServer):
     """A browser has six connections for all its tabs of one server."""
-    with looking(browser, stage.address) as onlooker:
+    with open_page(browser, stage.address) as onlooker:
         page = onlooker.page
         page.clock.install()
-        onlooker.go(f"#/run/{LIVE}/team")
+        onlooker.open_location(f"#/run/{LIVE}/team")
         expect(page.locator(".card")).to_have_count(7)
-        offset = stage.scenes[LIVE].picture.offset
+        offset = stage.fake_runs[LIVE].run_view.offset
         page.evaluate(SEEN, "hidden")
         page.clock.fast_forward(11_000)
-        stage.tell(LIVE, MemberRested(agent=AgentId("a-parser"), reason="available"))
-        assert stage.opened == [(LIVE, "0")]
+        stage.add_events(LIVE, MemberWentIdle(agent=AgentId("a-parser"), reason="available"))
+        assert stage.opened_streams == [(LIVE, "0")]
         page.evaluate(SEEN, "visible")
         page.clock.fast_forward(1_000)
         expect(page.locator('[data-agent="a-parser"]')).to_contain_text("idle")
-        assert stage.opened == [(LIVE, "0"), (LIVE, str(offset))]
-        assert onlooker.complaints == []
+        assert stage.opened_streams == [(LIVE, "0"), (LIVE, str(offset))]
+        assert onlooker.console_errors == []
 
 
-def test_costs_are_told_by_agent_role_task_and_model_and_against_the_budget(onlooker: Onlooker, stage: Stage):
-    page = onlooker.go(f"#/run/{LIVE}/cost")
+def test_costs_are_shown_by_agent_role_task_and_model_and_against_the_budget(
+    onlooker: MonitoredPage, stage: FakeWebServer
+):
+    page = onlooker.open_location(f"#/run/{LIVE}/cost")
     expect(page.locator(".bar-row")).to_have_count(7)
     expect(page.locator(".sums")).to_contain_text("of $4.00")
     expect(page.locator(".limit")).to_contain_text("budget $4.00")
@@ -142,30 +144,30 @@ def test_costs_are_told_by_agent_role_task_and_model_and_against_the_budget(onlo
     expect(page.locator(".legend")).to_contain_text("read from the cache")
     usage = Usage(input_tokens=1_000_000, output_tokens=1)
     spent = RequestSettled(
-        agent=LEAD, request=RequestId("r"), model="harbour-large", usage=usage, cost_usd=1.0, duration_ms=1
+        agent=LEAD_ID, request=RequestId("r"), model="harbour-large", usage=usage, cost_usd=1.0, duration_ms=1
     )
-    stage.tell(LIVE, spent)
+    stage.add_events(LIVE, spent)
     expect(page.locator(".sums")).to_contain_text("$4.19")
     expect(page.locator(".top .meter")).to_have_class("meter meter-high")
 
 
-def test_a_replay_ends_where_the_run_did(onlooker: Onlooker):
-    """Every kind of row in the last frame is drawn on one of these pages."""
-    page = onlooker.go(f"#/run/{ENDED}/team")
+def test_a_replay_ends_where_the_run_did(onlooker: MonitoredPage):
+    """Every kind of row in the last delta is drawn on one of these pages."""
+    page = onlooker.open_location(f"#/run/{ENDED}/team")
     stood = {}
     for inner, drawn in DRAWN.items():
-        onlooker.go(f"#/run/{ENDED}/{inner}")
+        onlooker.open_location(f"#/run/{ENDED}/{inner}")
         expect(page.locator(drawn).last).to_be_visible()
-        stood[inner] = onlooker.text(".page")
+        stood[inner] = onlooker.read_text(".page")
     for inner, drawn in DRAWN.items():
-        onlooker.go(f"#/run/{ENDED}/replay/{inner}")
+        onlooker.open_location(f"#/run/{ENDED}/replay/{inner}")
         expect(page.locator(drawn).last).to_be_visible()
         expect(page.get_by_label("Moment of the run")).to_be_visible()
         expect(page.locator(".page")).to_have_text(stood[inner], use_inner_text=True)
 
 
-def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: Onlooker, stage: Stage):
-    page = onlooker.go(f"#/run/{ENDED}/replay")
+def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: MonitoredPage, stage: FakeWebServer):
+    page = onlooker.open_location(f"#/run/{ENDED}/replay")
     slider = page.get_by_label("Moment of the run")
     last = int(slider.get_attribute("max"))
     assert last > 100
@@ -173,7 +175,7 @@ def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: Onlooker, sta
     for place in (1, last // 3, 2 * last // 3, last, 2 * last // 3, last // 3, 1, last):
         slider.fill(str(place))
         expect(page.locator(".moment")).to_have_attribute("title", f"Step {place} of {last} steps")
-        told = onlooker.text(".content")
+        told = onlooker.read_text(".content")
         assert seen.setdefault(place, told) == told
     assert len(set(seen.values())) == 4
     assert page.locator(".card").count() == 7
@@ -183,8 +185,8 @@ def test_the_slider_goes_back_and_on_to_the_same_moments(onlooker: Onlooker, sta
     expect(slider).to_have_value("2")
 
 
-def test_a_replay_of_a_conversation_shows_what_was_said_by_then(onlooker: Onlooker):
-    page = onlooker.go(f"#/run/{ENDED}/replay/agent/a-parser")
+def test_a_replay_of_a_conversation_shows_what_was_said_by_then(onlooker: MonitoredPage):
+    page = onlooker.open_location(f"#/run/{ENDED}/replay/agent/a-parser")
     expect(page.get_by_text("Here is how the")).to_have_count(1)
     slider = page.get_by_label("Moment of the run")
     slider.fill(str(int(slider.get_attribute("max")) - 30))
@@ -205,8 +207,10 @@ REACHED = """() => {
 @pytest.mark.parametrize(
     ("place", "drawn"), [(f"#/run/{LIVE}/questions", ".question"), (f"#/run/{ENDED}/replay", ".card")]
 )
-def test_everything_one_can_click_is_reached_with_the_keyboard(onlooker: Onlooker, place: str, drawn: str):
-    page = onlooker.go(place)
+def test_everything_one_can_click_is_reached_with_the_keyboard(
+    onlooker: MonitoredPage, place: str, drawn: str
+):
+    page = onlooker.open_location(place)
     expect(page.locator(drawn).last).to_be_visible()
     reached: set[str] = set()
     for _ in range(120):
@@ -219,39 +223,39 @@ def test_everything_one_can_click_is_reached_with_the_keyboard(onlooker: Onlooke
     assert {each for each in reached if each.endswith("none")} == set()
 
 
-def test_the_way_past_the_navigation_leads_to_the_page(onlooker: Onlooker):
-    page = onlooker.go(f"#/run/{LIVE}/team")
+def test_the_way_past_the_navigation_leads_to_the_page(onlooker: MonitoredPage):
+    page = onlooker.open_location(f"#/run/{LIVE}/team")
     expect(page.locator(".card").first).to_be_visible()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.tagName") == "MAIN"
 
 
-def test_an_agent_that_ended_says_why(onlooker: Onlooker, stage: Stage):
-    page = onlooker.go(f"#/run/{LIVE}/agent/a-docs")
+def test_an_agent_that_ended_says_why(onlooker: MonitoredPage, stage: FakeWebServer):
+    page = onlooker.open_location(f"#/run/{LIVE}/agent/a-docs")
     expect(page.get_by_role("button", name="Kill")).to_be_visible()
-    done = Completion(
+    done = AgentResult(
         id="d1",
         agent=AgentId("a-docs"),
         status="failed",
         kind="writer",
         description="",
-        report_to=LEAD,
+        report_to=LEAD_ID,
         call="",
         detail="The guide is locked.",
     )
-    stage.tell(LIVE, AgentEnded(agent=AgentId("a-docs"), completion=done))
+    stage.add_events(LIVE, AgentEnded(agent=AgentId("a-docs"), completion=done))
     expect(page.locator(".page-head")).to_contain_text("The guide is locked.")
     expect(page.get_by_role("button", name="Kill")).to_have_count(0)
 
 
-def test_a_run_that_is_not_there_is_said_to_be_so(onlooker: Onlooker):
-    page = onlooker.go("#/run/nothing/team")
+def test_a_missing_run_is_reported(onlooker: MonitoredPage):
+    page = onlooker.open_location("#/run/nothing/team")
     expect(page.locator("main")).to_contain_text("There is no such thing.")
-    assert all("404" in each for each in onlooker.complaints)
-    onlooker.complaints.clear()
+    assert all("404" in each for each in onlooker.console_errors)
+    onlooker.console_errors.clear()
 
 
-def test_what_a_person_should_know_stands_beside_the_team(onlooker: Onlooker):
-    page = onlooker.go(f"#/run/{LIVE}/team")
+def test_what_a_person_should_know_stands_beside_the_team(onlooker: MonitoredPage):
+    page = onlooker.open_location(f"#/run/{LIVE}/team")
     expect(page.get_by_label("Notes")).to_contain_text("75 % of the limit is spent: 3 of 4 usd.")

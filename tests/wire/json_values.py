@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 
-few = settings(max_examples=30, deadline=None)
+few_examples = settings(max_examples=30, deadline=None)
 """Enough to meet every kind of value; a busy machine is no failure."""
 texts = st.text(max_size=12) | st.sampled_from(["half \ud83d", "\u2028", "\0", '"'])
 values = st.recursive(
@@ -15,5 +15,5 @@ values = st.recursive(
 )
 
 
-def unknown_fields(*known: str):
+def make_unknown_fields(*known: str):
     return st.dictionaries(texts.filter(lambda name: name not in known), values, max_size=4)

@@ -10,11 +10,16 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from shoal.core.definitions import Definition, Source
-from shoal.core.errors import BadDefinition
-from shoal.wire.definitions import FIELDS, Parsed, read_definition, read_given
+from shoal.core.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.errors import InvalidAgentDefinition
+from shoal.wire.agent_definition_codec import (
+    DEFINITION_FIELDS,
+    ParsedDefinition,
+    parse_definition,
+    parse_json_definitions,
+)
 
-SOURCE = Source(kind="project", path=Path("/p/reviewer.md"))
+SOURCE = DefinitionSource(kind="project", path=Path("/p/reviewer.md"))
 EVERYTHING = """\
 ---
 name: reviewer
@@ -54,25 +59,25 @@ Be brief.
 """
 
 
-def read(text: str) -> Parsed:
-    return read_definition(text, SOURCE, name="reviewer")
+def parse_text(text: str) -> ParsedDefinition:
+    return parse_definition(text, SOURCE, name="reviewer")
 
 
-def made(header: str) -> Definition:
-    return read(f"---\nname: a\ndescription: b\n{header}\n---\nbody\n").definition
+def parse_header(header: str) -> AgentDefinition:
+    return parse_text(f"---\nname: a\ndescription: b\n{header}\n---\nbody\n").definition
 
 
-def refused(text: str) -> BadDefinition:
-    with pytest.raises(BadDefinition) as error:
-        read(text)
+def get_error(text: str) -> InvalidAgentDefinition:
+    with pytest.raises(InvalidAgentDefinition) as error:
+        parse_text(text)
     return error.value
 
 
 @pytest.mark.spec("DEF-01", "DEF-02")
 def test_every_field_is_read_and_the_body_is_the_prompt():
-    parsed = read(EVERYTHING)
+    parsed = parse_text(EVERYTHING)
     assert parsed.warnings == ()
-    assert parsed.definition == Definition(
+    assert parsed.definition == AgentDefinition(
         name="reviewer",
         description="Looks at changes",
         prompt="You review changes.\n\nBe brief.",
@@ -108,23 +113,23 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
 
 @pytest.mark.spec("DEF-02")
 def test_the_json_form_has_the_same_fields():
-    page = read(EVERYTHING).definition
+    page = parse_text(EVERYTHING).definition
     fields = yaml.safe_load(EVERYTHING.split("---")[1])
-    (parsed,) = read_given({fields.pop("name"): {**fields, "prompt": page.prompt}})
+    (parsed,) = parse_json_definitions({fields.pop("name"): {**fields, "prompt": page.prompt}})
     assert parsed.warnings == ()
     assert replace(parsed.definition, source=page.source) == page
 
 
-def test_each_field_knows_its_line():
-    source = read(EVERYTHING).definition.source
-    assert source.place("tools") == "/p/reviewer.md:4"
-    assert source.place("one_shot") == "/p/reviewer.md:30"
-    assert len(source.lines) == len(FIELDS)
-    assert made("color: red").source.place("tools") is None
+def test_each_field_has_its_line_number():
+    source = parse_text(EVERYTHING).definition.source
+    assert source.locate_field("tools") == "/p/reviewer.md:4"
+    assert source.locate_field("one_shot") == "/p/reviewer.md:30"
+    assert len(source.lines) == len(DEFINITION_FIELDS)
+    assert parse_header("color: red").source.locate_field("tools") is None
 
 
-def test_the_example_has_every_field_there_is():
-    assert [field for field in FIELDS if f"\n{field}:" not in EVERYTHING] == []
+def test_the_example_has_every_field():
+    assert [field for field in DEFINITION_FIELDS if f"\n{field}:" not in EVERYTHING] == []
 
 
 @pytest.mark.parametrize(
@@ -143,31 +148,31 @@ def test_the_example_has_every_field_there_is():
         ("tools: ~", None),
     ],
 )
-def test_tools_are_a_list_or_names_with_commas(written: str, read: tuple[str, ...] | None):
-    assert made(written).tools == read
+def test_tools_are_a_list_or_comma_separated_names(written: str, read: tuple[str, ...] | None):
+    assert parse_header(written).tools == read
 
 
 @pytest.mark.parametrize("written", ["model: inherit", "model:", "color: red"])
-def test_inheriting_the_model_is_having_none(written: str):
-    assert made(written).model is None
+def test_model_inherit_reads_as_no_model(written: str):
+    assert parse_header(written).model is None
 
 
 @pytest.mark.spec("DEF-11")
 @pytest.mark.parametrize(("written", "read"), [("low", "low"), ("max", "max"), ("16000", 16_000)])
 def test_effort_is_a_level_or_a_number(written: str, read: str | int):
-    assert made(f"effort: {written}").effort == read
+    assert parse_header(f"effort: {written}").effort == read
 
 
 @pytest.mark.parametrize(
     ("written", "read"), [("true", True), ("yes", True), ('"true"', True), ("false", False), ("off", False)]
 )
-def test_a_switch_is_read_as_yaml_has_it_quoted_or_not(written: str, read: bool):
-    assert made(f"background: {written}").background is read
+def test_a_boolean_is_read_quoted_or_unquoted(written: str, read: bool):
+    assert parse_header(f"background: {written}").background is read
 
 
 @pytest.mark.parametrize("name", ["7", "on", "null-checker", "Code Reviewer", "prüfer"])
-def test_a_name_is_text_whatever_yaml_makes_of_it(name: str):
-    assert read(f"---\nname: {name}\ndescription: b\n---\nx").definition.name == name
+def test_a_name_stays_text_if_yaml_reads_another_type(name: str):
+    assert parse_text(f"---\nname: {name}\ndescription: b\n---\nx").definition.name == name
 
 
 @pytest.mark.spec("DEF-02")
@@ -208,8 +213,10 @@ def test_a_name_is_text_whatever_yaml_makes_of_it(name: str):
         ("name: a\ndescription: b\nname: c", 4, "name", "twice"),
     ],
 )
-def test_a_bad_value_is_an_error_with_file_line_and_field(header: str, line: int, field: str, what: str):
-    error = refused(f"---\n{header}\n---\nbody\n")
+def test_an_invalid_value_raises_an_error_with_file_line_and_field(
+    header: str, line: int, field: str, what: str
+):
+    error = get_error(f"---\n{header}\n---\nbody\n")
     assert (error.path, error.line, error.field) == (SOURCE.path, line, field)
     assert str(error).startswith(f"/p/reviewer.md:{line}: {field}: ")
     assert what in str(error)
@@ -241,8 +248,8 @@ You design screens.
 """
 
 
-def test_a_file_as_people_write_them_works_unchanged():
-    parsed = read(WILD.replace("\n", "\r\n"))
+def test_a_typical_hand_written_file_is_accepted():
+    parsed = parse_text(WILD.replace("\n", "\r\n"))
     found = parsed.definition
     assert found.name == "界面-designer"
     assert found.description.startswith("Use this agent when the person needs screens: new ones")
@@ -257,8 +264,8 @@ def test_a_file_as_people_write_them_works_unchanged():
 
 
 @pytest.mark.spec("DEF-02")
-def test_an_unknown_field_is_a_warning_with_a_guess():
-    parsed = read("---\nname: a\ndescription: b\nmaxturns: 3\nwho: me\n---\nbody\n")
+def test_an_unknown_field_gives_a_warning_with_a_suggestion():
+    parsed = parse_text("---\nname: a\ndescription: b\nmaxturns: 3\nwho: me\n---\nbody\n")
     assert parsed.warnings == (
         "/p/reviewer.md:4: maxturns: this field is not known and is ignored; is maxTurns meant?",
         "/p/reviewer.md:5: who: this field is not known and is ignored",
@@ -266,26 +273,28 @@ def test_an_unknown_field_is_a_warning_with_a_guess():
     assert parsed.definition.max_turns is None
 
 
-def test_a_colour_nobody_knows_costs_the_colour_and_not_the_agent():
-    parsed = read("---\nname: a\ndescription: b\ncolor: mauve\n---\nbody\n")
+def test_an_unknown_color_is_dropped_and_the_agent_is_kept():
+    parsed = parse_text("---\nname: a\ndescription: b\ncolor: mauve\n---\nbody\n")
     assert parsed.definition.color is None
     assert parsed.warnings[0].startswith("/p/reviewer.md:4: color: 'mauve' is no colour")
-    assert made("color: '#FF8800'").color == "#FF8800"
+    assert parse_header("color: '#FF8800'").color == "#FF8800"
 
 
-def test_a_file_without_text_below_is_warned_about():
-    assert "no prompt" in read("---\nname: a\ndescription: b\n---\n").warnings[0]
+def test_a_file_without_a_body_gives_a_warning():
+    assert "no prompt" in parse_text("---\nname: a\ndescription: b\n---\n").warnings[0]
 
 
 def test_a_description_written_on_one_line_gets_its_line_breaks():
-    parsed = read("---\nname: a\ndescription: One.\\n\\nExamples: <example>user: x</example>\n---\nbody\n")
+    parsed = parse_text(
+        "---\nname: a\ndescription: One.\\n\\nExamples: <example>user: x</example>\n---\nbody\n"
+    )
     assert parsed.definition.description == "One.\n\nExamples: <example>user: x</example>"
     assert "description: not valid YAML" in parsed.warnings[0]
 
 
-def test_a_problem_is_named_for_the_agent_and_else_for_the_file():
-    assert refused("---\nname: alice\ndescription: b\nmaxTurns: x\n---\n").problem.name == "alice"
-    assert refused("nothing").problem.name == "reviewer"
+def test_a_problem_has_the_name_of_the_agent_or_else_of_the_file():
+    assert get_error("---\nname: alice\ndescription: b\nmaxTurns: x\n---\n").problem.name == "alice"
+    assert get_error("nothing").problem.name == "reviewer"
 
 
 def test_the_json_form_has_the_same_fields_and_the_prompt():
@@ -303,8 +312,8 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
         "other": {"description": "d", "prompt": "p"},
     }
     for form in (given, json.dumps(given), json.dumps(given, indent=1)):
-        first, second = (parsed.definition for parsed in read_given(form))
-        assert first == Definition(
+        first, second = (parsed.definition for parsed in parse_json_definitions(form))
+        assert first == AgentDefinition(
             name="reviewer",
             description="Looks",
             prompt="You look.",
@@ -337,12 +346,12 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
         ('{"a": {\n "description": "d",\n "prompt": "p",\n "tools": 5}}', "--agents:4: a.tools: a list"),
     ],
 )
-def test_a_mistake_in_the_json_form_names_the_field(given: Any, told: str):
-    with pytest.raises(BadDefinition) as error:
-        read_given(given)
+def test_an_error_in_the_json_form_names_the_field(given: Any, told: str):
+    with pytest.raises(InvalidAgentDefinition) as error:
+        parse_json_definitions(given)
     assert str(error.value).startswith(told)
 
 
-def test_an_unknown_field_of_the_json_form_is_a_warning():
-    (parsed,) = read_given({"a": {"description": "d", "prompt": "p", "tool": "x"}})
+def test_an_unknown_field_of_the_json_form_gives_a_warning():
+    (parsed,) = parse_json_definitions({"a": {"description": "d", "prompt": "p", "tool": "x"}})
     assert parsed.warnings == ("--agents: a.tool: this field is not known and is ignored; is tools meant?",)

@@ -9,39 +9,44 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.wire.front_matter import LONGEST, Page, Unreadable, read_page
+from shoal.wire.front_matter import (
+    MAX_HEADER_LENGTH,
+    FrontMatterDocument,
+    InvalidFrontMatter,
+    parse_front_matter,
+)
 
 KNOWN = ("name", "description", "tools", "hooks", "color")
 
 
-def page(header: str, body: str = "body") -> Page:
-    return read_page(f"---\n{header}\n---\n{body}\n", KNOWN)
+def parse_page(header: str, body: str = "body") -> FrontMatterDocument:
+    return parse_front_matter(f"---\n{header}\n---\n{body}\n", KNOWN)
 
 
-def values(header: str) -> dict[str, Any]:
-    return {entry.key: entry.value for entry in page(header).entries}
+def parse_values(header: str) -> dict[str, Any]:
+    return {entry.key: entry.value for entry in parse_page(header).entries}
 
 
-def refused(text: str) -> Unreadable:
-    with pytest.raises(Unreadable) as error:
-        read_page(text, KNOWN)
+def get_error(text: str) -> InvalidFrontMatter:
+    with pytest.raises(InvalidFrontMatter) as error:
+        parse_front_matter(text, KNOWN)
     return error.value
 
 
 def test_each_entry_has_its_line_and_the_body_is_the_rest():
-    found = page("name: a\n# remark\n\ntools:\n  - Read\nhooks: {x: [1]}", "\n one\n---\ntwo\n")
+    found = parse_page("name: a\n# remark\n\ntools:\n  - Read\nhooks: {x: [1]}", "\n one\n---\ntwo\n")
     assert [(entry.key, entry.value, entry.line) for entry in found.entries] == [
         ("name", "a", 2),
         ("tools", ["Read"], 5),
         ("hooks", {"x": [1]}, 7),
     ]
-    assert (found.body, found.remarks) == ("one\n---\ntwo", ())
+    assert (found.body, found.warnings) == ("one\n---\ntwo", ())
 
 
 @pytest.mark.parametrize("newline", ["\r\n", "\r", "\n"])
 @pytest.mark.parametrize("before", ["", "\ufeff", "\n \n"])
-def test_marks_and_line_ends_of_other_systems_do_no_harm(newline: str, before: str):
-    found = read_page(before + newline.join(("---", "name: a", "---", "one", "two", "")), KNOWN)
+def test_byte_order_marks_and_foreign_line_ends_are_accepted(newline: str, before: str):
+    found = parse_front_matter(before + newline.join(("---", "name: a", "---", "one", "two", "")), KNOWN)
     assert [(entry.key, entry.value) for entry in found.entries] == [("name", "a")]
     assert found.body == "one\ntwo"
 
@@ -54,22 +59,22 @@ def test_marks_and_line_ends_of_other_systems_do_no_harm(newline: str, before: s
         ("# An agent\n", 1, "no front matter"),
         ("\nname: a\n", 2, "no front matter"),
         ("---\nname: a\n", 1, "does not end"),
-        (f"---\nname: {'a' * LONGEST}\n---\n", 1, "65,536"),
+        (f"---\nname: {'a' * MAX_HEADER_LENGTH}\n---\n", 1, "65,536"),
         ("---\n- a\n- b\n---\n", 2, "key: value"),
         ("---\njust text\n---\n", 2, "key: value"),
         ("---\n? [a, b]\n: c\n---\n", 2, "a key is a word"),
     ],
 )
-def test_text_that_is_no_page_is_refused_with_its_line(text: str, line: int, what: str):
-    error = refused(text)
+def test_text_without_valid_front_matter_is_refused_with_its_line(text: str, line: int, what: str):
+    error = get_error(text)
     assert what in error.what
     assert error.line == line
 
 
-def test_a_key_that_is_there_twice_is_refused():
+def test_a_duplicate_key_is_refused():
     for first in ("name: a", "name: [a]", "name: a: b"):
         header = f"{first}\ncolor: red\nname: b"
-        error = refused(f"---\n{header}\n---\n")
+        error = get_error(f"---\n{header}\n---\n")
         assert (error.key, error.line) == ("name", 4)
         assert "twice, first on line 2" in error.what
 
@@ -81,19 +86,19 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
 
 @pytest.mark.parametrize("header", [BOMB, "hooks: &a [*a]", "hooks: &a {b: *a}"])
 def test_aliases_that_explode_are_refused(header: str):
-    assert "too much" in refused(f"---\n{header}\n---\n").what
+    assert "too much" in get_error(f"---\n{header}\n---\n").what
 
 
 @pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ("{a: ", "}"), ("- ", "")])
 def test_deep_nesting_is_refused(opens: str, closes: str):
     times = 60_000 // len(opens + closes)
-    error = refused(f"---\nname: a\nhooks:\n  {opens * times}x{closes * times}\n---\n")
+    error = get_error(f"---\nname: a\nhooks:\n  {opens * times}x{closes * times}\n---\n")
     assert (error.what, error.line, error.key) == ("it is nested too deeply", 4, "hooks")
 
 
 @pytest.mark.parametrize("tag", ["!!python/object/apply:os.system [x]", "!mine x", "!!binary eA=="])
-def test_a_tag_makes_nothing(tag: str):
-    assert "tag" in refused(f"---\nname: {tag}\n---\n").what
+def test_a_yaml_tag_creates_no_object(tag: str):
+    assert "tag" in get_error(f"---\nname: {tag}\n---\n").what
 
 
 @pytest.mark.parametrize(
@@ -114,31 +119,31 @@ def test_a_tag_makes_nothing(tag: str):
         ),
     ],
 )
-def test_text_that_yaml_does_not_take_is_read_as_it_stands_and_remarked_on(written: str, read: str):
-    found = page(f"name: a\n{written}\ntools:\n  - Read\n  - Bash(git:*)\ncolor: red")
+def test_text_that_is_invalid_yaml_is_read_literally_with_a_warning(written: str, read: str):
+    found = parse_page(f"name: a\n{written}\ntools:\n  - Read\n  - Bash(git:*)\ncolor: red")
     assert {entry.key: entry.value for entry in found.entries} == {
         "name": "a",
         "description": read,
         "tools": ["Read", "Bash(git:*)"],
         "color": "red",
     }
-    assert [(remark.key, remark.line) for remark in found.remarks] == [("description", 3)]
-    assert "quotes" in found.remarks[0].text
+    assert [(remark.key, remark.line) for remark in found.warnings] == [("description", 3)]
+    assert "quotes" in found.warnings[0].text
 
 
 @pytest.mark.parametrize("text", ["Use it: often", "often:", "a:\tb: c"])
-def test_a_colon_is_remarked_on_where_all_else_is_simple(text: str):
-    found = page(f"name: a\ndescription: {text}")
+def test_an_unquoted_colon_gives_a_warning(text: str):
+    found = parse_page(f"name: a\ndescription: {text}")
     assert found.entries[1].value == text
-    assert [remark.key for remark in found.remarks] == ["description"]
+    assert [remark.key for remark in found.warnings] == ["description"]
 
 
-def test_a_bare_star_is_a_star():
-    assert values("name: a\ntools: *\ncolor: red") == {"name": "a", "tools": "*", "color": "red"}
+def test_a_bare_asterisk_is_read_as_an_asterisk():
+    assert parse_values("name: a\ntools: *\ncolor: red") == {"name": "a", "tools": "*", "color": "red"}
 
 
-def test_a_mistyped_key_is_not_swallowed_by_the_text_above_it():
-    assert values("description: Use when: x\ntolls: Read")["tolls"] == "Read"
+def test_a_mistyped_key_does_not_become_part_of_the_text_above():
+    assert parse_values("description: Use when: x\ntolls: Read")["tolls"] == "Read"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +155,8 @@ def test_a_mistyped_key_is_not_swallowed_by_the_text_above_it():
         ("name: a\nhooks:\n  Stop: [\n  x: y: z", 5, "hooks"),
     ],
 )
-def test_what_is_broken_beyond_plain_text_is_refused_with_line_and_key(header: str, line: int, key: str):
-    error = refused(f"---\n{header}\n---\n")
+def test_unreadable_values_are_refused_with_line_and_key(header: str, line: int, key: str):
+    error = get_error(f"---\n{header}\n---\n")
     assert (error.line, error.key) == (line, key)
     assert error.what
 
@@ -162,13 +167,13 @@ _VALUES = st.text(st.characters(codec="utf-8"), max_size=12) | st.text(
 
 
 @given(st.lists(st.tuples(st.sampled_from(KNOWN), _VALUES), min_size=1, max_size=3, unique_by=lambda x: x[0]))
-def test_whatever_is_read_without_yaml_is_what_yaml_reads(pairs: list[tuple[str, str]]):
+def test_the_fast_parser_agrees_with_yaml(pairs: list[tuple[str, str]]):
     lines = [f"{key}: {value}" for key, value in pairs]
     try:
-        found = page("\n".join(lines))
-    except Unreadable:
+        found = parse_page("\n".join(lines))
+    except InvalidFrontMatter:
         return
-    if found.remarks or any("\n" in line or "\r" in line or "---" in line for line in lines):
+    if found.warnings or any("\n" in line or "\r" in line or "---" in line for line in lines):
         return
     loaded = yaml.load("\n".join(lines), Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
     for entry in found.entries:

@@ -8,21 +8,36 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from json_values import few, values
+from json_values import few_examples, values
 
-from shoal.core.hooks import LONGEST_SECONDS, PARTING_SECONDS, USUAL_SECONDS, Called, Command, Post, Verdict
-from shoal.wire.hook_output import LIMIT, BadAnswer, LetGo, let_go, verdict_of, verdict_of_text
-from shoal.wire.hooks import ReadHooks, read_given, read_hooks
-from shoal.wire.json_lines import line_of
+from shoal.core.hooks import (
+    DEFAULT_HOOK_SECONDS,
+    MAX_HOOK_SECONDS,
+    SESSION_END_HOOK_SECONDS,
+    HookCallback,
+    HookCommand,
+    HookDecision,
+    HookHttpPost,
+)
+from shoal.wire.hook_codec import ParsedHooks, parse_hooks, parse_program_hooks
+from shoal.wire.hook_output_codec import (
+    MAX_TEXT_LENGTH,
+    AsyncHookRequest,
+    InvalidHookOutput,
+    parse_async_request,
+    parse_hook_json,
+    parse_hook_text,
+)
+from shoal.wire.json_line_numbers import find_key_line
 
 
-def read(raw: Any, **environ: str) -> ReadHooks:
+def parse_settings(raw: Any, **environ: str) -> ParsedHooks:
     text = json.dumps({"hooks": raw}, indent=1)
-    return read_hooks(raw, lambda keys: f"s.json:{line_of(text, keys)}", environ)
+    return parse_hooks(raw, lambda keys: f"s.json:{find_key_line(text, keys)}", environ)
 
 
-def test_the_documented_form_is_read_with_the_place_of_each() -> None:
-    found = read(
+def test_the_documented_form_is_read_with_the_location_of_each_hook() -> None:
+    found = parse_settings(
         {
             "PreToolUse": [
                 {
@@ -38,14 +53,14 @@ def test_the_documented_form_is_read_with_the_place_of_each() -> None:
     )
     first, second, third = found.hooks
     assert found.problems == ()
-    assert (first.event, first.matcher, first.does, first.seconds) == (
+    assert (first.event, first.matcher, first.action, first.seconds) == (
         "PreToolUse",
         "Bash|Edit",
-        Command(command="./check.sh"),
+        HookCommand(command="./check.sh"),
         5.0,
     )
-    assert second.does == Post(url="https://example.org/x", headers={"A": "b"})
-    assert (second.seconds, third.seconds) == (USUAL_SECONDS, PARTING_SECONDS)
+    assert second.action == HookHttpPost(url="https://example.org/x", headers={"A": "b"})
+    assert (second.seconds, third.seconds) == (DEFAULT_HOOK_SECONDS, SESSION_END_HOOK_SECONDS)
     assert (first.origin, second.origin, third.origin) == ("s.json:7", "s.json:12", "s.json:25")
 
 
@@ -80,53 +95,55 @@ COMMAND = {"type": "command", "command": "x"}
         ({"Stop": [{"hooks": [{"type": "http", "url": "http://x", "headers": 1}]}]}, 9, "an object of texts"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(raw: Any, line: int, why: str) -> None:
-    (problem,) = read(raw).problems
+def test_an_error_is_reported_with_its_line(raw: Any, line: int, why: str) -> None:
+    (problem,) = parse_settings(raw).problems
     assert problem.startswith(f"s.json:{line}: hooks")
     assert why in problem
 
 
-def test_what_is_good_beside_a_mistake_is_used() -> None:
-    found = read({"Stop": [{"hooks": [{"type": "odd"}, COMMAND]}, 5], "Nonsense": 1})
-    assert [hook.does for hook in found.hooks] == [Command(command="x")]
+def test_valid_hooks_next_to_an_invalid_one_are_used() -> None:
+    found = parse_settings({"Stop": [{"hooks": [{"type": "odd"}, COMMAND]}, 5], "Nonsense": 1})
+    assert [hook.action for hook in found.hooks] == [HookCommand(command="x")]
     assert len(found.problems) == 3
 
 
-def test_hooks_that_nobody_waits_for_are_read_and_what_they_cannot_do_is_told() -> None:
-    def one(event: str, **more: Any) -> ReadHooks:
-        return read({event: [{"hooks": [COMMAND | more]}]})
+def test_background_hooks_are_read_and_unsupported_options_are_reported() -> None:
+    def parse_one_hook(event: str, **more: Any) -> ParsedHooks:
+        return parse_settings({event: [{"hooks": [COMMAND | more]}]})
 
-    found = one("PostToolUse", **{"async": True})
+    found = parse_one_hook("PostToolUse", **{"async": True})
     assert [(hook.background, hook.rewakes) for hook in found.hooks] == [(True, False)]
-    found = one("PostToolUse", asyncRewake=True)
+    found = parse_one_hook("PostToolUse", asyncRewake=True)
     assert [(hook.background, hook.rewakes) for hook in found.hooks] == [(True, True)]
     assert found.problems == found.warnings == ()
-    found = one("PostToolUse", **{"async": False, "asyncRewake": False})
+    found = parse_one_hook("PostToolUse", **{"async": False, "asyncRewake": False})
     assert [(hook.background, hook.rewakes) for hook in found.hooks] == [(False, False)]
     for event, why in (
         ("PreToolUse", "it cannot decide anything"),
         ("SessionEnd", "waits for it all the same"),
     ):
-        found = one(event, **{"async": True})
+        found = parse_one_hook(event, **{"async": True})
         (warning,) = found.warnings
         assert warning.startswith(f"s.json:9: hooks.{event}.0.hooks.0.async: ")
         assert why in warning
         assert (len(found.hooks), found.problems) == (1, ())
-    (warning,) = one("Stop", asyncRewake=True, onFailure="block").warnings
+    (warning,) = parse_one_hook("Stop", asyncRewake=True, onFailure="block").warnings
     assert "it cannot block" in warning
-    (problem,) = read({"Stop": [{"hooks": [{"type": "http", "url": "http://x", "async": True}]}]}).problems
+    (problem,) = parse_settings(
+        {"Stop": [{"hooks": [{"type": "http", "url": "http://x", "async": True}]}]}
+    ).problems
     assert "is not known and is ignored" in problem
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('{"async": true}', LetGo()),
-        (' {"async":true,"asyncTimeout":15000} ', LetGo(seconds=15.0)),
-        ('{"async": true, "asyncTimeout": 1e300}', LetGo(seconds=LONGEST_SECONDS)),
-        (f'{{"async": true, "asyncTimeout": {10**400}}}', LetGo(seconds=LONGEST_SECONDS)),
-        ('{"async": true, "asyncTimeout": -1}', LetGo()),
-        ('{"async": true, "asyncTimeout": "9"}', LetGo()),
+        ('{"async": true}', AsyncHookRequest()),
+        (' {"async":true,"asyncTimeout":15000} ', AsyncHookRequest(seconds=15.0)),
+        ('{"async": true, "asyncTimeout": 1e300}', AsyncHookRequest(seconds=MAX_HOOK_SECONDS)),
+        (f'{{"async": true, "asyncTimeout": {10**400}}}', AsyncHookRequest(seconds=MAX_HOOK_SECONDS)),
+        ('{"async": true, "asyncTimeout": -1}', AsyncHookRequest()),
+        ('{"async": true, "asyncTimeout": "9"}', AsyncHookRequest()),
         ('{"async": false}', None),
         ('{"async": 1}', None),
         ('["async"]', None),
@@ -134,30 +151,34 @@ def test_hooks_that_nobody_waits_for_are_read_and_what_they_cannot_do_is_told() 
         ("", None),
     ],
 )
-def test_a_first_line_may_say_that_nobody_is_to_wait(line: str, expected: LetGo | None) -> None:
-    assert let_go(line) == expected
+def test_the_first_output_line_can_make_a_hook_asynchronous(
+    line: str, expected: AsyncHookRequest | None
+) -> None:
+    assert parse_async_request(line) == expected
 
 
-def test_headers_take_only_the_variables_that_are_named() -> None:
+def test_headers_expand_only_the_allowed_variables() -> None:
     headers = {"A": "Bearer $KEY", "B": "${KEY}/$OTHER"}
     hook = {"type": "http", "url": "http://x", "headers": headers, "allowedEnvVars": ["KEY"]}
-    (found,) = read({"Stop": [{"hooks": [hook]}]}, KEY="k", OTHER="o").hooks
-    assert found.does == Post(url="http://x", headers={"A": "Bearer k", "B": "k/"})
+    (found,) = parse_settings({"Stop": [{"hooks": [hook]}]}, KEY="k", OTHER="o").hooks
+    assert found.action == HookHttpPost(url="http://x", headers={"A": "Bearer k", "B": "k/"})
 
 
-def test_a_program_gives_functions_pairs_and_entries() -> None:
-    found = read_given({"PreToolUse": [print, ("Bash", len), {"hooks": [COMMAND]}, 7, ("(", len)]}, "here")
-    assert [(hook.matcher, hook.does) for hook in found.hooks] == [
-        ("", Called(function=print)),
-        ("Bash", Called(function=len)),
-        ("", Command(command="x")),
+def test_hooks_from_python_are_functions_pairs_or_entries() -> None:
+    found = parse_program_hooks(
+        {"PreToolUse": [print, ("Bash", len), {"hooks": [COMMAND]}, 7, ("(", len)]}, "here"
+    )
+    assert [(hook.matcher, hook.action) for hook in found.hooks] == [
+        ("", HookCallback(function=print)),
+        ("Bash", HookCallback(function=len)),
+        ("", HookCommand(command="x")),
     ]
     assert len(found.problems) == 2
 
 
-@few
+@few_examples
 @given(values)
-def test_whatever_stands_there_is_read_or_named(raw: Any) -> None:
+def test_any_hook_setting_is_read_or_reported(raw: Any) -> None:
     for each in (
         raw,
         {"Stop": raw},
@@ -165,25 +186,25 @@ def test_whatever_stands_there_is_read_or_named(raw: Any) -> None:
         {"Stop": [{"hooks": raw}]},
         {"Stop": [{"hooks": [raw]}]},
     ):
-        read_hooks(each, lambda _: "there")
+        parse_hooks(each, lambda _: "there")
 
 
-@few
+@few_examples
 @given(values)
-def test_whatever_a_hook_answers_is_read_or_refused(raw: Any) -> None:
+def test_any_hook_output_is_read_or_refused(raw: Any) -> None:
     for answer in (raw, {"hookSpecificOutput": raw}, {"hookSpecificOutput": {"decision": raw}}):
-        with suppress(BadAnswer):
-            assert isinstance(verdict_of("PermissionRequest", answer), Verdict)
+        with suppress(InvalidHookOutput):
+            assert isinstance(parse_hook_json("PermissionRequest", answer), HookDecision)
 
 
-def test_answers_come_down_to_verdicts() -> None:
-    assert verdict_of("PreToolUse", {"decision": "approve", "reason": "r"}).decision == "allow"
-    assert verdict_of("Stop", {"decision": "approve"}).decision is None
-    assert verdict_of("Stop", {"decision": "block"}).blocked == "it gave no reason"
-    stopped = verdict_of("Stop", {"continue": False, "stopReason": "late", "systemMessage": "m"})
+def test_hook_output_becomes_a_decision() -> None:
+    assert parse_hook_json("PreToolUse", {"decision": "approve", "reason": "r"}).decision == "allow"
+    assert parse_hook_json("Stop", {"decision": "approve"}).decision is None
+    assert parse_hook_json("Stop", {"decision": "block"}).blocked == "it gave no reason"
+    stopped = parse_hook_json("Stop", {"continue": False, "stopReason": "late", "systemMessage": "m"})
     assert (stopped.stop, stopped.message) == ("late", "m")
-    assert verdict_of_text("WorktreeCreate", " /a/b\n").output == "/a/b"
-    assert verdict_of_text("PostToolUse", "words").context == ""
-    assert verdict_of_text("SessionStart", "{not json").context == "{not json"
-    long = verdict_of_text("UserPromptSubmit", "x" * (LIMIT + 1)).context
+    assert parse_hook_text("WorktreeCreate", " /a/b\n").output == "/a/b"
+    assert parse_hook_text("PostToolUse", "words").context == ""
+    assert parse_hook_text("SessionStart", "{not json").context == "{not json"
+    long = parse_hook_text("UserPromptSubmit", "x" * (MAX_TEXT_LENGTH + 1)).context
     assert long.endswith("characters in all]")

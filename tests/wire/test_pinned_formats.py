@@ -21,107 +21,123 @@ import pytest
 from msgspec import Struct
 
 import shoal
-from reference_pages.tools import _seen
-from shoal.app.agents.brief import Brief, Opened
-from shoal.app.models.trying import Trial
-from shoal.app.outside.background_runs import Outcome, Standing
-from shoal.app.picture.rows import (
+from reference_pages.tools import _collect_tools
+from shoal.app.agents.member_bootstrap import InheritedOptions, MemberBootstrap
+from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.models.model_probe import ProbeResult
+from shoal.app.reports.agent_report import AgentProperty
+from shoal.app.reports.hook_report import HookReport, HookRow
+from shoal.app.reports.model_report import ModelReport, ModelRow, ProviderRow
+from shoal.app.reports.permission_report import PermissionReport, RuleRow
+from shoal.app.reports.plugin_report import PluginRow
+from shoal.app.run_access.background_runs import RunResult, RunStatus
+from shoal.app.run_view.view_rows import (
     AgentRow,
     CostRow,
-    Frame,
-    LetterRow,
+    MailRow,
     NoteRow,
     QuestionRow,
     RunRow,
     SpendPoint,
     TaskRow,
+    ViewDelta,
 )
-from shoal.app.quarters.machine import Fact
-from shoal.app.settings.config_view import Shown, Trusted
-from shoal.app.teams.export import Person, TaskChange
-from shoal.app.views.agents import Fact as AgentFact
-from shoal.app.views.hooks import HookShown, HooksSeen
-from shoal.app.views.models import ModelRow, ModelsView, ProviderRow
-from shoal.app.views.permissions import RuleShown, View
-from shoal.app.views.plugins import PluginRow
-from shoal.core.agents import Completion, Evidence, Glimpse, KeptWork, Order, Ran, Reached, Resolved
-from shoal.core.bodies import Granted, PermissionUpdate, Rule, _Body
-from shoal.core.caps import Limits, Refusal
-from shoal.core.definitions import Problem, Source
+from shoal.app.settings.settings_listing import SettingRow, TrustRow
+from shoal.app.teams.team_export import ExportedMember, ExportedTaskChange
+from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource
+from shoal.core.agents import (
+    AgentResult,
+    AgentSnapshot,
+    DeliveryReceipt,
+    ResolvedSpawn,
+    RetainedWork,
+    ShellCommandResult,
+    SpawnRequest,
+    WorkEvidence,
+)
+from shoal.core.background_shells import BackgroundShell, ShellResult
 from shoal.core.errors import ModelError
-from shoal.core.events import Journaled, Live
-from shoal.core.mcp import ServerStanding
-from shoal.core.messages import Base64Source, Block, Message, UrlSource
-from shoal.core.permissions import RuleValue, Suggestion
-from shoal.core.questions import Answer, Choice, Option, Question
-from shoal.core.requests import Reply, Request, ToolSchema
+from shoal.core.events import JournaledEvent, LiveEvent
+from shoal.core.limits import BudgetLimits, BudgetRefusal
+from shoal.core.mail_bodies import PermissionGrant, PermissionRule, PermissionUpdate, _MailBody
+from shoal.core.mcp_servers import McpServerStatus
+from shoal.core.messages import Base64Source, BaseBlock, Message, UrlSource
+from shoal.core.model_requests import ModelReply, ModelRequest, ToolSchema
+from shoal.core.permissions import PermissionSuggestion, SuggestedRule
+from shoal.core.questions import Answer, ChoiceOption, MultipleChoice, Question
 from shoal.core.schedules import Schedule
-from shoal.core.shells import ShellEnd, ShellFacts
-from shoal.core.templates import Flaw, Origin
-from shoal.core.usage import LongPrompt, ModelCard, Price, Spent, Usage
-from shoal.core.worktrees import Owner, WorktreeRecord
-from shoal.models.catalogue import CardEntry, LongEntry, _Catalogue
-from shoal.models.replay import Exchange
-from shoal.policy.explain import Explanation, PartExplained
-from shoal.stores.files.subagents import Remembered
-from shoal.surfaces.mcp.server import TOOLS, TeamTools
-from shoal.surfaces.web.board import NewTask, TaskWish
-from shoal.surfaces.web.live import Delta, Grown
-from shoal.surfaces.web.questions import QuestionLine
-from shoal.surfaces.web.runs import RunLine
-from shoal.surfaces.web.steering import NewMode, Whom, Words
-from shoal.surfaces.web.transcripts import Page
-from shoal.team.purse_afar import Rules as BudgetRules
-from shoal.testing.replies import Fault
-from shoal.testing.script import ServerStep
-from shoal.tools.askuser import Answerable, Asked
-from shoal.tools.messages import _Structured
-from shoal.tools.plan import Wish
-from shoal.tools.todo import Todo
-from shoal.wire import hook_output, mail, roster, settings, tasks, transcript
-from shoal.wire.control import Command, Gap, Response
-from shoal.wire.journal import _Stamp
-from shoal.wire.outpost import Down, Up
-from shoal.wire.script import ScriptedCall, Step, Voice
-from shoal.wire.stream_json import Denial, Line, ModelSpent
-from shoal.wire.stream_tasks import TaskUsage
-from shoal.wire.trust import Said
-from shoal.workspaces.checkpoint_index import Change, _Undone
-from shoal.workspaces.checkpoints import ChangedFile, LeftAlone, TurnChanges, UndoReport
+from shoal.core.team_templates import TemplateProblem, TemplateSource
+from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, Price, Usage
+from shoal.core.worktrees import WorktreeOwner, WorktreeRecord
+from shoal.models.catalogue import CatalogueEntry, LongPromptEntry, _CatalogueData
+from shoal.models.replay_model import RecordedExchange
+from shoal.policy.permission_explanation import PermissionExplanation, SimpleCommandExplanation
+from shoal.stores.files.subagent_files import SubagentMetadata
+from shoal.surfaces.mcp.mcp_server import TOOLS, McpTeamTools
+from shoal.surfaces.web.board_routes import NewTaskRequest, TaskChangeRequest
+from shoal.surfaces.web.control_routes import SendMessageRequest, SetModeRequest, TargetAgentRequest
+from shoal.surfaces.web.live_agent_stream import LiveDelta, TranscriptGrown
+from shoal.surfaces.web.open_questions import OpenQuestionRow
+from shoal.surfaces.web.run_index import RunListRow
+from shoal.surfaces.web.transcript_index import TranscriptPage
+from shoal.team.remote_budget import BudgetLimitSet
+from shoal.testing.mock_replies import ReplyFault
+from shoal.testing.scripted_server import MockServerStep
+from shoal.tools.message_tool import _StructuredMessage
+from shoal.tools.plan_tools import PlannedToolUse
+from shoal.tools.question_tool import QuestionInput, QuestionOptionInput
+from shoal.tools.todo_tool import TodoItem
+from shoal.wire import (
+    hook_output_codec,
+    mail_codec,
+    roster_codec,
+    settings_codec,
+    task_codec,
+    transcript_codec,
+)
+from shoal.wire.control_codec import ControlCommand, ControlResponse, SubscriptionGap
+from shoal.wire.journal_codec import _EventTimestamp
+from shoal.wire.member_channel_codec import MessageFromLead, MessageFromMember
+from shoal.wire.model_script_codec import ScriptedCall, ScriptOptions, ScriptStep
+from shoal.wire.stream_output_codec import ModelUsageTotals, PermissionDenial, StreamLine
+from shoal.wire.stream_task_codec import TaskUsage
+from shoal.wire.trust_codec import TrustDecision
+from shoal.workspaces.checkpoint_index import CheckpointChange, _UndoMark
+from shoal.workspaces.checkpoints import ChangedFile, SkippedFile, TurnFileChanges, UndoReport
 
 PINNED = Path(__file__).with_name("pinned_formats.json")
 Kind: TypeAlias = type[Struct]
 Table: TypeAlias = dict[str, dict[str, list[str]]]
 
 
-def _literals(kind: inspected.Type) -> Iterator[str]:
+def _find_literals(kind: inspected.Type) -> Iterator[str]:
     """Yield the words that a field may hold, where it is a closed set of them."""
     match kind:
         case inspected.LiteralType(values=values):
             yield from map(str, values)
         case inspected.UnionType(types=types):
             for each in types:
-                yield from _literals(each)
+                yield from _find_literals(each)
         case inspected.CollectionType(item_type=item) | inspected.VarTupleType(item_type=item):
-            yield from _literals(item)
+            yield from _find_literals(item)
 
 
-def _values(kind: Kind, name: str) -> list[str]:
+def _list_literals(kind: Kind, name: str) -> list[str]:
     info = inspected.type_info(kind)
     assert isinstance(info, inspected.StructType)
-    return next((sorted(_literals(each.type)) for each in info.fields if each.encode_name == name), [])
+    return next((sorted(_find_literals(each.type)) for each in info.fields if each.encode_name == name), [])
 
 
-def _leaves(base: Kind) -> Iterator[Kind]:
+def _find_leaf_classes(base: Kind) -> Iterator[Kind]:
     """Yield the classes below `base` that have no class below them."""
     for kind in base.__subclasses__():
         if kind.__subclasses__():
-            yield from _leaves(kind)
+            yield from _find_leaf_classes(kind)
         else:
             yield kind
 
 
-def _by_tag(kinds: Iterable[Kind]) -> dict[str, Kind]:
+def _group_by_tag(kinds: Iterable[Kind]) -> dict[str, Kind]:
     found: dict[str, Kind] = {}
     for kind in dict.fromkeys(kinds):
         tag = str(kind.__struct_config__.tag)
@@ -130,151 +146,180 @@ def _by_tag(kinds: Iterable[Kind]) -> dict[str, Kind]:
     return found
 
 
-def _by_subtype(kinds: Iterable[Kind]) -> dict[str, Kind]:
+def _group_by_subtype(kinds: Iterable[Kind]) -> dict[str, Kind]:
     """Return lines of stream-json by type and subtype: many share the type `system`."""
-    return {"/".join((str(kind.__struct_config__.tag), *_values(kind, "subtype"))): kind for kind in kinds}
+    return {
+        "/".join((str(kind.__struct_config__.tag), *_list_literals(kind, "subtype"))): kind for kind in kinds
+    }
 
 
 FORMATS: dict[str, Mapping[str, Kind]] = {
-    "journal": _by_tag(_leaves(Journaled)),
-    "journal line": {"stamp": _Stamp},
-    "live events": _by_tag(_leaves(Live)),
+    "journal": _group_by_tag(_find_leaf_classes(JournaledEvent)),
+    "journal line": {"stamp": _EventTimestamp},
+    "live events": _group_by_tag(_find_leaf_classes(LiveEvent)),
     "event parts": {
-        "completion": Completion,
-        "evidence": Evidence,
-        "command": Ran,
-        "kept work": KeptWork,
+        "completion": AgentResult,
+        "evidence": WorkEvidence,
+        "command": ShellCommandResult,
+        "kept work": RetainedWork,
         "schedule": Schedule,
-        "shell": ShellFacts,
-        "shell end": ShellEnd,
+        "shell": BackgroundShell,
+        "shell end": ShellResult,
         "usage": Usage,
     },
-    "control": _by_tag(_leaves(Command)),
-    "control answers": {"response": Response, "gap": Gap, "agent": Glimpse, "delivery": Reached},
-    "member protocol, up": _by_tag(get_args(Up)),
-    "member protocol, down": _by_tag(get_args(Down)),
+    "control": _group_by_tag(_find_leaf_classes(ControlCommand)),
+    "control answers": {
+        "response": ControlResponse,
+        "gap": SubscriptionGap,
+        "agent": AgentSnapshot,
+        "delivery": DeliveryReceipt,
+    },
+    "member protocol, up": _group_by_tag(get_args(MessageFromMember)),
+    "member protocol, down": _group_by_tag(get_args(MessageFromLead)),
     "member protocol, parts": {
-        "bootstrap": Brief,
-        "options": Opened,
-        "order": Order,
-        "resolved": Resolved,
-        "budget": BudgetRules,
-        "limits": Limits,
-        "refusal": Refusal,
+        "bootstrap": MemberBootstrap,
+        "options": InheritedOptions,
+        "order": SpawnRequest,
+        "resolved": ResolvedSpawn,
+        "budget": BudgetLimitSet,
+        "limits": BudgetLimits,
+        "refusal": BudgetRefusal,
         "model": ModelCard,
         "price": Price,
-        "price of long prompts": LongPrompt,
+        "price of long prompts": LongPromptPrice,
     },
-    "questions": _by_tag(get_args(Question)),
-    "answers": _by_tag(get_args(Answer)),
-    "question parts": {"choice": Choice, "option": Option, "rule": RuleValue},
-    "permission updates": _by_tag(get_args(Suggestion)),
-    "content blocks": _by_tag(_leaves(Block)),
-    "image sources": _by_tag((Base64Source, UrlSource)),
-    "transcript": {"message": Message, "answer": transcript._Answer},
-    "mail": {"message": mail._Form},
-    "mail bodies": _by_tag(_leaves(_Body)),
-    "mail body updates": _by_tag(get_args(PermissionUpdate)),
-    "mail body parts": {"granted": Granted, "rule": Rule},
-    "team file": {"team": roster._TeamForm, "whole": roster._WholeForm, "member": roster._MemberForm},
-    "tasks": {"task": tasks._Form},
-    "sub-agents": {"meta": Remembered},
-    "checkpoints": {"change": Change, "undone": _Undone},
-    "worktrees": {"record": WorktreeRecord, "owner": Owner},
-    "trust": {"decision": Said},
+    "questions": _group_by_tag(get_args(Question)),
+    "answers": _group_by_tag(get_args(Answer)),
+    "question parts": {"choice": MultipleChoice, "option": ChoiceOption, "rule": SuggestedRule},
+    "permission updates": _group_by_tag(get_args(PermissionSuggestion)),
+    "content blocks": _group_by_tag(_find_leaf_classes(BaseBlock)),
+    "image sources": _group_by_tag((Base64Source, UrlSource)),
+    "transcript": {"message": Message, "answer": transcript_codec._AssistantMessage},
+    "mail": {"message": mail_codec._InboxEntrySchema},
+    "mail bodies": _group_by_tag(_find_leaf_classes(_MailBody)),
+    "mail body updates": _group_by_tag(get_args(PermissionUpdate)),
+    "mail body parts": {"granted": PermissionGrant, "rule": PermissionRule},
+    "team file": {
+        "team": roster_codec._TeamSchema,
+        "whole": roster_codec._StrictTeamSchema,
+        "member": roster_codec._MemberSchema,
+    },
+    "tasks": {"task": task_codec._TaskSchema},
+    "sub-agents": {"meta": SubagentMetadata},
+    "checkpoints": {"change": CheckpointChange, "undone": _UndoMark},
+    "worktrees": {"record": WorktreeRecord, "owner": WorktreeOwner},
+    "trust": {"decision": TrustDecision},
     "settings": {
-        "document": settings.Known,
-        "permissions": settings.Rules,
-        "shoal": settings.Own,
-        "sandbox": settings.SandboxSettings,
-        "telemetry": settings.TelemetrySettings,
-        "agent limits": settings.AgentLimits,
-        "model": settings.ModelFacts,
+        "document": settings_codec.SettingsSchema,
+        "permissions": settings_codec.PermissionSettings,
+        "shoal": settings_codec.ShoalSettings,
+        "sandbox": settings_codec.SandboxSettings,
+        "telemetry": settings_codec.TelemetrySettings,
+        "agent limits": settings_codec.AgentLimitSettings,
+        "model": settings_codec.ModelSettings,
     },
     "hook output": {
-        "output": hook_output._Said,
-        "specific": hook_output._Specific,
-        "answer": hook_output._Answer,
+        "output": hook_output_codec._HookOutput,
+        "specific": hook_output_codec._EventSpecificOutput,
+        "answer": hook_output_codec._PermissionAnswer,
     },
-    "stream-json": _by_subtype(_leaves(Line)),
-    "stream-json parts": {"model usage": ModelSpent, "denial": Denial, "task usage": TaskUsage},
+    "stream-json": _group_by_subtype(_find_leaf_classes(StreamLine)),
+    "stream-json parts": {
+        "model usage": ModelUsageTotals,
+        "denial": PermissionDenial,
+        "task usage": TaskUsage,
+    },
     "run view": {
-        "frame": Frame,
+        "frame": ViewDelta,
         "run": RunRow,
         "agent": AgentRow,
         "task": TaskRow,
-        "letter": LetterRow,
+        "letter": MailRow,
         "question": QuestionRow,
         "cost": CostRow,
         "spend": SpendPoint,
         "note": NoteRow,
     },
     "web": {
-        "run": RunLine,
-        "question": QuestionLine,
-        "transcript": Page,
-        "delta": Delta,
-        "grown": Grown,
-        "new task": NewTask,
-        "task change": TaskWish,
-        "new mode": NewMode,
-        "agent": Whom,
-        "words": Words,
+        "run": RunListRow,
+        "question": OpenQuestionRow,
+        "transcript": TranscriptPage,
+        "delta": LiveDelta,
+        "grown": TranscriptGrown,
+        "new task": NewTaskRequest,
+        "task change": TaskChangeRequest,
+        "new mode": SetModeRequest,
+        "agent": TargetAgentRequest,
+        "words": SendMessageRequest,
     },
     "command output": {
-        "doctor fact": Fact,
-        "agent fact": AgentFact,
-        "definition problem": Problem,
-        "definition source": Source,
-        "template problem": Flaw,
-        "template origin": Origin,
-        "setting": Shown,
-        "setting with trust": Trusted,
-        "hooks": HooksSeen,
-        "hook": HookShown,
-        "models": ModelsView,
+        "doctor fact": Diagnostic,
+        "agent fact": AgentProperty,
+        "definition problem": DefinitionProblem,
+        "definition source": DefinitionSource,
+        "template problem": TemplateProblem,
+        "template origin": TemplateSource,
+        "setting": SettingRow,
+        "setting with trust": TrustRow,
+        "hooks": HookReport,
+        "hook": HookRow,
+        "models": ModelReport,
         "model": ModelRow,
         "provider": ProviderRow,
-        "model trial": Trial,
-        "permissions": View,
-        "permission rule": RuleShown,
-        "explanation": Explanation,
-        "explained part": PartExplained,
+        "model trial": ProbeResult,
+        "permissions": PermissionReport,
+        "permission rule": RuleRow,
+        "explanation": PermissionExplanation,
+        "explained part": SimpleCommandExplanation,
         "plugin": PluginRow,
-        "mcp server": ServerStanding,
-        "team person": Person,
-        "team task change": TaskChange,
-        "spent": Spent,
+        "mcp server": McpServerStatus,
+        "team person": ExportedMember,
+        "team task change": ExportedTaskChange,
+        "spent": CostTotals,
         "undo": UndoReport,
-        "undo, turn": TurnChanges,
+        "undo, turn": TurnFileChanges,
         "undo, file": ChangedFile,
-        "undo, left alone": LeftAlone,
+        "undo, left alone": SkippedFile,
     },
-    "mcp tools": {"run status": Standing, "run result": Outcome},
+    "mcp tools": {"run status": RunStatus, "run result": RunResult},
     "tool input parts": {
-        "question": Asked,
-        "question option": Answerable,
-        "todo": Todo,
-        "plan prompt": Wish,
+        "question": QuestionInput,
+        "question option": QuestionOptionInput,
+        "todo": TodoItem,
+        "plan prompt": PlannedToolUse,
     },
-    "tool input messages": _by_tag(get_args(_Structured)),
-    "recordings": {"exchange": Exchange, "request": Request, "reply": Reply, "tool": ToolSchema},
-    "scripts": {"step": Step, "server step": ServerStep, "call": ScriptedCall, "voice": Voice},
-    "script faults": _by_tag(_leaves(Fault)),
-    "model catalogue": {"catalogue": _Catalogue, "model": CardEntry, "long prompts": LongEntry},
+    "tool input messages": _group_by_tag(get_args(_StructuredMessage)),
+    "recordings": {
+        "exchange": RecordedExchange,
+        "request": ModelRequest,
+        "reply": ModelReply,
+        "tool": ToolSchema,
+    },
+    "scripts": {
+        "step": ScriptStep,
+        "server step": MockServerStep,
+        "call": ScriptedCall,
+        "voice": ScriptOptions,
+    },
+    "script faults": _group_by_tag(_find_leaf_classes(ReplyFault)),
+    "model catalogue": {
+        "catalogue": _CatalogueData,
+        "model": CatalogueEntry,
+        "long prompts": LongPromptEntry,
+    },
 }
 
 
-def _fields(kind: Kind) -> list[str]:
+def _describe_fields(kind: Kind) -> list[str]:
     """Return the tag and the encoded fields, each with the words it may hold where those are a closed set."""
     info = inspected.type_info(kind)
     assert isinstance(info, inspected.StructType)
-    named = ((each.encode_name, sorted(_literals(each.type))) for each in info.fields)
+    named = ((each.encode_name, sorted(_find_literals(each.type))) for each in info.fields)
     tag = [f"{info.tag_field}: {info.tag}"] if info.tag_field else []
     return tag + [f"{name}: {' | '.join(words)}" if words else name for name, words in named]
 
 
-def _parts(kind: Any) -> Iterator[Kind]:
+def _find_nested_structs(kind: Any) -> Iterator[Kind]:
     """Yield every struct that is encoded as a part of `kind`."""
     waiting, seen = [inspected.type_info(kind)], set()
     while waiting:
@@ -295,35 +340,38 @@ def _parts(kind: Any) -> Iterator[Kind]:
             waiting.append(each.item_type)
 
 
-def _now() -> Table:
+def _collect_formats() -> Table:
     found = {
-        group: {label: _fields(kind) for label, kind in kinds.items()} for group, kinds in FORMATS.items()
+        group: {label: _describe_fields(kind) for label, kind in kinds.items()}
+        for group, kinds in FORMATS.items()
     }
     return found | {
-        "tool input": _tool_inputs(),
-        "mcp tool input": _mcp_inputs(),
-        "model test": {"error": sorted(_error_names(ModelError))},
+        "tool input": _list_tool_inputs(),
+        "mcp tool input": _list_mcp_inputs(),
+        "model test": {"error": sorted(_find_error_names(ModelError))},
     }
 
 
-def _tool_inputs() -> dict[str, list[str]]:
-    """Return the parameters of the built-in tools as a model is told of them: names of Python arguments."""
-    told = {name: schema for schemas in _seen().told.values() for name, schema in schemas.items()}
-    return {name: list(told[name].input_schema.get("properties", {})) for name in sorted(told)}
+def _list_tool_inputs() -> dict[str, list[str]]:
+    """Return the parameters of the built-in tools as shown to a model: names of Python arguments."""
+    schema_of = {
+        name: schema for schemas in _collect_tools().schemas.values() for name, schema in schemas.items()
+    }
+    return {name: list(schema_of[name].input_schema.get("properties", {})) for name in sorted(schema_of)}
 
 
-def _mcp_inputs() -> dict[str, list[str]]:
-    return {name: list(signature(getattr(TeamTools, name)).parameters)[1:] for name in TOOLS}
+def _list_mcp_inputs() -> dict[str, list[str]]:
+    return {name: list(signature(getattr(McpTeamTools, name)).parameters)[1:] for name in TOOLS}
 
 
-def _error_names(base: type[ModelError]) -> Iterator[str]:
+def _find_error_names(base: type[ModelError]) -> Iterator[str]:
     """Yield the names that `shoal models test --json` gives as `error`: they are those of classes."""
     yield base.__name__
     for kind in base.__subclasses__():
-        yield from _error_names(kind)
+        yield from _find_error_names(kind)
 
 
-def _write(table: Table) -> None:
+def _write_formats(table: Table) -> None:
     lines = [
         f" {json.dumps(group)}: {{\n"
         + ",\n".join(f"  {json.dumps(label)}: {json.dumps(fields)}" for label, fields in formats.items())
@@ -333,10 +381,10 @@ def _write(table: Table) -> None:
     PINNED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def test_every_pinned_format_is_as_it_was() -> None:
-    now = _now()
+def test_every_pinned_format_is_unchanged() -> None:
+    now = _collect_formats()
     if os.environ.get("FORMATS") == "write":
-        _write(now)
+        _write_formats(now)
     pinned: Table = json.loads(PINNED.read_text())
     assert list(now) == list(pinned)
     changed = {
@@ -350,7 +398,9 @@ def test_every_pinned_format_is_as_it_was() -> None:
 
 @pytest.mark.parametrize("group", FORMATS)
 def test_every_part_of_a_pinned_format_is_pinned_too(group: str) -> None:
-    missing = {part for kind in FORMATS[group].values() for part in _parts(kind)} - _pinned()
+    missing = {
+        part for kind in FORMATS[group].values() for part in _find_nested_structs(kind)
+    } - _collect_pinned_structs()
     assert not missing, f"parts of {group} that no table above names: {missing}"
 
 
@@ -358,9 +408,9 @@ def test_every_struct_with_a_tag_is_pinned() -> None:
     for module in walk_packages(shoal.__path__, "shoal."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    tagged = {kind for kind in _leaves(Struct) if kind.__struct_config__.tag is not None}
-    assert {kind for kind in tagged if kind.__module__.startswith("shoal.")} <= _pinned()
+    tagged = {kind for kind in _find_leaf_classes(Struct) if kind.__struct_config__.tag is not None}
+    assert {kind for kind in tagged if kind.__module__.startswith("shoal.")} <= _collect_pinned_structs()
 
 
-def _pinned() -> set[Kind]:
+def _collect_pinned_structs() -> set[Kind]:
     return {kind for kinds in FORMATS.values() for kind in kinds.values()}

@@ -7,12 +7,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from json_values import few, texts, unknown_fields, values
+from json_values import few_examples, make_unknown_fields, texts, values
 from msgspec.structs import replace
 
-from shoal.core.roster import Member, Team
-from shoal.wire.foreign import Invalid
-from shoal.wire.roster import TeamFile, read_team, team_bytes
+from shoal.core.roster import RosterEntry, TeamRoster
+from shoal.wire.foreign_json import InvalidFile
+from shoal.wire.roster_codec import TeamFile, encode_new_team, parse_team
 
 LEAD = {
     "agentId": "team-lead@t",
@@ -49,7 +49,7 @@ CONFIG = {
 }
 
 members = st.builds(
-    Member,
+    RosterEntry,
     agent_id=texts.filter(bool),
     name=st.sampled_from(["ann", "bob", "cid", "team-lead"]),
     agent_type=texts,
@@ -65,7 +65,7 @@ members = st.builds(
     is_active=st.none() | st.booleans(),
 )
 teams = st.builds(
-    Team,
+    TeamRoster,
     name=st.just("t"),
     description=st.none() | texts,
     created_at=st.integers(0, 2**53),
@@ -75,15 +75,15 @@ teams = st.builds(
 )
 
 
-def read(content, name="t") -> TeamFile:
-    found = read_team(content if isinstance(content, bytes) else json.dumps(content).encode(), name)
+def parse_content(content, name="t") -> TeamFile:
+    found = parse_team(content if isinstance(content, bytes) else json.dumps(content).encode(), name)
     assert isinstance(found, TeamFile), found
     return found
 
 
 @pytest.mark.spec("TEAM-02", "TEAM-09")
 def test_a_roster_has_the_fields_of_the_protocol():
-    team = read(CONFIG).team
+    team = parse_content(CONFIG).team
     lead, ann = team.members
     assert (team.name, team.description, team.created_at) == ("t", "mends roofs", 1770535107409)
     assert (lead.name, lead.prompt, lead.color, lead.is_active) == ("team-lead", None, None, None)
@@ -93,53 +93,51 @@ def test_a_roster_has_the_fields_of_the_protocol():
         "%14",
         "tmux",
     )
-    found = json.loads(team_bytes(team))
+    found = json.loads(encode_new_team(team))
     assert found == CONFIG
     assert list(found["members"][0]) == [name for name in TEAMMATE if name in LEAD]
 
 
-@few
+@few_examples
 @given(teams)
-def test_a_written_roster_reads_as_it_was(team):
-    assert read(team_bytes(team)).team == team
+def test_a_written_roster_reads_back_unchanged(team):
+    assert parse_content(encode_new_team(team)).team == team
 
 
 @pytest.mark.spec("HOM-05")
-@few
+@few_examples
 @given(
     before=teams,
     after=teams,
-    unknown=unknown_fields(*CONFIG),
-    of_members=st.lists(unknown_fields(*TEAMMATE), min_size=3, max_size=3),
+    unknown=make_unknown_fields(*CONFIG),
+    of_members=st.lists(make_unknown_fields(*TEAMMATE), min_size=3, max_size=3),
 )
-def test_a_rewrite_keeps_what_it_does_not_know_of_the_team_and_its_members(
-    before, after, unknown, of_members
-):
-    config = json.loads(team_bytes(before))
+def test_a_rewrite_keeps_unknown_fields_of_the_team_and_its_members(before, after, unknown, of_members):
+    config = json.loads(encode_new_team(before))
     config["members"] = [
         {**more, **member} for more, member in zip(of_members, config["members"], strict=False)
     ]
     unknown_of = {member["name"]: more for more, member in zip(of_members, config["members"], strict=False)}
-    rewritten = read({**unknown, **config}).rewritten(after)
+    rewritten = parse_content({**unknown, **config}).encode_team(after)
     found = json.loads(rewritten)
     assert {name: value for name, value in found.items() if name not in CONFIG} == unknown
     for member in found["members"]:
         more = {name: value for name, value in member.items() if name not in TEAMMATE}
         assert more == unknown_of.get(member["name"], {})
-    assert read(rewritten).team == after
+    assert parse_content(rewritten).team == after
 
 
-def test_members_that_did_not_change_stay_byte_for_byte():
+def test_unchanged_members_stay_identical_byte_for_byte():
     odd = b'{"name":"bob","joinedAt":1.50e3,"extra":  1.0}'
     content = b'{"members":[{"name":"ann"},%b]}' % odd
-    file = read(content)
+    file = parse_content(content)
     ann, bob = file.team.members
-    found = file.rewritten(replace(file.team, members=(replace(ann, is_active=True), bob)))
+    found = file.encode_team(replace(file.team, members=(replace(ann, is_active=True), bob)))
     assert b'"joinedAt": 1.50e3' in found
     assert json.loads(found)["members"][0]["isActive"] is True
 
 
-def test_the_late_form_is_read_and_its_fields_stay():
+def test_the_late_form_is_read_and_its_fields_are_kept():
     process = {"pid": 7, "pidSpace": "host", "claimedAt": 1, "procStart": "2"}
     late = {name: value for name, value in CONFIG.items() if name != "description"}
     late["leadProcess"] = process
@@ -148,54 +146,54 @@ def test_the_late_form_is_read_and_its_fields_stay():
         {**TEAMMATE, "tmuxPaneId": ""},
         TEAMMATE,
     ]
-    file = read(late)
+    file = parse_content(late)
     assert file.team.description is None
     assert [(member.name, member.tmux_pane_id) for member in file.team.members] == [
         ("team-lead", "leader"),
         ("ann", "%14"),
     ]
-    found = json.loads(file.rewritten(file.team))
+    found = json.loads(file.encode_team(file.team))
     assert found["leadProcess"] == process
     assert "description" not in found
 
 
-def test_a_member_half_written_is_read_as_far_as_it_goes():
-    (member,) = read({**CONFIG, "members": [{"name": "ann"}]}).team.members
+def test_a_member_with_missing_fields_is_read():
+    (member,) = parse_content({**CONFIG, "members": [{"name": "ann"}]}).team.members
     assert (member.agent_id, member.tmux_pane_id, member.is_active) == ("ann@t", "", None)
 
 
-def test_a_member_of_a_wrong_shape_is_set_aside_and_stays_in_the_file():
-    file = read({**CONFIG, "members": [LEAD, {"nickname": "x"}, TEAMMATE]})
+def test_an_invalid_member_is_reported_and_stays_in_the_file():
+    file = parse_content({**CONFIG, "members": [LEAD, {"nickname": "x"}, TEAMMATE]})
     assert [member.name for member in file.team.members] == ["team-lead", "ann"]
     assert [rejected.reason for rejected in file.rejected] == ["object missing required field `name`"]
     changed = replace(file.team, members=file.team.members[:1])
-    assert json.loads(file.rewritten(changed))["members"] == [LEAD, {"nickname": "x"}]
+    assert json.loads(file.encode_team(changed))["members"] == [LEAD, {"nickname": "x"}]
 
 
 @pytest.mark.spec("TEAM-09")
-def test_a_team_is_called_as_its_directory_whatever_the_file_says():
+def test_a_team_has_the_name_of_its_directory():
     uuid = "c93b690c-0000-4000-8000-d9451b749ac2"
-    file = read({**CONFIG, "name": "Our Team!"}, uuid)
+    file = parse_content({**CONFIG, "name": "Our Team!"}, uuid)
     assert file.team.name == uuid
-    assert json.loads(file.rewritten(file.team))["name"] == "Our Team!"
+    assert json.loads(file.encode_team(file.team))["name"] == "Our Team!"
 
 
 def test_half_a_surrogate_pair_and_a_byte_order_mark_are_read():
     config = {**CONFIG, "members": [LEAD, {**TEAMMATE, "prompt": "half \ud83d", "extra": 1}]}
-    file = read(b"\xef\xbb\xbf" + json.dumps(config).encode())
-    assert json.loads(file.rewritten(file.team)) == config
+    file = parse_content(b"\xef\xbb\xbf" + json.dumps(config).encode())
+    assert json.loads(file.encode_team(file.team)) == config
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b'{"members":{}}', b'{"members":[],"createdAt":"x"}', b"\xff"]
 )
-def test_what_is_no_roster_is_invalid_with_a_reason(content):
-    found = read_team(content, "t")
-    assert isinstance(found, Invalid)
+def test_invalid_content_is_refused_with_a_reason(content):
+    found = parse_team(content, "t")
+    assert isinstance(found, InvalidFile)
     assert found.reason
 
 
-@few
+@few_examples
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps({"members": value}).encode()))
-def test_no_file_makes_the_reader_fall_over(content):
-    assert isinstance(read_team(content, "t"), TeamFile | Invalid)
+def test_no_content_crashes_the_parser(content):
+    assert isinstance(parse_team(content, "t"), TeamFile | InvalidFile)

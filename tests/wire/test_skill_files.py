@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.core.definitions import Source
-from shoal.core.errors import BadDefinition
+from shoal.core.agent_definitions import DefinitionSource
+from shoal.core.errors import InvalidAgentDefinition
 from shoal.core.skills import Skill
-from shoal.wire.skills import ParsedSkill, read_command, read_skill
+from shoal.wire.skill_codec import ParsedSkill, parse_command_file, parse_skill
 
-WHERE = Source(kind="user", path=Path("/s/pdf/SKILL.md"))
+WHERE = DefinitionSource(kind="user", path=Path("/s/pdf/SKILL.md"))
 WHOLE = """\
 ---
 name: pdf
@@ -37,13 +37,13 @@ Read them.
 """
 
 
-def read(text: str, name: str = "pdf") -> ParsedSkill:
-    return read_skill(text, WHERE, name=name)
+def parse_text(text: str, name: str = "pdf") -> ParsedSkill:
+    return parse_skill(text, WHERE, name=name)
 
 
 def test_every_field_is_read() -> None:
-    skill = read(WHOLE).skill
-    assert read(WHOLE).warnings == ()
+    skill = parse_text(WHOLE).skill
+    assert parse_text(WHOLE).warnings == ()
     assert skill == Skill(
         name="pdf",
         description="Fills forms. Use it when a form is to be filled.",
@@ -61,7 +61,7 @@ def test_every_field_is_read() -> None:
         for_person=True,
         digest=skill.digest,
     )
-    assert skill.source.place("allowed_tools") == "/s/pdf/SKILL.md:9"
+    assert skill.source.locate_field("allowed_tools") == "/s/pdf/SKILL.md:9"
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_every_field_is_read() -> None:
         (f"---\nname: pdf\ndescription: {'d' * 70_000}\n---\nx", ":1: the front matter has more than"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_file_and_line(text: str, told: str) -> None:
-    with pytest.raises(BadDefinition) as bad:
-        read(text)
+def test_an_invalid_skill_is_refused_with_file_and_line(text: str, told: str) -> None:
+    with pytest.raises(InvalidAgentDefinition) as bad:
+        parse_text(text)
     assert str(bad.value).startswith(f"/s/pdf/SKILL.md{told}")
 
 
@@ -105,19 +105,19 @@ def test_what_cannot_be_used_is_named_with_file_and_line(text: str, told: str) -
         ("---\nname: pdf\ndescription: d\n---\n", "it says nothing"),
     ],
 )
-def test_what_other_programs_would_not_take_is_only_remarked_on(text: str, told: str) -> None:
-    (warning, *_) = read(text).warnings
+def test_fields_that_other_programs_refuse_give_only_a_warning(text: str, told: str) -> None:
+    (warning, *_) = parse_text(text).warnings
     assert told in warning
 
 
-def test_a_command_needs_no_front_matter_and_is_called_by_its_file() -> None:
-    command = read_command("# Review it\n\nLook at $1.", WHERE, name="team:review").skill
+def test_a_command_needs_no_front_matter_and_is_named_after_its_file() -> None:
+    command = parse_command_file("# Review it\n\nLook at $1.", WHERE, name="team:review").skill
     assert (command.name, command.description, command.kind) == ("team:review", "Review it", "command")
-    command = read_command("---\ndescription: d\n---\nLook.", WHERE, name="review").skill
+    command = parse_command_file("---\ndescription: d\n---\nLook.", WHERE, name="review").skill
     assert (command.description, command.body) == ("d", "Look.")
     for text, name in (("", "x"), ("---\ndescription: d\n---\n", "x"), ("body", "a b")):
-        with pytest.raises(BadDefinition):
-            read_command(text, WHERE, name=name)
+        with pytest.raises(InvalidAgentDefinition):
+            parse_command_file(text, WHERE, name=name)
 
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzäñжλ0123456789"
@@ -143,7 +143,7 @@ def fronts(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @pytest.mark.needs("skills_ref")
 @given(front=fronts(), body=st.text(max_size=200))
-def test_what_the_reference_accepts_is_accepted(
+def test_skills_valid_in_the_reference_implementation_are_accepted(
     tmp_path_factory: pytest.TempPathFactory, front: tuple[str, list[str]], body: str
 ) -> None:
     import skills_ref
@@ -156,7 +156,7 @@ def test_what_the_reference_accepts_is_accepted(
     if skills_ref.validate(directory):
         return
     theirs = skills_ref.read_properties(directory)
-    ours = read_skill(file.read_text(), Source(kind="user", path=file), name=name).skill
+    ours = parse_skill(file.read_text(), DefinitionSource(kind="user", path=file), name=name).skill
     assert ours.name == theirs.name
     if not any("---" in line for line in lines):  # it takes them for the end, wherever they stand
         assert ours.description == theirs.description

@@ -7,39 +7,56 @@ import json
 import pytest
 
 from shoal.core.events import MessageAdded
-from shoal.core.ids import LEAD, EntryId
-from shoal.core.messages import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from shoal.core.ids import LEAD_ID, EntryId
+from shoal.core.messages import (
+    Message,
+    RedactedThinkingBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from shoal.core.usage import Usage
-from shoal.wire.content import dump
-from shoal.wire.stream_incoming import BadLine, Control, Other, Prompt, Responded, incoming
-from shoal.wire.stream_json import (
-    Denial,
-    Init,
-    Result,
-    answered,
-    asked,
-    cancelled,
-    message_line,
-    model_usage,
-    refused,
-    subtype_of,
+from shoal.wire.json_codec import encode_json
+from shoal.wire.stream_input_codec import (
+    IgnoredStreamLine,
+    InvalidStreamLine,
+    StreamControlRequest,
+    StreamControlResponse,
+    StreamPrompt,
+    parse_input_line,
+)
+from shoal.wire.stream_output_codec import (
+    InitLine,
+    PermissionDenial,
+    ResultLine,
+    build_cancel_request,
+    build_error_response,
+    build_message_line,
+    build_model_usage,
+    build_permission_request,
+    build_success_response,
+    get_result_subtype,
 )
 
 
-def plain(line: object) -> dict:
-    return json.loads(dump(line))
+def encode_line(line: object) -> dict:
+    return json.loads(encode_json(line))
 
 
-def added(message: Message, **more: object) -> MessageAdded:
-    return MessageAdded(agent=LEAD, entry=EntryId("e-1"), message=message, **more)
+def make_message_event(message: Message, **more: object) -> MessageAdded:
+    return MessageAdded(agent=LEAD_ID, entry=EntryId("e-1"), message=message, **more)
 
 
-def test_an_assistant_line_carries_the_transcripts_id_and_what_the_provider_said() -> None:
-    message = Message(role="assistant", content=(Text(text="hi"), ToolUse(id="t1", name="Read", input={})))
+def test_an_assistant_line_has_the_transcript_id_and_the_provider_metadata() -> None:
+    message = Message(
+        role="assistant", content=(TextBlock(text="hi"), ToolUseBlock(id="t1", name="Read", input={}))
+    )
     usage = Usage(input_tokens=3, output_tokens=2, cache_read_input_tokens=1)
-    line = plain(
-        message_line(
-            added(message, model="m-1", message_id="msg_1", usage=usage, stop_reason="tool_use"), "s-1"
+    line = encode_line(
+        build_message_line(
+            make_message_event(message, model="m-1", message_id="msg_1", usage=usage, stop_reason="tool_use"),
+            "s-1",
         )
     )
     assert line == {
@@ -69,8 +86,12 @@ def test_an_assistant_line_carries_the_transcripts_id_and_what_the_provider_said
 
 
 def test_thinking_always_has_a_signature() -> None:
-    message = Message(role="assistant", content=(Thinking(thinking="hm"), RedactedThinking(data="xx")))
-    content = plain(message_line(added(message, model="m"), "s"))["message"]["content"]
+    message = Message(
+        role="assistant", content=(ThinkingBlock(thinking="hm"), RedactedThinkingBlock(data="xx"))
+    )
+    content = encode_line(build_message_line(make_message_event(message, model="m"), "s"))["message"][
+        "content"
+    ]
     assert content == [
         {"type": "thinking", "thinking": "hm", "signature": ""},
         {"type": "redacted_thinking", "data": "xx"},
@@ -78,8 +99,8 @@ def test_thinking_always_has_a_signature() -> None:
 
 
 def test_a_tool_result_is_a_user_line() -> None:
-    message = Message(role="user", content=(ToolResult(tool_use_id="t1", content="no", is_error=True),))
-    line = plain(message_line(added(message), "s-1"))
+    message = Message(role="user", content=(ToolResultBlock(tool_use_id="t1", content="no", is_error=True),))
+    line = encode_line(build_message_line(make_message_event(message), "s-1"))
     assert line["type"] == "user"
     assert line["message"] == {
         "role": "user",
@@ -89,8 +110,8 @@ def test_a_tool_result_is_a_user_line() -> None:
     assert line["uuid"] == "e-1"
 
 
-def test_init_comes_with_the_names_that_readers_look_for() -> None:
-    init = Init(
+def test_the_init_line_has_the_documented_fields() -> None:
+    init = InitLine(
         cwd="/p",
         session_id="s",
         tools=("Read",),
@@ -99,15 +120,15 @@ def test_init_comes_with_the_names_that_readers_look_for() -> None:
         shoal_version="1",
         uuid="u",
     )
-    line = plain(init)
+    line = encode_line(init)
     assert list(line)[:2] == ["type", "subtype"]
     assert (line["type"], line["subtype"], line["permissionMode"]) == ("system", "init", "plan")
     assert line["agents"] == line["mcp_servers"] == line["slash_commands"] == []
     assert line["apiKeySource"] == "none"
 
 
-def test_a_result_states_every_field_even_when_it_is_empty() -> None:
-    result = Result(
+def test_a_result_line_has_every_field_even_if_empty() -> None:
+    result = ResultLine(
         subtype="success",
         is_error=False,
         duration_ms=5,
@@ -117,11 +138,13 @@ def test_a_result_states_every_field_even_when_it_is_empty() -> None:
         session_id="s",
         total_cost_usd=None,
         usage=Usage(input_tokens=7),
-        model_usage=model_usage({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
-        permission_denials=[Denial(tool_name="Bash", tool_use_id="t", tool_input={"command": "ls"})],
+        model_usage=build_model_usage({"m": (Usage(input_tokens=7, output_tokens=1), 0.5)}),
+        permission_denials=[
+            PermissionDenial(tool_name="Bash", tool_use_id="t", tool_input={"command": "ls"})
+        ],
         uuid="u",
     )
-    line = plain(result)
+    line = encode_line(result)
     needed = (
         "type subtype is_error duration_ms duration_api_ms num_turns result session_id total_cost_usd usage "
         "modelUsage permission_denials api_error_status uuid"
@@ -148,38 +171,46 @@ def test_a_result_states_every_field_even_when_it_is_empty() -> None:
     ],
 )
 def test_the_subtype_follows_the_reason(reason: str, subtype: str) -> None:
-    assert subtype_of(reason) == subtype
+    assert get_result_subtype(reason) == subtype
 
 
-def test_answers_to_control_requests_hold_the_id_inside() -> None:
-    assert answered("r1", {"a": 1}) == {
+def test_control_responses_contain_the_request_id() -> None:
+    assert build_success_response("r1", {"a": 1}) == {
         "type": "control_response",
         "response": {"subtype": "success", "request_id": "r1", "response": {"a": 1}},
     }
-    assert refused("r2", "no")["response"] == {"subtype": "error", "request_id": "r2", "error": "no"}
+    assert build_error_response("r2", "no")["response"] == {
+        "subtype": "error",
+        "request_id": "r2",
+        "error": "no",
+    }
 
 
-def test_a_user_line_is_a_prompt_whether_its_content_is_text_or_blocks() -> None:
+def test_a_user_line_with_text_or_blocks_is_a_prompt() -> None:
     line = (
         b'{"type":"user","message":{"role":"user","content":"go"},"session_id":"","parent_tool_use_id":null}'
     )
-    assert incoming(line) == Prompt(message=Message(role="user", content=(Text(text="go"),)))
+    assert parse_input_line(line) == StreamPrompt(
+        message=Message(role="user", content=(TextBlock(text="go"),))
+    )
     blocks = (
         b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"go"},{"type":"odd"}]}}'
     )
-    assert incoming(blocks) == Prompt(
-        message=Message(role="user", content=(Text(text="go"),)), left_out=("odd",)
+    assert parse_input_line(blocks) == StreamPrompt(
+        message=Message(role="user", content=(TextBlock(text="go"),)), left_out=("odd",)
     )
 
 
-def test_control_requests_and_other_lines_are_told_apart() -> None:
-    control = incoming(b'{"type":"control_request","request_id":"r","request":{"subtype":"interrupt"}}')
-    assert control == Control(id="r", subtype="interrupt", body={"subtype": "interrupt"})
-    assert incoming(b'{"type":"keep_alive"}') == Other(type="keep_alive")
+def test_control_requests_are_distinguished_from_other_lines() -> None:
+    control = parse_input_line(
+        b'{"type":"control_request","request_id":"r","request":{"subtype":"interrupt"}}'
+    )
+    assert control == StreamControlRequest(id="r", subtype="interrupt", body={"subtype": "interrupt"})
+    assert parse_input_line(b'{"type":"keep_alive"}') == IgnoredStreamLine(type="keep_alive")
 
 
-def test_a_question_of_ours_and_its_answers() -> None:
-    assert asked("q1", "Bash", "toolu_1", {"command": "ls"}) == {
+def test_a_permission_request_and_its_responses() -> None:
+    assert build_permission_request("q1", "Bash", "toolu_1", {"command": "ls"}) == {
         "type": "control_request",
         "request_id": "q1",
         "request": {
@@ -189,13 +220,13 @@ def test_a_question_of_ours_and_its_answers() -> None:
             "tool_use_id": "toolu_1",
         },
     }
-    assert cancelled("q1") == {"type": "control_cancel_request", "request_id": "q1"}
+    assert build_cancel_request("q1") == {"type": "control_cancel_request", "request_id": "q1"}
     yes = b'{"subtype":"success","request_id":"q1","response":{"behavior":"allow"}}'
-    assert incoming(b'{"type":"control_response","response":%b}' % yes) == Responded(
+    assert parse_input_line(b'{"type":"control_response","response":%b}' % yes) == StreamControlResponse(
         id="q1", body={"behavior": "allow"}
     )
     failed = b'{"type":"control_response","response":{"subtype":"error","request_id":"q1","error":"gone"}}'
-    assert incoming(failed) == Responded(id="q1", error="gone")
+    assert parse_input_line(failed) == StreamControlResponse(id="q1", error="gone")
 
 
 @pytest.mark.parametrize(
@@ -213,6 +244,6 @@ def test_a_question_of_ours_and_its_answers() -> None:
         (b'{"type":"control_response","response":{}}', 'needs "response"'),
     ],
 )
-def test_a_line_of_another_shape_is_refused_with_what_is_wrong(line: bytes, complaint: str) -> None:
-    with pytest.raises(BadLine, match=complaint):
-        incoming(line)
+def test_an_invalid_line_is_refused_with_the_reason(line: bytes, complaint: str) -> None:
+    with pytest.raises(InvalidStreamLine, match=complaint):
+        parse_input_line(line)

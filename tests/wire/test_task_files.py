@@ -7,12 +7,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from json_values import few, texts, unknown_fields, values
+from json_values import few_examples, make_unknown_fields, texts, values
 from msgspec.structs import replace
 
-from shoal.core.tasks import ATTEMPT, Task
-from shoal.wire.foreign import Invalid
-from shoal.wire.tasks import TaskFile, read_task, task_bytes
+from shoal.core.tasks import ATTEMPT_KEY, Task
+from shoal.wire.foreign_json import InvalidFile
+from shoal.wire.task_codec import TaskFile, encode_new_task, parse_task
 
 KNOWN = (
     "id",
@@ -52,15 +52,15 @@ tasks = st.builds(
 )
 
 
-def read(content) -> TaskFile:
-    found = read_task(content if isinstance(content, bytes) else json.dumps(content).encode())
+def parse_task_file(content) -> TaskFile:
+    found = parse_task(content if isinstance(content, bytes) else json.dumps(content).encode())
     assert isinstance(found, TaskFile), found
     return found
 
 
 @pytest.mark.spec("TSK-01")
 def test_a_task_file_has_the_fields_of_the_protocol():
-    task = read(FULL).task
+    task = parse_task_file(FULL).task
     assert (task.id, task.status, task.owner, task.blocks, task.blocked_by) == (
         "7",
         "in_progress",
@@ -73,12 +73,12 @@ def test_a_task_file_has_the_fields_of_the_protocol():
         FULL["activeForm"],
         {"area": "roof"},
     )
-    assert json.loads(task_bytes(task)) == FULL
+    assert json.loads(encode_new_task(task)) == FULL
 
 
 @pytest.mark.spec("TSK-01")
 def test_a_new_task_has_neither_owner_nor_metadata():
-    assert json.loads(task_bytes(Task(id="1", subject="s", description="d"))) == {
+    assert json.loads(encode_new_task(Task(id="1", subject="s", description="d"))) == {
         "id": "1",
         "subject": "s",
         "description": "d",
@@ -89,67 +89,67 @@ def test_a_new_task_has_neither_owner_nor_metadata():
     }
 
 
-@few
+@few_examples
 @given(tasks)
-def test_a_written_task_reads_as_it_was(task):
-    assert read(task_bytes(task)).task == task
+def test_a_written_task_reads_back_unchanged(task):
+    assert parse_task_file(encode_new_task(task)).task == task
 
 
 @pytest.mark.spec("TSK-12", "HOM-05")
-@few
-@given(before=tasks, after=tasks, unknown=unknown_fields(*KNOWN), ascii_only=st.booleans())
-def test_a_rewrite_keeps_every_field_it_does_not_know(before, after, unknown, ascii_only):
+@few_examples
+@given(before=tasks, after=tasks, unknown=make_unknown_fields(*KNOWN), ascii_only=st.booleans())
+def test_a_rewrite_keeps_every_unknown_field(before, after, unknown, ascii_only):
     content = json.dumps(
-        {**unknown, **json.loads(task_bytes(before))}, ensure_ascii=ascii_only, indent=2
+        {**unknown, **json.loads(encode_new_task(before))}, ensure_ascii=ascii_only, indent=2
     ).encode(errors="surrogatepass")
     after = replace(after, id=before.id)
-    rewritten = read(content).rewritten(after)
+    rewritten = parse_task_file(content).encode_task(after)
     found = json.loads(rewritten)
     assert {name: value for name, value in found.items() if name not in KNOWN} == unknown
-    assert read(rewritten).task == after
+    assert parse_task_file(rewritten).task == after
 
 
 @pytest.mark.spec("TSK-12")
 def test_a_rewrite_keeps_even_the_spelling_of_foreign_numbers():
     numbers = b'{"createdAt":1.50,"n":123456789012345678901234567890,'
     content = numbers + b'"id":"1","subject":"s","status":"pending"}'
-    file = read(content)
-    rewritten = file.rewritten(replace(file.task, status="completed"))
+    file = parse_task_file(content)
+    rewritten = file.encode_task(replace(file.task, status="completed"))
     assert rewritten.startswith(numbers)
-    assert read(rewritten).task.status == "completed"
+    assert parse_task_file(rewritten).task.status == "completed"
 
 
-def test_a_task_given_back_loses_its_owner_and_its_attempt_in_the_file():
-    file = read({**FULL, "metadata": {ATTEMPT: "a1"}})
+def test_a_released_task_has_neither_owner_nor_attempt_in_the_file():
+    file = parse_task_file({**FULL, "metadata": {ATTEMPT_KEY: "a1"}})
     assert file.task.attempt == "a1"
-    found = json.loads(file.rewritten(replace(file.task, status="pending", owner=None, metadata={})))
+    found = json.loads(file.encode_task(replace(file.task, status="pending", owner=None, metadata={})))
     assert "owner" not in found
     assert "metadata" not in found
 
 
 @pytest.mark.spec("TSK-02")
 def test_a_task_stored_as_deleted_is_absent():
-    assert read_task(json.dumps({**FULL, "status": "deleted"}).encode()) is None
+    assert parse_task(json.dumps({**FULL, "status": "deleted"}).encode()) is None
 
 
 @pytest.mark.parametrize("absent", ["description", "activeForm", "owner", "blocks", "blockedBy", "metadata"])
-def test_what_may_be_missing_or_null_is_empty(absent):
+def test_missing_and_null_fields_read_as_empty(absent):
     without = {name: value for name, value in FULL.items() if name != absent}
-    assert read(without).task == read({**FULL, absent: None}).task
+    assert parse_task_file(without).task == parse_task_file({**FULL, absent: None}).task
 
 
 def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read():
     task = {**FULL, "subject": "half \ud83d"}
     content = b"\xef\xbb\xbf" + json.dumps(task).encode()
-    file = read(content)
+    file = parse_task_file(content)
     assert file.task.subject == "half \ud83d"
-    assert json.loads(file.rewritten(file.task))["subject"] == "half \ud83d"
+    assert json.loads(file.encode_task(file.task))["subject"] == "half \ud83d"
     raw_bytes = json.dumps(task, ensure_ascii=False).encode(errors="surrogatepass")
-    assert read(raw_bytes).task.subject == "half \ud83d"
+    assert parse_task_file(raw_bytes).task.subject == "half \ud83d"
 
 
-def test_references_that_cannot_be_ids_are_passed_over():
-    assert read({**FULL, "blocks": ["../../etc", "4", "04", "4"]}).task.blocks == ("4",)
+def test_references_that_are_not_ids_are_skipped():
+    assert parse_task_file({**FULL, "blocks": ["../../etc", "4", "04", "4"]}).task.blocks == ("4",)
 
 
 @pytest.mark.spec("TSK-12")
@@ -177,22 +177,22 @@ def test_references_that_cannot_be_ids_are_passed_over():
     ],
     ids=lambda content: repr(content[:40]),
 )
-def test_what_is_no_task_is_invalid_with_a_reason(content):
-    found = read_task(content)
-    assert isinstance(found, Invalid)
+def test_invalid_content_is_refused_with_a_reason(content):
+    found = parse_task(content)
+    assert isinstance(found, InvalidFile)
     assert found.reason
 
 
-@few
+@few_examples
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
-def test_no_file_makes_the_reader_fall_over(content):
-    assert read_task(content) is None or isinstance(read_task(content), TaskFile | Invalid)
+def test_no_content_crashes_the_parser(content):
+    assert parse_task(content) is None or isinstance(parse_task(content), TaskFile | InvalidFile)
 
 
 @pytest.mark.spec("TSK-12")
-def test_a_file_that_holds_another_task_than_its_name_says_is_invalid():
+def test_a_file_whose_task_id_differs_from_its_name_is_invalid():
     content = json.dumps(FULL).encode()
-    assert isinstance(read_task(content, "7"), TaskFile)
-    found = read_task(content, "8")
-    assert isinstance(found, Invalid)
+    assert isinstance(parse_task(content, "7"), TaskFile)
+    found = parse_task(content, "8")
+    assert isinstance(found, InvalidFile)
     assert "'7'" in found.reason

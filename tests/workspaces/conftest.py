@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from git_rig import Repository
+from git_repository import GitRepository
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    return Repository(tmp_path)
+def repository(tmp_path: Path) -> GitRepository:
+    return GitRepository(tmp_path)

@@ -19,56 +19,56 @@ from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins"))
 
-from git_rig import SESSION, Repository, git
+from git_repository import SESSION, GitRepository, run_git
 
-WATCHED = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "subprocess.Popen")
+WATCHED_EVENTS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "subprocess.Popen")
 Begin: TypeAlias = Callable[[], None]
-Life: TypeAlias = Callable[[Repository, Begin], Coroutine[Any, Any, None]]
+WorktreeLife: TypeAlias = Callable[[GitRepository, Begin], Coroutine[Any, Any, None]]
 
 
-async def idle(repository: Repository, begin: Begin) -> None:
+async def finish_unused(repository: GitRepository, begin: Begin) -> None:
     begin()
-    worktrees = repository.worktrees()
-    await worktrees.finish(await worktrees.make("a0123456789", session=SESSION))
+    worktrees = repository.open_worktrees()
+    await worktrees.finish_worktree(await worktrees.create_worktree("a0123456789", session=SESSION))
 
 
-async def removed(repository: Repository, begin: Begin) -> None:
-    worktrees = repository.worktrees()
-    worktree = await worktrees.make("a0123456789", session=SESSION)
+async def remove_with_work(repository: GitRepository, begin: Begin) -> None:
+    worktrees = repository.open_worktrees()
+    worktree = await worktrees.create_worktree("a0123456789", session=SESSION)
     (worktree.path / "new.txt").write_text("work\n")
     begin()
-    await worktrees.finish(worktree)
-    await worktrees.remove(worktree.name, force=True)
+    await worktrees.finish_worktree(worktree)
+    await worktrees.remove_worktree(worktree.name, force=True)
 
 
-async def merged(repository: Repository, begin: Begin) -> None:
-    worktrees = repository.worktrees()
-    worktree = await worktrees.make("a0123456789", session=SESSION)
+async def merge_with_work(repository: GitRepository, begin: Begin) -> None:
+    worktrees = repository.open_worktrees()
+    worktree = await worktrees.create_worktree("a0123456789", session=SESSION)
     (worktree.path / "new.txt").write_text("work\n")
-    await worktrees.finish(worktree)
+    await worktrees.finish_worktree(worktree)
     begin()
-    await worktrees.merge(worktree.name)
+    await worktrees.merge_worktree(worktree.name)
 
 
-def lived(life: Life, repository: Repository, last: int) -> bool:
+def run_until_killed(life: WorktreeLife, repository: GitRepository, last: int) -> bool:
     """Return True if it finished before the step at which it was to be killed."""
     child = os.fork()
     if child == 0:
         left: int | None = None
 
-        def begin() -> None:
+        def start_counting() -> None:
             nonlocal left
             left = last
 
-        def step(event: str, _: object) -> None:
+        def count_step(event: str, _: object) -> None:
             nonlocal left
-            if left is not None and event in WATCHED:
+            if left is not None and event in WATCHED_EVENTS:
                 left -= 1
                 if left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-        sys.addaudithook(step)
-        asyncio.run(life(repository, begin))
+        sys.addaudithook(count_step)
+        asyncio.run(life(repository, start_counting))
         os._exit(0)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
@@ -77,39 +77,39 @@ def lived(life: Life, repository: Repository, last: int) -> bool:
     return True
 
 
-def found(repository: Repository) -> bool:
-    names = "".join(f"{place}:new.txt\n" for place in (*repository.kept, "main")).encode()
+def has_work(repository: GitRepository) -> bool:
+    names = "".join(f"{place}:new.txt\n" for place in (*repository.retained_refs, "main")).encode()
     words = ["git", "cat-file", "--batch"]
     said = subprocess.run(words, cwd=repository.top, input=names, capture_output=True, check=True)
     return b"\nwork\n" in said.stdout
 
 
-async def check(repository: Repository, *, worked: bool) -> None:
-    worktrees = repository.worktrees()
+async def check_recovery(repository: GitRepository, *, has_work_done: bool) -> None:
+    worktrees = repository.open_worktrees()
     # A git that the dead process had started may run for a moment: its worktree counts as owned.
     for lease in repository.home.glob("worktrees/*/.owners/*"):
         with lease.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-    await worktrees.reap()
-    if worked:
-        assert found(repository), "the work is lost"
+    await worktrees.reap_abandoned()
+    if has_work_done:
+        assert has_work(repository), "the work is lost"
     for record in repository.home.glob("worktrees/*/agent-*.json"):
-        await worktrees.merge(record.stem)
-        assert found(repository), "the work is lost in the merge"
-    assert repository.nothing_left(), list(repository.home.rglob("*"))
-    assert git(repository.top, "status", "--porcelain") == ""
+        await worktrees.merge_worktree(record.stem)
+        assert has_work(repository), "the work is lost in the merge"
+    assert repository.has_no_leftovers(), list(repository.home.rglob("*"))
+    assert run_git(repository.top, "status", "--porcelain") == ""
 
 
 def main(directory: Path, stride: int) -> None:
-    first = Repository(directory / "first")
-    for life in (idle, removed, merged):
+    first = GitRepository(directory / "first")
+    for life in (finish_unused, remove_with_work, merge_with_work):
         last, deaths = 1, 0
         while True:
-            repository = first.copied(directory / f"{life.__name__}-{last}")
-            if lived(life, repository, last):
+            repository = first.copy_to(directory / f"{life.__name__}-{last}")
+            if run_until_killed(life, repository, last):
                 break
             try:
-                asyncio.run(check(repository, worked=life is not idle))
+                asyncio.run(check_recovery(repository, has_work_done=life is not finish_unused))
             except BaseException:
                 sys.stderr.write(f"{life.__name__}, killed at step {last}\n")
                 raise

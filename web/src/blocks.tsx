@@ -1,36 +1,36 @@
-/** The parts of a conversation as a person reads them. */
+/** Entries and blocks of a conversation. */
 
 import { useState } from "preact/hooks";
-import { Time, Who } from "./bits";
+import { AgentName, Time } from "./components";
 import { Diff, countChanges } from "./diff";
-import { clock, count, oneLine, when } from "./format";
+import { formatClock, formatCount, parseTime, toOneLine } from "./format";
 import { Markdown } from "./markdown";
-import { wanted, type Only, type Said, type Told, type Transcript } from "./transcript";
+import { isBlockShown, type Conversation, type EntryFilter, type StreamedText, type Transcript } from "./transcript";
 import type { Block, Entry } from "./types";
 
 const FIRST_LINES = 12;
 
-interface Shown {
+interface EntryContext {
   transcript: Transcript;
-  told: Told;
-  only: Only;
+  conversation: Conversation;
+  filter: EntryFilter;
   name: string;
 }
 
-export function EntryRow({ entry, shown }: { entry: Entry; shown: Shown }) {
+export function EntryRow({ entry, context }: { entry: Entry; context: EntryContext }) {
   return (
     <article class={`entry-row by-${entry.by || entry.role}`}>
-      <header><strong>{speaker(entry, shown.name)}</strong> <Time at={entry.at} text={clock(when(entry.at))} /></header>
+      <header><strong>{getSpeaker(entry, context.name)}</strong> <Time at={entry.at} text={formatClock(parseTime(entry.at))} /></header>
       {entry.blocks.map((block, index) =>
-        wanted(block, shown.only, shown.told.calls)
-          ? <Part key={index} block={block} entry={entry} id={`${entry.n}.${index}`} shown={shown} />
+        isBlockShown(block, context.filter, context.conversation.calls)
+          ? <BlockView key={index} block={block} entry={entry} id={`${entry.n}.${index}`} context={context} />
           : null,
       )}
     </article>
   );
 }
 
-function speaker(entry: Entry, name: string): string {
+function getSpeaker(entry: Entry, name: string): string {
   switch (entry.by || entry.role) {
     case "person":
       return "you";
@@ -46,42 +46,42 @@ function speaker(entry: Entry, name: string): string {
   }
 }
 
-function Part({ block, entry, id, shown }: { block: Block; entry: Entry; id: string; shown: Shown }) {
+function BlockView({ block, entry, id, context }: { block: Block; entry: Entry; id: string; context: EntryContext }) {
   switch (block.type) {
     case "text":
-      return <><Markdown text={block.text ?? ""} /><Whole block={block} n={entry.n} transcript={shown.transcript} /></>;
+      return <><Markdown text={block.text ?? ""} /><ShowAllButton block={block} n={entry.n} transcript={context.transcript} /></>;
     case "letter":
-      return <Letter block={block} n={entry.n} transcript={shown.transcript} />;
+      return <MailBlock block={block} n={entry.n} transcript={context.transcript} />;
     case "thinking":
-      return <Thinking block={block} id={id} n={entry.n} transcript={shown.transcript} />;
+      return <ThinkingBlock block={block} id={id} n={entry.n} transcript={context.transcript} />;
     case "tool_use":
-      return <Call block={block} id={id} n={entry.n} shown={shown} />;
+      return <ToolCall block={block} id={id} n={entry.n} context={context} />;
     case "tool_result":
-      return <Output block={block} n={entry.n} transcript={shown.transcript} />;
+      return <ToolOutput block={block} n={entry.n} transcript={context.transcript} />;
     case "image":
-      return <Picture block={block} n={entry.n} transcript={shown.transcript} />;
+      return <ImageBlock block={block} n={entry.n} transcript={context.transcript} />;
     default:
       return <p class="soft">({block.type})</p>;
   }
 }
 
-/** A letter that an agent was handed, apart from all others. */
-function Letter({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
+/** A mail message that the agent received. */
+function MailBlock({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
   return (
-    <div class="envelope">
+    <div class="mail-block">
       <p>
-        <Who name={block.sender ?? ""} />
+        <AgentName name={block.sender ?? ""} />
         {block.verified === false && <span class="pill pill-gone">not verified</span>}
         <span class="soft cut">{block.summary}</span>
       </p>
       <Markdown text={block.text ?? ""} />
-      <Whole block={block} n={n} transcript={transcript} />
+      <ShowAllButton block={block} n={n} transcript={transcript} />
     </div>
   );
 }
 
-/** A part that a person opens or closes; it stays so while it is out of sight. */
-function useOpened(transcript: Transcript, id: string, first: boolean): [boolean, () => void] {
+/** State of a part that a person can open or close; kept while it is not visible. */
+function useToggle(transcript: Transcript, id: string, first: boolean): [boolean, () => void] {
   const [open, setOpen] = useState(transcript.opened.get(id) ?? first);
   return [
     open,
@@ -92,58 +92,58 @@ function useOpened(transcript: Transcript, id: string, first: boolean): [boolean
   ];
 }
 
-function Thinking({ block, id, n, transcript }: { block: Block; id: string; n: number; transcript: Transcript }) {
-  const [open, toggle] = useOpened(transcript, id, false);
+function ThinkingBlock({ block, id, n, transcript }: { block: Block; id: string; n: number; transcript: Transcript }) {
+  const [open, toggle] = useToggle(transcript, id, false);
   const text = block.text ?? "";
   return (
     <div class="thinking">
       <button type="button" class="fold" aria-expanded={open} onClick={toggle}>
         <span class="fold-mark" aria-hidden="true" />thought
-        {!open && <span class="cut">{oneLine(text)}</span>}
+        {!open && <span class="cut">{toOneLine(text)}</span>}
       </button>
-      {open && <><Markdown text={text} /><Whole block={block} n={n} transcript={transcript} /></>}
+      {open && <><Markdown text={text} /><ShowAllButton block={block} n={n} transcript={transcript} /></>}
     </div>
   );
 }
 
-function Call({ block, id, n, shown }: { block: Block; id: string; n: number; shown: Shown }) {
-  const result = shown.told.results.get(block.id ?? "");
+function ToolCall({ block, id, n, context }: { block: Block; id: string; n: number; context: EntryContext }) {
+  const result = context.conversation.results.get(block.id ?? "");
   const failed = !!result?.block.is_error;
-  const [open, toggle] = useOpened(shown.transcript, id, !!block.diff || failed);
+  const [open, toggle] = useToggle(context.transcript, id, !!block.diff || failed);
   const [added, removed] = block.diff ? countChanges(block.diff) : [0, 0];
   return (
     <div class={`call ${failed ? "call-failed" : ""}`}>
       <button type="button" class="fold" aria-expanded={open} onClick={toggle}>
         <span class="fold-mark" aria-hidden="true" />
         <strong>{block.name}</strong>
-        <span class="cut mono">{gist(block.input)}</span>
+        <span class="cut mono">{summarizeInput(block.input)}</span>
         {block.diff && <span class="figures"><ins>+{added}</ins> <del>−{removed}</del></span>}
         {failed && <span class="pill pill-gone">failed</span>}
         {!result && <span class="pill">no result yet</span>}
       </button>
       {open && (
-        <div class="call-inside">
-          {block.diff ? <Diff text={block.diff} label={`Changes of ${gist(block.input)}`} /> : <Input input={block.input} />}
-          <Whole block={block} n={n} transcript={shown.transcript} />
-          {result && <Output block={result.block} n={result.n} transcript={shown.transcript} />}
+        <div class="call-body">
+          {block.diff ? <Diff text={block.diff} label={`Changes of ${summarizeInput(block.input)}`} /> : <ToolInput input={block.input} />}
+          <ShowAllButton block={block} n={n} transcript={context.transcript} />
+          {result && <ToolOutput block={result.block} n={result.n} transcript={context.transcript} />}
         </div>
       )}
     </div>
   );
 }
 
-/** What a call is about, in a line: its command, its file, or its first words. */
-function gist(input: unknown): string {
-  if (typeof input === "string") return oneLine(input);
+/** Summarizes a tool input in one line: command, file or first text. */
+function summarizeInput(input: unknown): string {
+  if (typeof input === "string") return toOneLine(input);
   const fields = (input ?? {}) as Record<string, unknown>;
   for (const key of ["command", "file_path", "path", "pattern", "query", "url", "description", "subject", "to"]) {
-    if (typeof fields[key] === "string" && fields[key]) return oneLine(fields[key] as string);
+    if (typeof fields[key] === "string" && fields[key]) return toOneLine(fields[key] as string);
   }
   const first = Object.values(fields).find((each) => typeof each === "string");
-  return oneLine(typeof first === "string" ? first : "");
+  return toOneLine(typeof first === "string" ? first : "");
 }
 
-export function Input({ input }: { input: unknown }) {
+export function ToolInput({ input }: { input: unknown }) {
   const fields = Object.entries((input ?? {}) as Record<string, unknown>);
   if (!fields.length) return null;
   return (
@@ -158,49 +158,49 @@ export function Input({ input }: { input: unknown }) {
   );
 }
 
-function Output({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
+function ToolOutput({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
   const text = block.text ?? "";
   const lines = text.replace(/\n$/, "").split("\n");
   const id = `${n}.output.${block.tool_use_id ?? ""}`;
-  const [whole, toggle] = useOpened(transcript, id, lines.length <= FIRST_LINES + 4);
+  const [whole, toggle] = useToggle(transcript, id, lines.length <= FIRST_LINES + 4);
   if (!text) return <p class="soft output-none">no output</p>;
   return (
     <div class={`output ${block.is_error ? "output-error" : ""}`}>
       <pre tabIndex={0} aria-label="Output">{whole ? text : lines.slice(0, FIRST_LINES).join("\n")}</pre>
       {!whole && <button type="button" class="more" onClick={toggle}>Show all {lines.length} lines</button>}
-      {whole && <Whole block={block} n={n} transcript={transcript} />}
+      {whole && <ShowAllButton block={block} n={n} transcript={transcript} />}
     </div>
   );
 }
 
-function Picture({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
-  if (block.url) return <p class="soft">(a picture at {block.url})</p>;
+function ImageBlock({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
+  if (block.url) return <p class="soft">(an image at {block.url})</p>;
   if (!block.data || !/^image\/(png|jpeg|gif|webp)$/.test(block.media_type ?? "")) {
-    return <p class="soft">(a picture) <Whole block={block} n={n} transcript={transcript} /></p>;
+    return <p class="soft">(an image) <ShowAllButton block={block} n={n} transcript={transcript} /></p>;
   }
-  return <img class="picture" src={`data:${block.media_type};base64,${block.data}`} alt="A picture of the conversation" />;
+  return <img class="image" src={`data:${block.media_type};base64,${block.data}`} alt="Image of the conversation" />;
 }
 
-/** Asks for the rest of what was cut. */
-function Whole({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
+/** Loads the rest of a shortened entry. */
+function ShowAllButton({ block, n, transcript }: { block: Block; n: number; transcript: Transcript }) {
   const [problem, setProblem] = useState("");
   if (!block.cut) return null;
-  const ask = () => transcript.whole(n).catch((error: Error) => setProblem(error.message));
+  const loadRest = () => transcript.loadWholeEntry(n).catch((error: Error) => setProblem(error.message));
   return (
-    <button type="button" class="more" onClick={ask}>
-      {problem || `Show all of it, ${count(block.cut)} characters`}
+    <button type="button" class="more" onClick={loadRest}>
+      {problem || `Show all of it, ${formatCount(block.cut)} characters`}
     </button>
   );
 }
 
-/** What is being said and is in no entry yet. */
-export function SaidRow({ said, name }: { said: Said; name: string }) {
+/** Row of the text that is streamed now. */
+export function StreamedTextRow({ streamed, name }: { streamed: StreamedText; name: string }) {
   return (
-    <article class="entry-row by-model said" aria-live="off">
+    <article class="entry-row by-model streamed" aria-live="off">
       <header><strong>{name}</strong> <span class="state state-working"><i aria-hidden="true" />now</span></header>
-      {said.thinking && !said.text && <p class="said-thinking">{said.thinking.slice(-600)}</p>}
-      {said.text && <Markdown text={said.text} />}
-      {said.tool && <p class="mono cut">{said.tool.split("\n").at(-1)}</p>}
+      {streamed.thinking && !streamed.text && <p class="streamed-thinking">{streamed.thinking.slice(-600)}</p>}
+      {streamed.text && <Markdown text={streamed.text} />}
+      {streamed.tool && <p class="mono cut">{streamed.tool.split("\n").at(-1)}</p>}
     </article>
   );
 }

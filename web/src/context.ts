@@ -1,17 +1,17 @@
-/** What every page may use without being handed it: the source, the run in view, the time. */
+/** Contexts that every page can use: data source, current run and time. */
 
 import { createContext } from "preact";
 import { useContext, useEffect, useReducer, useState } from "preact/hooks";
-import type { Source } from "./data";
-import type { RunState } from "./store";
+import type { Source } from "./data_source";
+import type { RunView } from "./store";
 import type { AgentRow, OpenQuestion } from "./types";
-import { runPath } from "./router";
+import { buildRunPath } from "./router";
 
 export const SourceContext = createContext<Source | null>(null);
 export const QuestionsContext = createContext<OpenQuestion[]>([]);
 
-/** Counts the times that the list of runs may have become another. */
-export const StirContext = createContext(0);
+/** Number that grows when the list of runs may have changed. */
+export const RunListVersionContext = createContext(0);
 
 export function useSource(): Source {
   const source = useContext(SourceContext);
@@ -22,33 +22,33 @@ export function useSource(): Source {
 /** The open questions of all runs. */
 export const useQuestions = (): OpenQuestion[] => useContext(QuestionsContext);
 
-/** A run as a page shows it: as it stands, or as it stood at a moment of its past. */
-export interface RunView {
+/** The current run as a page shows it: now, or at a past moment in a replay. */
+export interface RunContextValue {
   session: string;
-  state: RunState;
-  /** `replay` while a moment of the past is shown; links stay in it. */
-  within: "" | "replay";
-  /** Whether the run can be told something now. */
-  steers: boolean;
+  runView: RunView;
+  /** `replay` while a past moment is shown; links stay in the replay. */
+  viewMode: "" | "replay";
+  /** True if the run accepts messages and commands now. */
+  canSteer: boolean;
 }
 
-export const RunContext = createContext<RunView | null>(null);
+export const RunContext = createContext<RunContextValue | null>(null);
 
-export function useRun(): RunView {
-  const view = useContext(RunContext);
-  if (!view) throw new Error("there is no run in view");
-  return view;
+export function useRun(): RunContextValue {
+  const context = useContext(RunContext);
+  if (!context) throw new Error("there is no run in view");
+  return context;
 }
 
 export function useRedraw(): () => void {
-  const [, redraw] = useReducer((drawn: number, _: void) => drawn + 1, 0);
+  const [, redraw] = useReducer((version: number, _: void) => version + 1, 0);
   return redraw as () => void;
 }
 
-/** Milliseconds, each second while a live run is in view; the moment that is shown, in the past. */
+/** Current time in milliseconds, updated every second for a live run; in a replay, the shown moment. */
 export function useNow(): number {
-  const view = useContext(RunContext);
-  const ticking = !view || (view.state.live && !view.within);
+  const context = useContext(RunContext);
+  const ticking = !context || (context.runView.live && !context.viewMode);
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
     if (!ticking) return;
@@ -56,15 +56,15 @@ export function useNow(): number {
     const timer = setInterval(() => setNow(Date.now()), 1_000);
     return () => clearInterval(timer);
   }, [ticking]);
-  return ticking ? now : (view?.state.at ?? now);
+  return ticking ? now : (context?.runView.at ?? now);
 }
 
-export function agentPath(view: RunView, agent: AgentRow | string): string {
-  return runPath(view.session, "agent", typeof agent === "string" ? agent : agent.id, view.within);
+export function buildAgentPath(context: RunContextValue, agent: AgentRow | string): string {
+  return buildRunPath(context.session, "agent", typeof agent === "string" ? agent : agent.id, context.viewMode);
 }
 
-/** The agent that its team calls so; the one started last, if several. */
-export function agentCalled(state: RunState, name: string): AgentRow | undefined {
-  const called = name === "team-lead" ? "lead" : name;
-  return state.agents.list.findLast((each) => each.name === called) ?? state.agents.get(name);
+/** Finds an agent by its name in the team; the latest one if several share the name. */
+export function findAgentByName(runView: RunView, name: string): AgentRow | undefined {
+  const known = name === "team-lead" ? "lead" : name;
+  return runView.agents.list.findLast((each) => each.name === known) ?? runView.agents.get(name);
 }

@@ -1,4 +1,4 @@
-/** Differences of texts, line by line. */
+/** Line diffs. */
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -6,15 +6,15 @@ export type Change = " " | "-" | "+";
 
 const FIRST_LINES = 60;
 
-/** A unified difference as a program wrote it. */
+/** Shows a unified diff. */
 export function Diff({ text, label = "Changes" }: { text: string; label?: string }) {
   const lines = useMemo(() => text.replace(/\n$/, "").split("\n"), [text]);
   return <DiffLines lines={lines} label={label} />;
 }
 
-/** How one text became another. */
-export function Changes({ before, after, label }: { before: string; after: string; label: string }) {
-  const lines = useMemo(() => changes(before.trimEnd().split("\n"), after.trimEnd().split("\n")), [before, after]);
+/** Shows the diff of two texts. */
+export function TextDiff({ before, after, label }: { before: string; after: string; label: string }) {
+  const lines = useMemo(() => diffLines(before.trimEnd().split("\n"), after.trimEnd().split("\n")), [before, after]);
   return <DiffLines lines={lines} label={label} />;
 }
 
@@ -34,7 +34,7 @@ function DiffLines({ lines, label }: { lines: readonly string[]; label: string }
 }
 
 function DiffLine({ line }: { line: string }) {
-  if (/^(---|\+\+\+) /.test(line) || line.startsWith("@@")) return <span class="diff-place">{line}{"\n"}</span>;
+  if (/^(---|\+\+\+) /.test(line) || line.startsWith("@@")) return <span class="diff-header">{line}{"\n"}</span>;
   if (line.startsWith("+")) return <ins>{line}{"\n"}</ins>;
   if (line.startsWith("-")) return <del>{line}{"\n"}</del>;
   return <span>{line}{"\n"}</span>;
@@ -50,8 +50,8 @@ export function countChanges(text: string): [added: number, removed: number] {
   return [added, removed];
 }
 
-/** Two texts as one with marks, by their longest common lines. */
-export function changes(before: readonly string[], after: readonly string[]): string[] {
+/** Computes a line diff with the longest common subsequence. */
+export function diffLines(before: readonly string[], after: readonly string[]): string[] {
   const wide = after.length + 1;
   if (before.length * wide > 4_000_000) return [...before.map((line) => `-${line}`), ...after.map((line) => `+${line}`)];
   const common = new Uint32Array((before.length + 1) * wide);

@@ -1,4 +1,4 @@
-/** A drawer beside the page, or over it where the screen is small. */
+/** Drawer next to the page; on small screens it covers the page. */
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -7,11 +7,11 @@ export function Drawer({ title, children, onClose }: { title: string; children: 
   const close = useRef(onClose);
   close.current = onClose;
   useEffect(() => {
-    const pressed = (event: KeyboardEvent) => {
+    const handleKey = (event: KeyboardEvent) => {
       if (event.key === "Escape") close.current();
     };
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
+    addEventListener("keydown", handleKey);
+    return () => removeEventListener("keydown", handleKey);
   }, []);
   return (
     <aside class="drawer" aria-label={title}>
@@ -19,7 +19,7 @@ export function Drawer({ title, children, onClose }: { title: string; children: 
         <h3>{title}</h3>
         <button type="button" aria-label="Close" onClick={onClose}>×</button>
       </header>
-      <div class="drawer-inside">{children}</div>
+      <div class="drawer-body">{children}</div>
     </aside>
   );
 }

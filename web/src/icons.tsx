@@ -1,4 +1,4 @@
-/** The few icons of the view, drawn with lines. */
+/** Icons of the view, drawn with lines. */
 
 const PATHS = {
   fish: "M3 12c4-6 10-6 14 0-4 6-10 6-14 0zm14 0 4-4v8zM7.5 11.5h.01",

@@ -1,9 +1,9 @@
-/** The web view of Shoal's runs. */
+/** Entry point of Shoal's web view. */
 
 import { render } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { QuestionsContext, RunContext, SourceContext, StirContext, useRedraw, useSource, type RunView } from "./context";
-import { foundSource } from "./data";
+import { QuestionsContext, RunContext, RunListVersionContext, SourceContext, useRedraw, useSource, type RunContextValue } from "./context";
+import { createSource } from "./data_source";
 import { Shell } from "./shell";
 import { AgentPage } from "./pages/agent";
 import { BoardPage } from "./pages/board";
@@ -14,53 +14,53 @@ import { Replay } from "./pages/replay";
 import { RunsPage } from "./pages/runs";
 import { TeamPage } from "./pages/team";
 import { useRoute, type RunRoute } from "./router";
-import { Watched } from "./store";
+import { WatchedRun } from "./store";
 import type { OpenQuestion } from "./types";
 import "./styles/app.css";
 
-const source = foundSource();
+const source = createSource();
 
 function App() {
   const route = useRoute();
   const [questions, setQuestions] = useState<OpenQuestion[]>([]);
-  const [stirs, setStirs] = useState(0);
-  useEffect(() => source.questions(setQuestions, () => setStirs((before) => before + 1)), []);
+  const [runListVersion, setRunListVersion] = useState(0);
+  useEffect(() => source.followQuestions(setQuestions, () => setRunListVersion((before) => before + 1)), []);
   useEffect(() => {
     document.title = questions.length ? `(${questions.length}) Shoal` : "Shoal";
   }, [questions.length]);
   return (
     <SourceContext.Provider value={source}>
-      <StirContext.Provider value={stirs}><QuestionsContext.Provider value={questions}>
+      <RunListVersionContext.Provider value={runListVersion}><QuestionsContext.Provider value={questions}>
         {"session" in route ? (
           <Run key={route.session} route={route} />
         ) : (
           <Shell route={route}>{route.page === "questions" ? <QuestionsPage /> : <RunsPage />}</Shell>
         )}
-      </QuestionsContext.Provider></StirContext.Provider>
+      </QuestionsContext.Provider></RunListVersionContext.Provider>
     </SourceContext.Provider>
   );
 }
 
 function Run({ route }: { route: RunRoute }) {
-  const { session, within } = route;
+  const { session, viewMode } = route;
   const source = useSource();
   const redraw = useRedraw();
-  const watched = useMemo(() => new Watched(), [session]);
+  const watchedRun = useMemo(() => new WatchedRun(), [session]);
   useEffect(() => {
-    const deaf = watched.onChange(redraw);
-    const end = source.watch(session, watched);
+    const unsubscribe = watchedRun.onChange(redraw);
+    const stop = source.watchRun(session, watchedRun);
     return () => {
-      end();
-      deaf();
+      stop();
+      unsubscribe();
     };
-  }, [watched]);
-  const { state } = watched;
-  const view: RunView = { session, state, within: "", steers: source.steers && state.live };
-  return within ? (
-    <Replay view={view} route={route} watched={watched}><Page route={route} /></Replay>
+  }, [watchedRun]);
+  const { view: runView } = watchedRun;
+  const context: RunContextValue = { session, runView, viewMode: "", canSteer: source.canSteer && runView.live };
+  return viewMode ? (
+    <Replay context={context} route={route} watchedRun={watchedRun}><Page route={route} /></Replay>
   ) : (
-    <RunContext.Provider value={view}>
-      <Shell route={route} watched={watched}>{watched.begun && <Page route={route} />}</Shell>
+    <RunContext.Provider value={context}>
+      <Shell route={route} watchedRun={watchedRun}>{watchedRun.isLoaded && <Page route={route} />}</Shell>
     </RunContext.Provider>
   );
 }

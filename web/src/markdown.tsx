@@ -1,10 +1,10 @@
-/** What models write, as elements: no HTML passes through, and nothing is fetched. */
+/** Renders Markdown of models as elements. HTML is shown as text, and nothing is fetched. */
 
 import type { ComponentChildren, VNode } from "preact";
 import { useMemo } from "preact/hooks";
 
 export function Markdown({ text }: { text: string }) {
-  const blocks = useMemo(() => drawn(text.replace(/\r\n?/g, "\n").split("\n")), [text]);
+  const blocks = useMemo(() => renderBlocks(text.replace(/\r\n?/g, "\n").split("\n")), [text]);
   return <div class="markdown">{blocks}</div>;
 }
 
@@ -12,72 +12,72 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*$/;
 const RULE = /^ {0,3}(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$/;
 const ITEM = /^(\s*)(?:([-*+])|(\d{1,9})[.)])\s+(.*)$/;
-/** Of a line without the space around it. */
+/** For a trimmed line. */
 const DIVIDER = /^\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?$/;
 
-/** A reader of lines: each kind of block takes what belongs to it. */
-class Lines {
-  place = 0;
+/** Reads lines; each kind of block consumes its own. */
+class LineReader {
+  position = 0;
   constructor(readonly all: readonly string[]) {}
   get line(): string | undefined {
-    return this.all[this.place];
+    return this.all[this.position];
   }
   get next(): string | undefined {
-    return this.all[this.place + 1];
+    return this.all[this.position + 1];
   }
 }
 
-function drawn(all: readonly string[], depth = 0): VNode[] {
-  const lines = new Lines(all);
+function renderBlocks(all: readonly string[], depth = 0): VNode[] {
+  const lines = new LineReader(all);
   const found: VNode[] = [];
   while (lines.line !== undefined) {
     const line = lines.line;
-    if (!line.trim()) lines.place += 1;
-    else found.push(block(lines, line, depth));
+    if (!line.trim()) lines.position += 1;
+    else found.push(renderBlock(lines, line, depth));
   }
   return found;
 }
 
-function block(lines: Lines, line: string, depth: number): VNode {
+function renderBlock(lines: LineReader, line: string, depth: number): VNode {
   const fence = FENCE.exec(line);
-  if (fence) return code(lines, fence[1]!, fence[2]!);
+  if (fence) return renderCode(lines, fence[1]!, fence[2]!);
   const heading = HEADING.exec(line);
   if (heading) {
-    lines.place += 1;
-    return <p role="heading" aria-level={Math.min(6, heading[1]!.length + 2)} class={`heading heading-${heading[1]!.length}`}>{inline(heading[2]!)}</p>;
+    lines.position += 1;
+    return <p role="heading" aria-level={Math.min(6, heading[1]!.length + 2)} class={`heading heading-${heading[1]!.length}`}>{renderInline(heading[2]!)}</p>;
   }
   if (RULE.test(line)) {
-    lines.place += 1;
+    lines.position += 1;
     return <hr />;
   }
-  // Deeper than any person writes, it is shown as it stands.
+  // Deeper nesting is shown as plain text.
   if (depth < 8) {
-    if (/^ {0,3}>/.test(line)) return quote(lines, depth);
-    if (ITEM.test(line)) return list(lines, depth);
+    if (/^ {0,3}>/.test(line)) return renderQuote(lines, depth);
+    if (ITEM.test(line)) return renderList(lines, depth);
   }
-  if (line.trim().lastIndexOf("|") > 0 && lines.next?.includes("-") && DIVIDER.test(lines.next.trim())) return table(lines);
-  return paragraph(lines, depth);
+  if (line.trim().lastIndexOf("|") > 0 && lines.next?.includes("-") && DIVIDER.test(lines.next.trim())) return renderTable(lines);
+  return renderParagraph(lines, depth);
 }
 
-function code(lines: Lines, mark: string, language: string): VNode {
+function renderCode(lines: LineReader, mark: string, language: string): VNode {
   const inside: string[] = [];
-  for (lines.place += 1; lines.line !== undefined; lines.place += 1) {
+  for (lines.position += 1; lines.line !== undefined; lines.position += 1) {
     if (lines.line.trim().startsWith(mark) && !lines.line.trim().slice(mark.length).replaceAll(mark[0]!, "")) break;
     inside.push(lines.line);
   }
-  lines.place += 1;
+  lines.position += 1;
   return <pre class="code" tabIndex={0} aria-label={language ? `${language} code` : "code"}><code>{inside.join("\n")}</code></pre>;
 }
 
-function quote(lines: Lines, depth: number): VNode {
+function renderQuote(lines: LineReader, depth: number): VNode {
   const inside: string[] = [];
-  for (; lines.line !== undefined && /^ {0,3}>/.test(lines.line); lines.place += 1) {
+  for (; lines.line !== undefined && /^ {0,3}>/.test(lines.line); lines.position += 1) {
     inside.push(lines.line.replace(/^ {0,3}> ?/, ""));
   }
-  return <blockquote>{drawn(inside, depth + 1)}</blockquote>;
+  return <blockquote>{renderBlocks(inside, depth + 1)}</blockquote>;
 }
 
-function list(lines: Lines, depth: number): VNode {
+function renderList(lines: LineReader, depth: number): VNode {
   const first = ITEM.exec(lines.line!)!;
   const indent = first[1]!.length;
   const ordered = first[3] !== undefined;
@@ -87,7 +87,7 @@ function list(lines: Lines, depth: number): VNode {
     const item = ITEM.exec(lines.line);
     if (!item || item[1]!.length !== indent || (item[3] !== undefined) !== ordered) break;
     const inside = [item[4]!];
-    for (lines.place += 1; lines.line !== undefined; lines.place += 1) {
+    for (lines.position += 1; lines.line !== undefined; lines.position += 1) {
       const line: string = lines.line;
       const spaces = /^\s*/.exec(line)![0].length;
       if (!line.trim()) {
@@ -101,32 +101,32 @@ function list(lines: Lines, depth: number): VNode {
     }
     const task = /^\[([ xX])\]\s+(.*)$/.exec(inside[0]!);
     if (task) inside[0] = `${task[1] === " " ? "☐" : "☑"} ${task[2]}`;
-    const parts = drawn(inside, depth + 1);
-    // The only paragraph of an item is its words, without the space around a paragraph.
+    const parts = renderBlocks(inside, depth + 1);
+    // The paragraph of an item is rendered without paragraph margins.
     items.push(<li key={items.length}>{parts.map((part) => (part.type === "p" ? <div>{part.props.children}</div> : part))}</li>);
   }
   const shape = loose ? "loose" : undefined;
   return ordered ? <ol class={shape} start={Number(first[3])}>{items}</ol> : <ul class={shape}>{items}</ul>;
 }
 
-function cells(line: string): string[] {
+function splitCells(line: string): string[] {
   const inside = line.trim().replace(/^\|/, "").replace(/(?<!\\)\|$/, "");
   return inside.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
-function table(lines: Lines): VNode {
-  const head = cells(lines.line!);
-  const right = cells(lines.next!).map((cell) => cell.endsWith(":"));
+function renderTable(lines: LineReader): VNode {
+  const head = splitCells(lines.line!);
+  const right = splitCells(lines.next!).map((cell) => cell.endsWith(":"));
   const rows: string[][] = [];
-  for (lines.place += 2; lines.line !== undefined && lines.line.includes("|"); lines.place += 1) rows.push(cells(lines.line));
+  for (lines.position += 2; lines.line !== undefined && lines.line.includes("|"); lines.position += 1) rows.push(splitCells(lines.line));
   const side = (index: number) => (right[index] ? "right" : undefined);
   return (
     <div class="table-box" tabIndex={0} role="group" aria-label="table">
       <table>
-        <thead><tr>{head.map((cell, index) => <th key={index} class={side(index)}>{inline(cell)}</th>)}</tr></thead>
+        <thead><tr>{head.map((cell, index) => <th key={index} class={side(index)}>{renderInline(cell)}</th>)}</tr></thead>
         <tbody>
           {rows.map((row, number) => (
-            <tr key={number}>{head.map((_, index) => <td key={index} class={side(index)}>{inline(row[index] ?? "")}</td>)}</tr>
+            <tr key={number}>{head.map((_, index) => <td key={index} class={side(index)}>{renderInline(row[index] ?? "")}</td>)}</tr>
           ))}
         </tbody>
       </table>
@@ -134,9 +134,9 @@ function table(lines: Lines): VNode {
   );
 }
 
-function paragraph(lines: Lines, depth: number): VNode {
+function renderParagraph(lines: LineReader, depth: number): VNode {
   const inside = [lines.line!];
-  for (lines.place += 1; lines.line !== undefined; lines.place += 1) {
+  for (lines.position += 1; lines.line !== undefined; lines.position += 1) {
     const line: string = lines.line;
     if (!line.trim() || FENCE.test(line) || HEADING.test(line) || RULE.test(line)) break;
     if (depth < 8 && (/^ {0,3}>/.test(line) || /^\s*(?:[-*+]|1[.)])\s+\S/.test(line))) break;
@@ -145,14 +145,14 @@ function paragraph(lines: Lines, depth: number): VNode {
   const parts: ComponentChildren[] = [];
   inside.forEach((line, index) => {
     if (index) parts.push(/ {2}$|\\$/.test(inside[index - 1]!) ? <br /> : "\n");
-    parts.push(...inline(line.trim().replace(/\\$/, "")));
+    parts.push(...renderInline(line.trim().replace(/\\$/, "")));
   });
   return <p>{parts}</p>;
 }
 
 const INLINE = new RegExp(
   [
-    // A whole run of backticks, and of no more than a person writes: else each part of a long one would be tried.
+    // At most nine backticks, to avoid slow matching of a long run of them.
     "(?<!`)(`{1,9})(?!`)(.+?)(?<!`)\\1(?!`)",
     "\\*\\*(\\S(?:.*?\\S)?)\\*\\*",
     "__(\\S(?:.*?\\S)?)__(?!\\w)",
@@ -164,39 +164,39 @@ const INLINE = new RegExp(
     "\\\\([!-/:-@\\[-`{-~])",
   ].join("|"),
 );
-/** Longer than any line of prose: shown as it stands rather than searched. */
+/** Longer lines are shown as plain text, without inline markup. */
 const LONG_LINE = 20_000;
 
-function inline(text: string, depth = 0): ComponentChildren[] {
+function renderInline(text: string, depth = 0): ComponentChildren[] {
   if (text.length > LONG_LINE || depth > 6) return [text];
   const found: ComponentChildren[] = [];
   let rest = text;
   for (let match = INLINE.exec(rest); match; match = INLINE.exec(rest)) {
     if (match.index) found.push(rest.slice(0, match.index));
-    found.push(marked(match, depth));
+    found.push(renderMatch(match, depth));
     rest = rest.slice(match.index + match[0].length);
   }
   if (rest) found.push(rest);
   return found;
 }
 
-function marked(match: RegExpExecArray, depth: number): ComponentChildren {
+function renderMatch(match: RegExpExecArray, depth: number): ComponentChildren {
   const [whole, , inCode, bold, alsoBold, struck, italic, alsoItalic, label, target, address, escaped] = match;
-  const inside = (words: string) => inline(words, depth + 1);
+  const inside = (text: string) => renderInline(text, depth + 1);
   if (inCode !== undefined) return <code>{inCode.replace(/^ (.+) $/, "$1")}</code>;
   if (bold ?? alsoBold) return <strong>{inside((bold ?? alsoBold)!)}</strong>;
   if (struck) return <del>{inside(struck)}</del>;
   if (italic ?? alsoItalic) return <em>{inside((italic ?? alsoItalic)!)}</em>;
-  if (target !== undefined) return linked(target, label ? inside(label) : [target], whole);
+  if (target !== undefined) return renderLink(target, label ? inside(label) : [target], whole);
   if (address) {
     const clean = address.replace(/[.,;:!?]+$/, "");
-    return <>{linked(clean, [clean], clean)}{address.slice(clean.length)}</>;
+    return <>{renderLink(clean, [clean], clean)}{address.slice(clean.length)}</>;
   }
   return escaped ?? whole;
 }
 
-/** Only addresses of the web lead anywhere; where they lead is told before one goes there. */
-function linked(target: string, words: ComponentChildren[], whole: string): ComponentChildren {
-  if (!/^https?:\/\/|^mailto:/i.test(target)) return whole.startsWith("[") || whole.startsWith("!") ? <>{words} <code>{target}</code></> : whole;
-  return <a href={target} title={target} target="_blank" rel="noopener noreferrer nofollow">{words}</a>;
+/** Renders a link. Only web and mail addresses are clickable; the title shows the target. */
+function renderLink(target: string, content: ComponentChildren[], whole: string): ComponentChildren {
+  if (!/^https?:\/\/|^mailto:/i.test(target)) return whole.startsWith("[") || whole.startsWith("!") ? <>{content} <code>{target}</code></> : whole;
+  return <a href={target} title={target} target="_blank" rel="noopener noreferrer nofollow">{content}</a>;
 }

@@ -1,4 +1,4 @@
-/** Where in the view we are, kept in the address behind `#`. */
+/** Current location in the view, stored in the address after `#`. */
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -8,28 +8,28 @@ export type RunPage = (typeof RUN_PAGES)[number];
 export type Route =
   | { page: "runs" }
   | { page: "questions" }
-  | { page: RunPage | "agent"; session: string; agent: string; within: "" | "replay" };
+  | { page: RunPage | "agent"; session: string; agent: string; viewMode: "" | "replay" };
 
 export type RunRoute = Extract<Route, { session: string }>;
 
-export function parse(hash: string): Route {
-  const parts = hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
+export function parseRoute(hash: string): Route {
+  const parts = hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodePart);
   if (parts[0] === "questions") return { page: "questions" };
   if (parts[0] !== "run" || !parts[1]) return { page: "runs" };
   const session = parts[1];
   let rest = parts.slice(2);
-  let within: "" | "replay" = "";
+  let viewMode: "" | "replay" = "";
   if (rest[0] === "replay") {
-    within = "replay";
+    viewMode = "replay";
     rest = rest.slice(1);
   }
   const [page = "team", agent = ""] = rest;
-  if (page === "agent" && agent) return { page: "agent", session, agent, within };
+  if (page === "agent" && agent) return { page: "agent", session, agent, viewMode };
   const known = (RUN_PAGES as readonly string[]).includes(page) && page !== "replay";
-  return { page: known ? (page as RunPage) : "team", session, agent: "", within };
+  return { page: known ? (page as RunPage) : "team", session, agent: "", viewMode };
 }
 
-function decoded(part: string): string {
+function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -37,12 +37,12 @@ function decoded(part: string): string {
   }
 }
 
-/** The address of a page of a run; of its past, where `within` says so. */
-export function runPath(session: string, page: RunPage | "agent", agent = "", within: "" | "replay" = ""): string {
+/** Builds the address of a page of a run, or of its replay. */
+export function buildRunPath(session: string, page: RunPage | "agent", agent = "", viewMode: "" | "replay" = ""): string {
   const parts = ["#", "run", encodeURIComponent(session)];
-  if (within) parts.push(within);
-  if (page !== "replay" && !(within && page === "team")) parts.push(page);
-  if (page === "replay" && !within) parts.push("replay");
+  if (viewMode) parts.push(viewMode);
+  if (page !== "replay" && !(viewMode && page === "team")) parts.push(page);
+  if (page === "replay" && !viewMode) parts.push("replay");
   if (agent) parts.push(encodeURIComponent(agent));
   return parts.join("/");
 }
@@ -50,9 +50,9 @@ export function runPath(session: string, page: RunPage | "agent", agent = "", wi
 export function useRoute(): Route {
   const [hash, setHash] = useState(location.hash);
   useEffect(() => {
-    const changed = () => setHash(location.hash);
-    addEventListener("hashchange", changed);
-    return () => removeEventListener("hashchange", changed);
+    const updateHash = () => setHash(location.hash);
+    addEventListener("hashchange", updateHash);
+    return () => removeEventListener("hashchange", updateHash);
   }, []);
-  return parse(hash);
+  return parseRoute(hash);
 }

@@ -1,7 +1,7 @@
-/** A run as it stands after the frames it was given: maps by key, and nothing else is worked out here. */
+/** Run view: state of a run, built from view deltas. */
 
 import type {
-  AgentRow, CostRow, Frame, LetterRow, NoteRow, QuestionRow, RunRow, SpendPoint, TaskRow,
+  AgentRow, CostRow, MailRow, NoteRow, QuestionRow, RunRow, SpendPoint, TaskRow, ViewDelta,
 } from "./types";
 
 const NO_RUN: RunRow = {
@@ -11,9 +11,9 @@ const NO_RUN: RunRow = {
 
 type Order<Row> = (rows: Row[]) => Row[];
 
-/** Rows by key. `list` has an order that does not follow from when they came, and is the same until one changes. */
+/** Rows by key. `list` is sorted, and stays the same object until a row changes. */
 export class Rows<Row> {
-  private listed: readonly Row[] | null = null;
+  private sorted: readonly Row[] | null = null;
 
   constructor(
     private readonly keyOf: (row: Row) => string,
@@ -26,32 +26,32 @@ export class Rows<Row> {
   }
 
   get list(): readonly Row[] {
-    this.listed ??= this.order([...this.rows.values()]);
-    return this.listed;
+    this.sorted ??= this.order([...this.rows.values()]);
+    return this.sorted;
   }
 
   get(key: string): Row | undefined {
     return this.rows.get(key);
   }
 
-  put(changed: readonly Row[] | undefined, gone?: (row: Row) => boolean): void {
+  update(changed: readonly Row[] | undefined, isGone?: (row: Row) => boolean): void {
     if (!changed?.length) return;
     for (const row of changed) {
-      if (gone?.(row)) this.rows.delete(this.keyOf(row));
+      if (isGone?.(row)) this.rows.delete(this.keyOf(row));
       else this.rows.set(this.keyOf(row), row);
     }
-    this.listed = null;
+    this.sorted = null;
   }
 
   copy(): Rows<Row> {
-    const twin = new Rows(this.keyOf, this.order, new Map(this.rows));
-    twin.listed = this.listed;
-    return twin;
+    const copied = new Rows(this.keyOf, this.order, new Map(this.rows));
+    copied.sorted = this.sorted;
+    return copied;
   }
 }
 
-const natural = new Intl.Collator("en", { numeric: true }).compare;
-const by = <Row>(...steps: ((one: Row, other: Row) => number)[]): Order<Row> => (rows) =>
+const compareNatural = new Intl.Collator("en", { numeric: true }).compare;
+const sortBy = <Row>(...steps: ((one: Row, other: Row) => number)[]): Order<Row> => (rows) =>
   rows.sort((one, other) => {
     for (const step of steps) {
       const found = step(one, other);
@@ -60,11 +60,11 @@ const by = <Row>(...steps: ((one: Row, other: Row) => number)[]): Order<Row> => 
     return 0;
   });
 
-/** Each after the one that started it; those of one parent by name. */
-function inTree(rows: AgentRow[]): AgentRow[] {
+/** Sorts agents as a tree: children follow their parent, siblings are sorted by name. */
+function sortAsTree(rows: AgentRow[]): AgentRow[] {
   const known = new Set(rows.map((row) => row.id));
   const below = new Map<string, AgentRow[]>();
-  for (const row of by<AgentRow>((one, other) => natural(one.name, other.name) || natural(one.id, other.id))(rows)) {
+  for (const row of sortBy<AgentRow>((one, other) => compareNatural(one.name, other.name) || compareNatural(one.id, other.id))(rows)) {
     const parent = known.has(row.parent) && row.parent !== row.id ? row.parent : "";
     const siblings = below.get(parent);
     if (siblings) siblings.push(row);
@@ -81,102 +81,102 @@ function inTree(rows: AgentRow[]): AgentRow[] {
   return found;
 }
 
-/** What other programs write may have the same identity in several inboxes. */
-export const letterKey = ({ team, to, id }: LetterRow): string => `${team}\n${to}\n${id}`;
-export const taskKey = (board: string, id: string): string => `${board}\n${id}`;
+/** Messages of other programs may have the same id in several mailboxes. */
+export const makeMailKey = ({ team, to, id }: MailRow): string => `${team}\n${to}\n${id}`;
+export const makeTaskKey = (board: string, id: string): string => `${board}\n${id}`;
 
-export class RunState {
+export class RunView {
   run: RunRow = NO_RUN;
   live = false;
   offset = 0;
   at = 0;
-  /** How many there were; of a long run only the latest are told. */
-  lettersInAll = 0;
-  agents = new Rows<AgentRow>((row) => row.id, inTree);
+  /** Number of all messages; a long run sends only the latest ones. */
+  mailTotal = 0;
+  agents = new Rows<AgentRow>((row) => row.id, sortAsTree);
   tasks = new Rows<TaskRow>(
-    (row) => taskKey(row.board, row.id),
-    by((one, other) => natural(one.board, other.board) || natural(one.id, other.id)),
+    (row) => makeTaskKey(row.board, row.id),
+    sortBy((one, other) => compareNatural(one.board, other.board) || compareNatural(one.id, other.id)),
   );
-  letters = new Rows<LetterRow>(
-    letterKey,
-    by((one, other) => one.posted - other.posted || natural(one.id, other.id)),
+  mail = new Rows<MailRow>(
+    makeMailKey,
+    sortBy((one, other) => one.posted - other.posted || compareNatural(one.id, other.id)),
   );
   questions = new Rows<QuestionRow>(
     (row) => row.id,
-    by((one, other) => one.asked - other.asked || natural(one.id, other.id)),
+    sortBy((one, other) => one.asked - other.asked || compareNatural(one.id, other.id)),
   );
   costs = new Rows<CostRow>(
-    (row) => [row.agent, row.model, taskKey(row.board, row.task)].join("\n"),
-    by((one, other) => natural(one.name, other.name) || natural(one.model, other.model) || natural(one.task, other.task)),
+    (row) => [row.agent, row.model, makeTaskKey(row.board, row.task)].join("\n"),
+    sortBy((one, other) => compareNatural(one.name, other.name) || compareNatural(one.model, other.model) || compareNatural(one.task, other.task)),
   );
-  spend = new Rows<SpendPoint>((row) => String(row.at), by((one, other) => one.at - other.at));
-  notes = new Rows<NoteRow>((row) => String(row.number), by((one, other) => one.number - other.number));
+  spend = new Rows<SpendPoint>((row) => String(row.at), sortBy((one, other) => one.at - other.at));
+  notes = new Rows<NoteRow>((row) => String(row.number), sortBy((one, other) => one.number - other.number));
 
-  apply(frame: Frame): void {
-    if (frame.run) this.run = frame.run;
-    this.live = frame.live;
-    this.offset = frame.offset;
-    this.at = Math.max(this.at, frame.at);
-    this.agents.put(frame.agents);
-    this.tasks.put(frame.tasks, (row) => row.status === "deleted");
-    this.letters.put(frame.letters);
-    this.lettersInAll = Math.max(this.lettersInAll, this.letters.size, frame.letters_in_all);
-    this.questions.put(frame.questions);
-    this.costs.put(frame.costs);
-    this.spend.put(frame.spend);
-    this.notes.put(frame.notes);
+  apply(delta: ViewDelta): void {
+    if (delta.run) this.run = delta.run;
+    this.live = delta.live;
+    this.offset = delta.offset;
+    this.at = Math.max(this.at, delta.at);
+    this.agents.update(delta.agents);
+    this.tasks.update(delta.tasks, (row) => row.status === "deleted");
+    this.mail.update(delta.letters);
+    this.mailTotal = Math.max(this.mailTotal, this.mail.size, delta.letters_in_all);
+    this.questions.update(delta.questions);
+    this.costs.update(delta.costs);
+    this.spend.update(delta.spend);
+    this.notes.update(delta.notes);
   }
 
-  copy(): RunState {
-    const twin = new RunState();
-    Object.assign(twin, {
-      run: this.run, live: this.live, offset: this.offset, at: this.at, lettersInAll: this.lettersInAll,
-      agents: this.agents.copy(), tasks: this.tasks.copy(), letters: this.letters.copy(),
+  copy(): RunView {
+    const copied = new RunView();
+    Object.assign(copied, {
+      run: this.run, live: this.live, offset: this.offset, at: this.at, mailTotal: this.mailTotal,
+      agents: this.agents.copy(), tasks: this.tasks.copy(), mail: this.mail.copy(),
       questions: this.questions.copy(), costs: this.costs.copy(), spend: this.spend.copy(), notes: this.notes.copy(),
     });
-    return twin;
+    return copied;
   }
 }
 
-/** One run that people look at; it tells when there is something new to draw, at most once a screen refresh. */
-export class Watched {
-  state = new RunState();
-  /** The server was reached, and the first frame is here. */
-  begun = false;
-  connected = true;
+/** A run that is shown. It notifies listeners of changes at most once per screen refresh. */
+export class WatchedRun {
+  view = new RunView();
+  /** True after the first delta. */
+  isLoaded = false;
+  isConnected = true;
   failure = "";
   private readonly listeners = new Set<() => void>();
-  private waiting = false;
+  private isScheduled = false;
 
   onChange(listener: () => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
-  take(frame: Frame): void {
-    if (frame.since === 0 && this.begun) this.state = new RunState(); // told from the very beginning once more
-    this.state.apply(frame);
-    this.begun = true;
-    this.connected = true;
+  applyDelta(delta: ViewDelta): void {
+    if (delta.since === 0 && this.isLoaded) this.view = new RunView(); // the server starts from the beginning again
+    this.view.apply(delta);
+    this.isLoaded = true;
+    this.isConnected = true;
     this.failure = "";
-    this.tell();
+    this.scheduleNotify();
   }
 
-  dropped(why: string): void {
-    this.connected = false;
+  markDisconnected(why: string): void {
+    this.isConnected = false;
     this.failure = why;
-    this.tell();
+    this.scheduleNotify();
   }
 
-  private tell(): void {
-    if (this.waiting) return;
-    this.waiting = true;
+  private scheduleNotify(): void {
+    if (this.isScheduled) return;
+    this.isScheduled = true;
     const draw = () => {
-      if (!this.waiting) return;
-      this.waiting = false;
+      if (!this.isScheduled) return;
+      this.isScheduled = false;
       for (const listener of this.listeners) listener();
     };
     requestAnimationFrame(draw);
-    setTimeout(draw, 250); // a hidden tab has no frames, and its title still counts questions
+    setTimeout(draw, 250); // a hidden tab gets no animation frames, but its title still counts questions
   }
 }

@@ -1,143 +1,143 @@
-/** One task with everything it holds, to read and to change; and the form for a new one. */
+/** Drawer with one task, to read and to edit, and the form for a new task. */
 
 import { useEffect, useState } from "preact/hooks";
-import { Confirmed, Cost, Problem, Time, Who, useOrder } from "./bits";
+import { AgentName, ConfirmButton, Cost, Problem, Time, useAction } from "./components";
 import { useNow, useRun, useSource } from "./context";
-import { ago, clock } from "./format";
+import { formatAge, formatClock } from "./format";
 import { Markdown } from "./markdown";
 import { Drawer } from "./drawer";
-import { openBlockers, ownersOn, statusWords } from "./tasks";
-import type { TaskRow, WholeTask } from "./types";
+import { formatTaskStatus, listOpenBlockers, listOwners } from "./tasks";
+import type { TaskDetails, TaskRow } from "./types";
 
 export function TaskDrawer({ task, onShow, onClose, onMove }: {
   task: TaskRow;
   onShow(id: string): void;
   onClose(): void;
-  /** Puts it before or behind its neighbour; where there is none, it is not there. */
+  /** Moves the task up or down in its column; a direction that is not possible is missing. */
   onMove?: { earlier?(): void; later?(): void };
 }) {
-  const { session, state, steers } = useRun();
+  const { session, runView, canSteer } = useRun();
   const source = useSource();
   const now = useNow();
-  const whole = useWhole(task);
-  /** The words as they were when the person began to change them. */
+  const details = useTaskDetails(task);
+  /** Texts at the time the person started to edit. */
   const [before, setEditing] = useState<{ subject: string; description: string } | null>(null);
-  const [busy, problem, give] = useOrder();
-  const change = (wish: Record<string, unknown>) => give(() => source.changeTask(session, task.board, task.id, wish));
-  const waits = openBlockers(state, task);
-  const blocks = state.tasks.list.filter((each) => each.board === task.board && each.blocked_by.includes(task.id));
+  const [busy, problem, runAction] = useAction();
+  const change = (changes: Record<string, unknown>) => runAction(() => source.changeTask(session, task.board, task.id, changes));
+  const waits = listOpenBlockers(runView, task);
+  const blocks = runView.tasks.list.filter((each) => each.board === task.board && each.blocked_by.includes(task.id));
   if (before) {
     return (
       <Drawer title={`Task ${task.id}`} onClose={onClose}>
-        <TaskForm busy={busy} problem={problem} words="Save" subject={before.subject} description={before.description}
+        <TaskForm busy={busy} problem={problem} label="Save" subject={before.subject} description={before.description}
           onCancel={() => setEditing(null)}
           onDone={async (subject, description) => {
-            // Only what the person changed: the rest may be another meanwhile.
-            const wish = {
+            // Send only changed fields: agents may have changed the others meanwhile.
+            const changes = {
               ...(subject !== before.subject && { subject }),
               ...(description !== before.description && { description }),
             };
-            if (!Object.keys(wish).length || (await change(wish))) setEditing(null);
+            if (!Object.keys(changes).length || (await change(changes))) setEditing(null);
           }} />
       </Drawer>
     );
   }
   return (
     <Drawer title={`Task ${task.id}`} onClose={onClose}>
-      <h3 class="task-whole">{task.subject}</h3>
-      {whole?.description && <Markdown text={whole.description} />}
+      <h3 class="task-title">{task.subject}</h3>
+      {details?.description && <Markdown text={details.description} />}
       <dl class="facts">
-        <dt>Stands</dt>
-        <dd>{statusWords(task.status)}, <Time at={task.changed} text={`${ago(task.changed, now)} ago`} /></dd>
+        <dt>Status</dt>
+        <dd>{formatTaskStatus(task.status)}, <Time at={task.changed} text={`${formatAge(task.changed, now)} ago`} /></dd>
         <dt>Owner</dt>
-        <dd>{steers ? <Owner task={task} busy={busy} onGive={(owner) => void change({ owner })} /> : task.owner ? <Who name={task.owner} /> : "nobody"}</dd>
+        <dd>{canSteer ? <OwnerSelect task={task} busy={busy} onAssign={(owner) => void change({ owner })} /> : task.owner ? <AgentName name={task.owner} /> : "nobody"}</dd>
         {task.blocked_by.length > 0 && <dt>Waits for</dt>}
-        {task.blocked_by.length > 0 && <dd><Links ids={task.blocked_by} open={waits} onShow={onShow} /></dd>}
-        {blocks.length > 0 && <dt>Holds up</dt>}
-        {blocks.length > 0 && <dd><Links ids={blocks.map((each) => each.id)} open={blocks} onShow={onShow} /></dd>}
+        {task.blocked_by.length > 0 && <dd><TaskLinks ids={task.blocked_by} open={waits} onShow={onShow} /></dd>}
+        {blocks.length > 0 && <dt>Blocks</dt>}
+        {blocks.length > 0 && <dd><TaskLinks ids={blocks.map((each) => each.id)} open={blocks} onShow={onShow} /></dd>}
         <dt>Cost</dt>
         <dd><Cost usd={task.usd} tokens={task.tokens} /></dd>
       </dl>
       <Problem text={problem} />
-      {steers && (
-        <div class="drawer-orders">
-          <button type="button" disabled={!whole} onClick={() => whole && setEditing({ subject: task.subject, description: whole.description })}>Edit</button>
+      {canSteer && (
+        <div class="drawer-actions">
+          <button type="button" disabled={!details} onClick={() => details && setEditing({ subject: task.subject, description: details.description })}>Edit</button>
           {onMove && <button type="button" disabled={busy || !onMove.earlier} onClick={onMove.earlier}>Earlier</button>}
           {onMove && <button type="button" disabled={busy || !onMove.later} onClick={onMove.later}>Later</button>}
           {task.status !== "completed" && <button type="button" disabled={busy} onClick={() => void change({ status: "completed" })}>Mark done</button>}
           {task.status !== "pending" && <button type="button" disabled={busy} onClick={() => void change({ status: "pending" })}>Back to do</button>}
-          <Confirmed words="Delete" sure="Delete it?" class="bad" disabled={busy} onSure={() => {
+          <ConfirmButton label="Delete" question="Delete it?" class="bad" disabled={busy} onConfirm={() => {
             void change({ status: "deleted" });
             onClose();
           }} />
         </div>
       )}
-      <h4>What became of it</h4>
+      <h4>History</h4>
       <ol class="moves">
         {task.moves.map(([at, status, owner], index) => (
-          <li key={index}><Time at={at} text={clock(at)} /> {statusWords(status)}{owner && <> · <Who name={owner} /></>}</li>
+          <li key={index}><Time at={at} text={formatClock(at)} /> {formatTaskStatus(status)}{owner && <> · <AgentName name={owner} /></>}</li>
         ))}
       </ol>
     </Drawer>
   );
 }
 
-/** What the rows leave out; of the past, and of an export, there is nothing to ask. */
-function useWhole(task: TaskRow): WholeTask | null {
-  const { session, within } = useRun();
+/** Loads the fields that task rows leave out. Replays and exports do not have them. */
+function useTaskDetails(task: TaskRow): TaskDetails | null {
+  const { session, viewMode } = useRun();
   const source = useSource();
-  const [whole, setWhole] = useState<WholeTask | null>(null);
+  const [details, setDetails] = useState<TaskDetails | null>(null);
   useEffect(() => {
-    let over = false;
-    setWhole(null);
-    if (!within) source.task(session, task.board, task.id).then((found) => over || setWhole(found), () => undefined);
+    let isDone = false;
+    setDetails(null);
+    if (!viewMode) source.loadTask(session, task.board, task.id).then((found) => isDone || setDetails(found), () => undefined);
     return () => {
-      over = true;
+      isDone = true;
     };
-  }, [session, task.board, task.id, task.changed, within]);
-  return whole;
+  }, [session, task.board, task.id, task.changed, viewMode]);
+  return details;
 }
 
-function Owner({ task, busy, onGive }: { task: TaskRow; busy: boolean; onGive(owner: string): void }) {
-  const { state } = useRun();
-  const owners = ownersOn(state, task.board);
+function OwnerSelect({ task, busy, onAssign }: { task: TaskRow; busy: boolean; onAssign(owner: string): void }) {
+  const { runView } = useRun();
+  const owners = listOwners(runView, task.board);
   if (task.owner && !owners.some(([name]) => name === task.owner)) owners.push([task.owner, task.owner]);
   return (
-    <select value={task.owner} disabled={busy} aria-label="Owner" onChange={(event) => onGive(event.currentTarget.value)}>
+    <select value={task.owner} disabled={busy} aria-label="Owner" onChange={(event) => onAssign(event.currentTarget.value)}>
       <option value="">nobody</option>
-      {owners.map(([name, words]) => <option key={name} value={name}>{words}</option>)}
+      {owners.map(([name, label]) => <option key={name} value={name}>{label}</option>)}
     </select>
   );
 }
 
-function Links({ ids, open, onShow }: { ids: readonly string[]; open: readonly TaskRow[]; onShow(id: string): void }) {
+function TaskLinks({ ids, open, onShow }: { ids: readonly string[]; open: readonly TaskRow[]; onShow(id: string): void }) {
   const waits = new Set(open.map((each) => each.id));
   return (
     <span class="links">
       {ids.map((id) => (
-        <button key={id} type="button" class={`link-to ${waits.has(id) ? "" : "link-to-done"}`} onClick={() => onShow(id)}>#{id}</button>
+        <button key={id} type="button" class={`task-link ${waits.has(id) ? "" : "task-link-done"}`} onClick={() => onShow(id)}>#{id}</button>
       ))}
     </span>
   );
 }
 
-export function NewTask({ board, onClose }: { board: string; onClose(): void }) {
-  const { session, state } = useRun();
+export function NewTaskDrawer({ board, onClose }: { board: string; onClose(): void }) {
+  const { session, runView } = useRun();
   const source = useSource();
-  const [busy, problem, give] = useOrder();
+  const [busy, problem, runAction] = useAction();
   const [owner, setOwner] = useState("");
   const [blockers, setBlockers] = useState("");
   const waits = blockers.split(/[\s,#]+/).filter(Boolean);
   return (
     <Drawer title="New task" onClose={onClose}>
-      <TaskForm busy={busy} problem={problem} words="Add" onCancel={onClose}
+      <TaskForm busy={busy} problem={problem} label="Add" onCancel={onClose}
         onDone={async (subject, description) => {
-          if (await give(() => source.addTask(session, { board, subject, description, owner, blocked_by: waits }))) onClose();
+          if (await runAction(() => source.addTask(session, { board, subject, description, owner, blocked_by: waits }))) onClose();
         }}>
         <label>Owner
           <select value={owner} onChange={(event) => setOwner(event.currentTarget.value)}>
             <option value="">whoever is free</option>
-            {ownersOn(state, board).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
+            {listOwners(runView, board).map(([name, label]) => <option key={name} value={name}>{label}</option>)}
           </select>
         </label>
         <label>Waits for
@@ -150,7 +150,7 @@ export function NewTask({ board, onClose }: { board: string; onClose(): void }) 
 }
 
 function TaskForm(props: {
-  words: string;
+  label: string;
   busy: boolean;
   problem: string;
   subject?: string;
@@ -174,8 +174,8 @@ function TaskForm(props: {
       </label>
       {props.children}
       <Problem text={props.problem} />
-      <div class="drawer-orders">
-        <button type="submit" class="main" disabled={props.busy || !subject.trim()}>{props.words}</button>
+      <div class="drawer-actions">
+        <button type="submit" class="main" disabled={props.busy || !subject.trim()}>{props.label}</button>
         <button type="button" onClick={props.onCancel}>Cancel</button>
       </div>
     </form>

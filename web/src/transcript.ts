@@ -1,116 +1,116 @@
-/** The conversation of one agent: the part that is loaded, kept up with what it says. */
+/** Conversation of one agent: the loaded entries and the text that is streamed. */
 
 import { useEffect, useMemo } from "preact/hooks";
 import { useRedraw, useSource } from "./context";
-import { when } from "./format";
-import type { Source } from "./data";
+import { parseTime } from "./format";
+import type { Source } from "./data_source";
 import type { Block, Entry } from "./types";
 
 const PAGE = 200;
 
-/** What is said right now and is in no entry yet. */
-export interface Said {
+/** Streamed text that is not in an entry yet. */
+export interface StreamedText {
   text: string;
   thinking: string;
-  /** The tool that is being called, or what a running one last said. */
+  /** Tool that is called, or the latest output of a running tool. */
   tool: string;
 }
 
-const NOTHING: Said = { text: "", thinking: "", tool: "" };
+const NO_TEXT: StreamedText = { text: "", thinking: "", tool: "" };
 
 export class Transcript {
   entries: Entry[] = [];
-  loaded = false;
+  isLoaded = false;
   problem = "";
-  said: Said = NOTHING;
-  /** Where the loaded part begins. */
+  streamed: StreamedText = NO_TEXT;
+  /** Number of the first loaded entry. */
   start = 0;
-  /** Rows that a person opened or closed, by key; kept while they are out of sight. */
+  /** Rows that a person opened or closed, by key; kept while they are not visible. */
   readonly opened = new Map<string, boolean>();
   private next = -1;
-  private busy = false;
-  private again = false;
-  private ended = false;
+  private isBusy = false;
+  private hasMore = false;
+  private isStopped = false;
 
   constructor(
     private readonly source: Source,
     private readonly session: string,
     private readonly agent: string,
-    private readonly changed: () => void,
+    private readonly onChange: () => void,
   ) {}
 
   follow(): () => void {
-    void this.grow();
-    const end = this.source.hear(this.session, this.agent, {
-      delta: ({ kind, text }) => {
-        if (kind === "discarded") this.said = NOTHING;
-        else if (kind === "text") this.said = { ...this.said, text: this.said.text + text };
-        else if (kind === "thinking") this.said = { ...this.said, thinking: this.said.thinking + text };
-        else this.said = { ...this.said, tool: kind === "tool_input" ? `calling ${text}` : text };
-        this.changed();
+    void this.loadNew();
+    const stop = this.source.followAgent(this.session, this.agent, {
+      onDelta: ({ kind, text }) => {
+        if (kind === "discarded") this.streamed = NO_TEXT;
+        else if (kind === "text") this.streamed = { ...this.streamed, text: this.streamed.text + text };
+        else if (kind === "thinking") this.streamed = { ...this.streamed, thinking: this.streamed.thinking + text };
+        else this.streamed = { ...this.streamed, tool: kind === "tool_input" ? `calling ${text}` : text };
+        this.onChange();
       },
-      grown: () => void this.grow(),
+      onEntryAdded: () => void this.loadNew(),
     });
     return () => {
-      this.ended = true;
-      end();
+      this.isStopped = true;
+      stop();
     };
   }
 
-  /** Takes in what was written since; what comes meanwhile is asked for right after. */
-  private async grow(): Promise<void> {
-    if (this.busy) {
-      this.again = true;
+  /** Loads new entries; a call during a load makes it load again. */
+  private async loadNew(): Promise<void> {
+    if (this.isBusy) {
+      this.hasMore = true;
       return;
     }
-    this.busy = true;
-    const heard = this.said;
+    this.isBusy = true;
+    const before = this.streamed;
     try {
       do {
-        this.again = false;
-        const page = await this.source.transcript(this.session, this.agent, this.next, PAGE);
-        if (this.ended) return;
+        this.hasMore = false;
+        const page = await this.source.loadTranscript(this.session, this.agent, this.next, PAGE);
+        if (this.isStopped) return;
         if (this.next < 0) this.start = Math.max(0, page.total - PAGE);
-        if (page.entries.length && this.loaded) this.said = without(this.said, heard);
-        this.put(page.entries);
+        if (page.entries.length && this.isLoaded) this.streamed = dropSavedText(this.streamed, before);
+        this.mergeEntries(page.entries);
         this.next = page.next;
-        this.again ||= page.next < page.total;
-      } while (this.again);
+        this.hasMore ||= page.next < page.total;
+      } while (this.hasMore);
       this.problem = "";
     } catch (error) {
       this.problem = error instanceof Error ? error.message : String(error);
     } finally {
-      this.busy = false;
-      this.loaded = true;
-      if (!this.ended) this.changed();
+      this.isBusy = false;
+      this.isLoaded = true;
+      if (!this.isStopped) this.onChange();
     }
   }
 
-  /** Takes in the part before the loaded one. */
-  async older(): Promise<void> {
-    if (this.busy || this.start === 0 || !this.loaded) return;
-    this.busy = true;
+  /** Loads the entries before the loaded ones. */
+  async loadOlder(): Promise<void> {
+    if (this.isBusy || this.start === 0 || !this.isLoaded) return;
+    this.isBusy = true;
     const from = Math.max(0, this.start - PAGE);
     try {
-      const page = await this.source.transcript(this.session, this.agent, from, this.start - from);
-      this.put(page.entries);
+      const page = await this.source.loadTranscript(this.session, this.agent, from, this.start - from);
+      this.mergeEntries(page.entries);
       this.start = from;
     } catch (error) {
       this.problem = error instanceof Error ? error.message : String(error);
     } finally {
-      this.busy = false;
-      if (!this.ended) this.changed();
+      this.isBusy = false;
+      if (!this.isStopped) this.onChange();
     }
-    if (this.again) void this.grow();
+    if (this.hasMore) void this.loadNew();
   }
 
-  /** Puts the whole entry in the place of the one that was cut. */
-  async whole(n: number): Promise<void> {
-    this.put([await this.source.entry(this.session, this.agent, n)]);
-    this.changed();
+  /** Replaces a shortened entry with the whole one. */
+  async loadWholeEntry(n: number): Promise<void> {
+    this.mergeEntries([await this.source.loadEntry(this.session, this.agent, n)]);
+    this.onChange();
   }
 
-  private put(more: readonly Entry[]): void {
+  private mergeEntries(more: readonly Entry[]): void {
     if (!more.length) return;
     const byPlace = new Map(this.entries.map((entry) => [entry.n, entry]));
     for (const entry of more) byPlace.set(entry.n, entry);
@@ -118,10 +118,10 @@ export class Transcript {
   }
 }
 
-/** What was heard since: what had been heard before is in the transcript now. */
-function without(said: Said, before: Said): Said {
+/** Removes the text that is in the transcript now. */
+function dropSavedText(streamed: StreamedText, before: StreamedText): StreamedText {
   const rest = (now: string, then: string) => (now.startsWith(then) ? now.slice(then.length) : now);
-  return { text: rest(said.text, before.text), thinking: rest(said.thinking, before.thinking), tool: "" };
+  return { text: rest(streamed.text, before.text), thinking: rest(streamed.thinking, before.thinking), tool: "" };
 }
 
 export function useTranscript(session: string, agent: string): Transcript {
@@ -132,62 +132,62 @@ export function useTranscript(session: string, agent: string): Transcript {
   return transcript;
 }
 
-/** A tool call's result, and the entry it is in. */
+/** Result of a tool call and the number of its entry. */
 export interface Result {
   block: Block;
   n: number;
 }
 
-export interface Told {
-  /** Entries that have something of their own to show. */
+export interface Conversation {
+  /** Entries that are shown as rows. */
   rows: Entry[];
   results: ReadonlyMap<string, Result>;
-  /** The calls whose results are shown with them. */
+  /** Calls that are shown together with their results. */
   calls: ReadonlySet<string>;
-  /** How often each tool was called. */
+  /** Number of calls of each tool. */
   tools: [name: string, times: number][];
-  /** The files that calls changed, by path. */
+  /** Number of changes of each file, by path. */
   files: [path: string, times: number][];
 }
 
-export type Only = "all" | "words" | "tools" | "changes";
+export type EntryFilter = "all" | "text" | "tools" | "changes";
 
-/** The entries up to a moment; a result is shown with its call where that is there too. */
-export function told(entries: readonly Entry[], only: Only, until: number): Told {
+/** Builds the rows up to a moment; a result is shown with its call if the call is loaded. */
+export function buildConversation(entries: readonly Entry[], filter: EntryFilter, until: number): Conversation {
   const results = new Map<string, Result>();
   const calls = new Set<string>();
   const tools = new Map<string, number>();
   const files = new Map<string, number>();
-  const past = until ? entries.filter((entry) => when(entry.at) <= until) : entries;
+  const past = until ? entries.filter((entry) => parseTime(entry.at) <= until) : entries;
   for (const entry of past) {
     for (const block of entry.blocks) {
       if (block.type === "tool_result" && block.tool_use_id) results.set(block.tool_use_id, { block, n: entry.n });
       if (block.type !== "tool_use") continue;
       if (block.id) calls.add(block.id);
       tools.set(block.name ?? "", (tools.get(block.name ?? "") ?? 0) + 1);
-      const path = block.diff ? pathIn(block.input) : "";
+      const path = block.diff ? getFilePath(block.input) : "";
       if (path) files.set(path, (files.get(path) ?? 0) + 1);
     }
   }
-  const most = (numbers: Map<string, number>) => [...numbers].sort((one, other) => other[1] - one[1]);
-  const rows = past.filter((entry) => entry.blocks.some((block) => wanted(block, only, calls)));
-  return { rows, results, calls, tools: most(tools), files: most(files) };
+  const sortByCount = (numbers: Map<string, number>) => [...numbers].sort((one, other) => other[1] - one[1]);
+  const rows = past.filter((entry) => entry.blocks.some((block) => isBlockShown(block, filter, calls)));
+  return { rows, results, calls, tools: sortByCount(tools), files: sortByCount(files) };
 }
 
-export function wanted(block: Block, only: Only, calls: ReadonlySet<string>): boolean {
+export function isBlockShown(block: Block, filter: EntryFilter, calls: ReadonlySet<string>): boolean {
   switch (block.type) {
     case "tool_result":
-      return only !== "words" && only !== "changes" && !calls.has(block.tool_use_id ?? "");
+      return filter !== "text" && filter !== "changes" && !calls.has(block.tool_use_id ?? "");
     case "tool_use":
-      return only === "changes" ? !!block.diff : only !== "words";
+      return filter === "changes" ? !!block.diff : filter !== "text";
     case "thinking":
-      return only === "all";
+      return filter === "all";
     default:
-      return only === "all" || only === "words";
+      return filter === "all" || filter === "text";
   }
 }
 
-function pathIn(input: unknown): string {
+function getFilePath(input: unknown): string {
   const { file_path: path } = (input ?? {}) as { file_path?: unknown };
   return typeof path === "string" ? path : "";
 }

@@ -1,4 +1,4 @@
-/** The rows of a run's picture, as src/shoal/app/picture/rows.py has them, and what the API says beside them. */
+/** Rows of a run view, as in src/shoal/app/run_view/view_rows.py, and other types of the API. */
 
 export interface RunRow {
   session: string;
@@ -58,7 +58,7 @@ export interface TaskRow {
   moves: [at: number, status: string, owner: string][];
 }
 
-export interface LetterRow {
+export interface MailRow {
   id: string;
   team: string;
   sender: string;
@@ -71,19 +71,19 @@ export interface LetterRow {
   taken: number;
 }
 
-export interface MayRun {
+export interface PermissionQuestion {
   type: "permission";
   id: string;
   agent: string;
   tool: string;
   input: Record<string, unknown>;
   reason: string;
-  /** What an answer for the session allows; empty where that is this call alone. */
+  /** Rule that an answer for the session adds; empty if it allows only this call. */
   rule: string;
   suggestions?: Suggestion[];
 }
 
-/** What a person can change so that the same is not asked again. */
+/** A settings change that avoids asking the same question again. */
 export type Suggestion = { destination: string } & (
   | { type: "addRules"; behavior: string; rules: { toolName: string; ruleContent?: string }[] }
   | { type: "addDirectories"; directories: string[] }
@@ -97,14 +97,14 @@ export interface Choice {
   multiSelect?: boolean;
 }
 
-export interface Choose {
+export interface ChoiceQuestion {
   type: "choice";
   id: string;
   agent: string;
   choices: Choice[];
 }
 
-export interface ApprovePlan {
+export interface PlanApprovalQuestion {
   type: "plan";
   id: string;
   agent: string;
@@ -114,7 +114,7 @@ export interface ApprovePlan {
   wishes?: string[];
 }
 
-export type Question = MayRun | Choose | ApprovePlan;
+export type Question = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion;
 export type Remember = "once" | "session" | "settings";
 
 export type Answer =
@@ -163,7 +163,7 @@ export interface NoteRow {
   kind: string;
 }
 
-export interface Frame {
+export interface ViewDelta {
   since: number;
   offset: number;
   at: number;
@@ -171,7 +171,7 @@ export interface Frame {
   run: RunRow | null;
   agents: AgentRow[];
   tasks: TaskRow[];
-  letters: LetterRow[];
+  letters: MailRow[];
   questions: QuestionRow[];
   costs: CostRow[];
   spend: SpendPoint[];
@@ -181,8 +181,8 @@ export interface Frame {
   questions_in_all: number;
 }
 
-/** One line of the list of runs. */
-export interface RunLine {
+/** One run in the list of runs. */
+export interface RunSummary {
   session: string;
   cwd: string;
   prompt: string;
@@ -197,7 +197,7 @@ export interface RunLine {
   questions: number;
 }
 
-/** A question that is open in some run of the home. */
+/** An open question of any run. */
 export interface OpenQuestion {
   session: string;
   id: string;
@@ -208,8 +208,8 @@ export interface OpenQuestion {
   previous_plan?: string | null;
 }
 
-/** A task as its file has it. */
-export interface WholeTask {
+/** A task as stored in its file. */
+export interface TaskDetails {
   id: string;
   subject: string;
   description: string;
@@ -217,19 +217,19 @@ export interface WholeTask {
   rank: number | null;
 }
 
-/** A letter as the inbox of its reader keeps it. */
-export interface WholeLetter {
+/** A mail message as stored in the mailbox of its recipient. */
+export interface MailDetails {
   id: string;
   text: string;
-  /** What a letter of the protocol says, for people. */
+  /** Readable text of a protocol message. */
   words: string;
 }
 
-/** A part of a transcript's entry; which fields there are follows from its type. */
+/** A block of a transcript entry; its fields depend on the type. */
 export interface Block {
   type: "text" | "letter" | "thinking" | "tool_use" | "tool_result" | "image" | string;
   text?: string;
-  /** Of a letter: who wrote it, whether its signature is right, and what it is about. */
+  /** For mail: sender, whether its signature is valid, and summary. */
   sender?: string;
   verified?: boolean;
   summary?: string;
@@ -242,7 +242,7 @@ export interface Block {
   media_type?: string;
   data?: string;
   url?: string;
-  /** The full length, where not all of it is here. */
+  /** Full length, if the text is shortened. */
   cut?: number;
 }
 
@@ -255,14 +255,14 @@ export interface Entry {
 }
 
 export interface TranscriptPage {
-  /** Places that say nothing to a person have no entry. */
+  /** Entries without visible content are left out. */
   entries: Entry[];
   next: number;
   total: number;
 }
 
-export interface Delta {
-  /** `text`, `thinking`, `tool_input`, `progress`, or `discarded`: what was heard before does not count. */
+export interface StreamDelta {
+  /** `text`, `thinking`, `tool_input`, `progress`, or `discarded`: drop the text streamed so far. */
   kind: string;
   text: string;
 }

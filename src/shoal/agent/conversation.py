@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shoal.core.clock import Clock
-from shoal.core.entries import Billing, Compacted, Rewound, Said
-from shoal.core.ids import EntryId, Ids
-from shoal.core.messages import INTERRUPTED, Message, ToolResult, ToolUse
+from shoal.core.ids import EntryId, IdGenerator
+from shoal.core.messages import INTERRUPTED_RESULT, Message, ToolResultBlock, ToolUseBlock
 from shoal.core.ports import Transcript
+from shoal.core.transcript_entries import CompactionEntry, MessageEntry, ReplyMetadata, RewindEntry
 
 
-def joined(messages: Iterable[Message]) -> list[Message]:
+def merge_adjacent_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge adjacent messages of one role, as providers require."""
-    out: list[Message] = []
+    merged: list[Message] = []
     for message in messages:
-        _join(out, message)
-    return out
+        _append_merged(merged, message)
+    return merged
 
 
-def _join(messages: list[Message], message: Message) -> None:
+def _append_merged(messages: list[Message], message: Message) -> None:
     if messages and messages[-1].role == message.role:
         messages[-1] = Message(role=message.role, content=messages[-1].content + message.content)
     else:
         messages.append(message)
 
 
-def unanswered(messages: list[Message]) -> tuple[ToolUse, ...]:
+def find_unanswered_calls(messages: list[Message]) -> tuple[ToolUseBlock, ...]:
     """Return the tool calls at the end of a conversation that have no result yet."""
-    answered: set[str] = set()
+    answered_ids: set[str] = set()
     for message in reversed(messages[-2:]):
         if message.role == "assistant":
-            return tuple(call for call in message.tool_uses if call.id not in answered)
-        answered.update(b.tool_use_id for b in message.content if isinstance(b, ToolResult))
+            return tuple(call for call in message.tool_uses if call.id not in answered_ids)
+        answered_ids.update(b.tool_use_id for b in message.content if isinstance(b, ToolResultBlock))
     return ()
 
 
@@ -43,7 +43,7 @@ class Conversation:
         self,
         transcript: Transcript,
         clock: Clock,
-        ids: Ids,
+        ids: IdGenerator,
         *,
         messages: Iterable[Message] = (),
         last: EntryId | None = None,
@@ -51,23 +51,23 @@ class Conversation:
         self._transcript = transcript
         self._clock = clock
         self._ids = ids
-        self.messages = joined(messages)
-        self.last = last
+        self.messages = merge_adjacent_messages(messages)
+        self.last_entry = last
         self._reply: EntryId | None = None
         """Entry of the model's last reply since the conversation was loaded."""
 
-    def add(
+    def add_message(
         self,
         message: Message,
         *,
-        billing: Billing | None = None,
+        billing: ReplyMetadata | None = None,
         meta: bool = False,
         summary: bool = False,
         delivered: str = "",
     ) -> EntryId:
-        entry = Said(
-            id=self._ids.entry(),
-            parent=self.last,
+        entry = MessageEntry(
+            id=self._ids.new_entry_id(),
+            parent=self.last_entry,
             at=self._clock.now(),
             message=message,
             billing=billing,
@@ -76,48 +76,48 @@ class Conversation:
             delivered=delivered,
         )
         self._transcript.append(entry)
-        self.last = entry.id
+        self.last_entry = entry.id
         if message.role == "assistant":
             self._reply = entry.id
-        _join(self.messages, message)
+        _append_merged(self.messages, message)
         return entry.id
 
-    def up_to_reply(self) -> tuple[list[Message], EntryId] | None:
+    def copy_up_to_reply(self) -> tuple[list[Message], EntryId] | None:
         """Return the messages up to the model's last reply, without its call results, and its entry."""
         if self._reply is None:
             return None
-        at = max(index for index, message in enumerate(self.messages) if message.role == "assistant")
-        return self.messages[: at + 1], self._reply
+        last_index = max(index for index, message in enumerate(self.messages) if message.role == "assistant")
+        return self.messages[: last_index + 1], self._reply
 
-    def interrupt(self, why: str = INTERRUPTED) -> Message | None:
+    def interrupt_open_calls(self, why: str = INTERRUPTED_RESULT) -> Message | None:
         """Add results for the calls that will get none, so that the conversation can continue."""
-        open_calls = unanswered(self.messages)
+        open_calls = find_unanswered_calls(self.messages)
         if not open_calls:
             return None
-        results = (ToolResult(tool_use_id=call.id, content=why, is_error=True) for call in open_calls)
+        results = (ToolResultBlock(tool_use_id=call.id, content=why, is_error=True) for call in open_calls)
         message = Message(role="user", content=tuple(results))
-        self.add(message, meta=True)
+        self.add_message(message, meta=True)
         return message
 
-    def restart(self, summary: Message, *, trigger: str, tokens_before: int) -> EntryId:
+    def restart_from_summary(self, summary: Message, *, trigger: str, tokens_before: int) -> EntryId:
         """Continue from a summary; earlier messages stay on the transcript."""
-        boundary = Compacted(
-            id=self._ids.entry(),
-            before=self.last,
+        boundary = CompactionEntry(
+            id=self._ids.new_entry_id(),
+            before=self.last_entry,
             at=self._clock.now(),
             trigger=trigger,
             tokens_before=tokens_before,
         )
         self._transcript.append(boundary)
-        self.last = boundary.id
+        self.last_entry = boundary.id
         self._reply = None
         self.messages = []
-        return self.add(summary, meta=True, summary=True)
+        return self.add_message(summary, meta=True, summary=True)
 
-    def rewind(self, parent: EntryId | None, messages: Iterable[Message], *, turn: int) -> None:
+    def rewind_to(self, parent: EntryId | None, messages: Iterable[Message], *, turn: int) -> None:
         """Continue after an earlier entry and drop the later messages."""
-        entry = Rewound(id=self._ids.entry(), parent=parent, at=self._clock.now(), turn=turn)
+        entry = RewindEntry(id=self._ids.new_entry_id(), parent=parent, at=self._clock.now(), turn=turn)
         self._transcript.append(entry)
-        self.last = entry.id
+        self.last_entry = entry.id
         self._reply = None
-        self.messages = joined(messages)
+        self.messages = merge_adjacent_messages(messages)

@@ -8,152 +8,166 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.agent.agent import Agent
-from shoal.agent.asking import ask
-from shoal.agent.calls import answer
-from shoal.agent.compaction import compact, is_full
-from shoal.agent.hooked import enter_item, enter_prompt, sent_back
-from shoal.core.caps import Limit, Refusal
-from shoal.core.entries import Billing
-from shoal.core.errors import BudgetSpent, ContextTooLong
-from shoal.core.events import PREVIEW, AssistantSaid, EndReason, Speaker
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.compaction import compact_conversation, is_context_full
+from shoal.agent.hook_points import enter_inbox_item, enter_prompt, run_stop_hooks
+from shoal.agent.model_call import call_model
+from shoal.agent.tool_calls import execute_tool_calls
+from shoal.core.errors import BudgetExhausted, ContextTooLong
+from shoal.core.events import PREVIEW_LENGTH, AssistantReplied, MessageAuthor, TurnEndReason
 from shoal.core.ids import RequestId
-from shoal.core.messages import Message, user
-from shoal.core.requests import Reply
+from shoal.core.limits import BudgetRefusal, LimitKind
+from shoal.core.messages import Message, user_message
+from shoal.core.model_requests import ModelReply
+from shoal.core.transcript_entries import ReplyMetadata
 
-GO_ON = "Your answer was cut at the length limit. Go on exactly where it stopped."
-CUTS_IN_A_ROW = 5
+CONTINUE_PROMPT = "Your answer was cut at the length limit. Go on exactly where it stopped."
+MAX_CONTINUATIONS = 5
 
 
-class Ended(Struct, frozen=True, kw_only=True):
-    reason: EndReason
+class LoopResult(Struct, frozen=True, kw_only=True):
+    reason: TurnEndReason
     text: str = ""
     detail: str = ""
     requests: int = 0
-    limit: Limit | None = None
+    limit: LimitKind | None = None
     """Limit that was reached, for `budget` and for a `deadline` set by a budget."""
-    cut: Message | None = None
+    interrupted_results: Message | None = None
     """Results for calls that this end interrupted."""
 
 
-async def run(agent: Agent, prompt: Message | None = None, *, by: Speaker = "person") -> Ended:
+async def run_loop(
+    agent: AgentRunner, prompt: Message | None = None, *, by: MessageAuthor = "person"
+) -> LoopResult:
     """Run the loop. Without a prompt it starts from the inbox. After a limit it can continue later."""
-    seconds = agent.purse.begin()
-    replies = agent.replies
-    agent.halted = ""
+    seconds = agent.budget.begin_work()
+    replies_before = agent.reply_count
+    agent.halt_reason = ""
     try:
-        erased = None if prompt is None else await enter_prompt(agent, prompt, by=by)
-        came, lost = await _arrived(agent)
-        if agent.halted or ((erased or lost) and not came and (prompt is None or erased)):
-            return Ended(reason="blocked", detail=agent.halted or erased or lost)
-        if not _is_asked(agent):
-            return Ended(reason="done", detail="nothing was said to it")
+        blocked_prompt = None if prompt is None else await enter_prompt(agent, prompt, by=by)
+        has_items, blocked_item = await _drain_inbox(agent)
+        if agent.halt_reason or (
+            (blocked_prompt or blocked_item) and not has_items and (prompt is None or blocked_prompt)
+        ):
+            return LoopResult(reason="blocked", detail=agent.halt_reason or blocked_prompt or blocked_item)
+        if not _has_input(agent):
+            return LoopResult(reason="done", detail="nothing was said to it")
         if seconds is None:
-            return await _rounds(agent)
+            return await _run_rounds(agent)
         async with agent.clock.deadline(seconds):
-            return await _rounds(agent)
-    except BudgetSpent as spent:
-        return _refused(spent.refusal, agent.replies - replies)
+            return await _run_rounds(agent)
+    except BudgetExhausted as error:
+        return _result_from_refusal(error.refusal, agent.reply_count - replies_before)
     except TimeoutError:
-        late = agent.purse.out_of_time()
-        if late is None:
+        refusal = agent.budget.check_time_limit()
+        if refusal is None:
             raise
-        cut = agent.conversation.interrupt()
-        return replace(_refused(late, agent.replies - replies), cut=cut)
+        interrupted = agent.conversation.interrupt_open_calls()
+        return replace(
+            _result_from_refusal(refusal, agent.reply_count - replies_before), interrupted_results=interrupted
+        )
     finally:
-        agent.permissions.turn_over()
-        agent.purse.end()
+        agent.permissions.end_turn()
+        agent.budget.end_work()
 
 
-def _refused(refusal: Refusal, requests: int) -> Ended:
-    reason: EndReason = "deadline" if refusal.limit == "seconds" else "budget"
-    return Ended(reason=reason, detail=refusal.sentence, requests=requests, limit=refusal.limit)
+def _result_from_refusal(refusal: BudgetRefusal, requests: int) -> LoopResult:
+    reason: TurnEndReason = "deadline" if refusal.limit == "seconds" else "budget"
+    return LoopResult(reason=reason, detail=refusal.sentence, requests=requests, limit=refusal.limit)
 
 
-def _is_asked(agent: Agent) -> bool:
+def _has_input(agent: AgentRunner) -> bool:
     """Return True if there is a message to answer: queued input may have been withdrawn meanwhile."""
     messages = agent.conversation.messages
     return bool(messages) and messages[-1].role == "user"
 
 
-async def _rounds(agent: Agent) -> Ended:
-    requests = cuts = returns = 0
+async def _run_rounds(agent: AgentRunner) -> LoopResult:
+    requests = continuations = stop_returns = 0
     parts: list[str] = []
     while True:
-        if agent.bounds.max_turns is not None and requests >= agent.bounds.max_turns:
-            return Ended(reason="max_turns", requests=requests, detail=f"stopped after {requests} requests")
-        if is_full(agent):
-            await compact(agent, "auto")
+        if agent.limits.max_turns is not None and requests >= agent.limits.max_turns:
+            return LoopResult(
+                reason="max_turns", requests=requests, detail=f"stopped after {requests} requests"
+            )
+        if is_context_full(agent):
+            await compact_conversation(agent, "auto")
 
-        reply, request = await _ask_with_room(agent)
+        reply, request = await _call_model_with_room(agent)
         requests += 1
-        agent.replies += 1
-        await _enter(agent, reply, request)
+        agent.reply_count += 1
+        await _record_reply(agent, reply, request)
         parts.append(reply.message.text)
 
         if calls := reply.message.tool_uses:
-            await answer(agent, calls)
+            await execute_tool_calls(agent, calls)
             parts.clear()
-        elif reply.stop_reason == "max_tokens" and reply.message.content and cuts < CUTS_IN_A_ROW:
-            cuts += 1
-            await agent.add(user(GO_ON), meta=True)
+        elif (
+            reply.stop_reason == "max_tokens" and reply.message.content and continuations < MAX_CONTINUATIONS
+        ):
+            continuations += 1
+            await agent.add_message(user_message(CONTINUE_PROMPT), meta=True)
             continue
         elif reply.stop_reason == "pause_turn" and reply.message.content:
             continue
 
-        if agent.halted:
-            return Ended(reason="blocked", text="".join(parts), requests=requests, detail=agent.halted)
-        came, _ = await _arrived(agent, resting=not calls)
-        if came or (not calls and await sent_back(agent, "".join(parts), returns)):
+        if agent.halt_reason:
+            return LoopResult(
+                reason="blocked", text="".join(parts), requests=requests, detail=agent.halt_reason
+            )
+        has_items, _ = await _drain_inbox(agent, only_waking=not calls)
+        if has_items or (not calls and await run_stop_hooks(agent, "".join(parts), stop_returns)):
             parts.clear()
-            returns = 0 if came else returns + 1
+            stop_returns = 0 if has_items else stop_returns + 1
         elif not calls:
-            return Ended(reason="done", text="".join(parts), requests=requests, detail=_remark(reply))
-        cuts = 0
+            return LoopResult(
+                reason="done", text="".join(parts), requests=requests, detail=_explain_stop(reply)
+            )
+        continuations = 0
 
 
-async def _arrived(agent: Agent, *, resting: bool = False) -> tuple[bool, str]:
+async def _drain_inbox(agent: AgentRunner, *, only_waking: bool = False) -> tuple[bool, str]:
     """Add the inbox items. Return True if any was added, and the reason if a hook blocked one."""
-    came, lost = False, ""
-    while (item := agent.inlet.take(resting=resting and not came)) is not None:
-        erased = await enter_item(agent, item)
-        came, lost = came or erased is None, erased or lost
-    return came, lost
+    was_added, block_reason = False, ""
+    while (item := agent.inbox.take_next(only_waking=only_waking and not was_added)) is not None:
+        blocked = await enter_inbox_item(agent, item)
+        was_added, block_reason = was_added or blocked is None, blocked or block_reason
+    return was_added, block_reason
 
 
-async def _ask_with_room(agent: Agent) -> tuple[Reply, RequestId]:
+async def _call_model_with_room(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
     try:
-        return await ask(agent, agent.request())
+        return await call_model(agent, agent.build_request())
     except ContextTooLong:
-        await compact(agent, "overflow")
-        return await ask(agent, agent.request())
+        await compact_conversation(agent, "overflow")
+        return await call_model(agent, agent.build_request())
 
 
-async def _enter(agent: Agent, reply: Reply, request: RequestId) -> None:
+async def _record_reply(agent: AgentRunner, reply: ModelReply, request: RequestId) -> None:
     # Every provider rejects a message without content.
     if not reply.message.content:
         return
-    billing = Billing(
+    billing = ReplyMetadata(
         message_id=reply.id,
         model=reply.model,
         stop_reason=reply.stop_reason,
         usage=reply.usage,
         request=request,
     )
-    await agent.add(reply.message, billing=billing)
-    entry = agent.conversation.last
+    await agent.add_message(reply.message, billing=billing)
+    entry = agent.conversation.last_entry
     assert entry is not None
-    await agent.tell(
-        AssistantSaid(
+    await agent.emit(
+        AssistantReplied(
             agent=agent.identity.agent,
             entry=entry,
-            preview=reply.message.text[:PREVIEW],
+            preview=reply.message.text[:PREVIEW_LENGTH],
             tool_uses=len(reply.message.tool_uses),
         )
     )
 
 
-def _remark(reply: Reply) -> str:
+def _explain_stop(reply: ModelReply) -> str:
     match reply.stop_reason:
         case "refusal":
             return "the model refused to answer"

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from shoal.core.clock import Clock, SystemClock
-from shoal.core.decisions import Mode
+from shoal.core.permission_decisions import PermissionMode
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
-from shoal.team.lead_link import LeadLink
-from shoal.team.outpost import Membership
+from shoal.team.lead_channel import LeadChannel
+from shoal.team.member_host import TeamMembership
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """Project directory; the current directory of the process if None."""
     model: str | Model | None = None
     """`provider:name`, an alias, or a model object; the configured model if None."""
-    mode: Mode | None = None
+    mode: PermissionMode | None = None
     skip_permissions: bool = False
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()
@@ -89,13 +89,13 @@ class Options(Struct, frozen=True, kw_only=True):
     """False writes nothing to disk: no transcript, no journal, no resuming."""
     debug: bool = False
     seed: int | None = None
-    membership: Membership | None = None
+    membership: TeamMembership | None = None
     """Team and member name of this process; None for an independent session."""
     trace: str = ""
     """`traceparent` of an existing trace that the session's telemetry continues."""
     clock: Clock = SystemClock()
 
     @property
-    def link(self) -> LeadLink | None:
+    def link(self) -> LeadChannel | None:
         """Connection to the lead of the run that this process belongs to."""
-        return None if self.membership is None else self.membership.link
+        return None if self.membership is None else self.membership.channel

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-TRACEBACK = "Traceback (most recent call last):"
-TAIL = 1 << 14
-LINES = 6
+TRACEBACK_HEADER = "Traceback (most recent call last):"
+MAX_TAIL = 1 << 14
+MAX_TRACEBACK_LINES = 6
 """Maximum lines of a traceback: the last location in the code, and the error."""
 
 
@@ -21,7 +21,7 @@ class ChildLog:
         self._start = 0
 
     @contextmanager
-    def opened(self) -> Iterator[int]:
+    def open_for_append(self) -> Iterator[int]:
         """Open a descriptor that appends to the file; only its owner can read it."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,15 +32,15 @@ class ChildLog:
         finally:
             os.close(fd)
 
-    def traceback(self) -> str:
+    def read_traceback(self) -> str:
         """Return the end of the last traceback, as the rest of a clause; empty if there is none."""
         try:
             with self._path.open("rb") as file:
-                file.seek(max(self._start, os.fstat(file.fileno()).st_size - TAIL))
+                file.seek(max(self._start, os.fstat(file.fileno()).st_size - MAX_TAIL))
                 text = file.read().decode(errors="replace")
         except OSError:
             return ""
-        _, found, rest = text.rpartition(TRACEBACK)
+        _, found, rest = text.rpartition(TRACEBACK_HEADER)
         if not found:
             return ""
-        return ":\n" + "\n".join(rest.strip("\n").splitlines()[-LINES:])
+        return ":\n" + "\n".join(rest.strip("\n").splitlines()[-MAX_TRACEBACK_LINES:])

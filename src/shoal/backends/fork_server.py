@@ -25,24 +25,24 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from shoal.backends.guardian import (
-    GRACE,
+    KILL_GRACE,
     Guardian,
-    below,
-    children,
-    deliver,
-    descendants,
-    exists,
+    collect_descendants,
+    is_target_alive,
+    list_descendants,
+    read_process_tree,
     restore_signals,
-    watched,
+    send_signals,
+    watch_children,
 )
 
-FAILED = 1
-PATIENCE = GRACE + 0.5
+EXIT_FAILED = 1
+KILL_DELAY = KILL_GRACE + 0.5
 """Seconds from a child's end to KILL for its descendants; a guardian among them has ended its own by then."""
-AGAIN = 0.1
+KILL_INTERVAL = 0.1
 PR_SET_NAME = 15
 
-Entry = Callable[[int], object]
+ChildEntry = Callable[[int], object]
 
 
 class ForkServer(Guardian):
@@ -50,7 +50,7 @@ class ForkServer(Guardian):
 
     descriptors = 2
 
-    def __init__(self, lead: socket.socket, wake: int, entry: Entry) -> None:
+    def __init__(self, lead: socket.socket, wake: int, entry: ChildEntry) -> None:
         super().__init__(lead, wake)
         self._entry = entry
         self._adopted: set[int] = set()
@@ -58,72 +58,74 @@ class ForkServer(Guardian):
         self._due: dict[int, float] = {}
         """Time at which the remaining descendants of a dead child are sent KILL."""
 
-    def start(self, order: dict[str, Any], fds: list[int]) -> int:
-        ready, done = os.pipe()
+    def start_process(self, order: dict[str, Any], fds: list[int]) -> int:
+        read_end, write_end = os.pipe()
         try:
             pid = os.fork()
             if pid == 0:
-                be_child(self._entry, order, fds, done)
+                run_child(self._entry, order, fds, write_end)
         finally:
-            os.close(done)
+            os.close(write_end)
             # Its end of the pipe closes when it is in its own group, where signals reach it, or is dead.
-            failure = read_to_end(ready)
+            failure = read_to_end(read_end)
         if failure:
             os.waitpid(pid, 0)
             raise OSError(failure)
         return pid
 
-    def bereave(self, pid: int, identity: int | None) -> None:
+    def on_child_exit(self, pid: int, identity: int | None) -> None:
         if identity is None:  # a descendant of an ending child, and may have forked after the listing
             identity = next((ending for ending in self._due if pid in self._strays.get(ending, ())), None)
         if identity is None:
             return
-        families = children()
-        ours = set(families.get(os.getpid(), ())) - set(self._leaders)
-        orphans = ours - self._adopted
-        self._adopted = ours
+        families = read_process_tree()
+        own_children = set(families.get(os.getpid(), ())) - set(self._leaders)
+        orphans = own_children - self._adopted
+        self._adopted = own_children
         strays = self._strays.setdefault(identity, set())
-        fresh = orphans.union(*(below(orphan, families) for orphan in orphans)) - strays
-        strays |= fresh
+        new_strays = orphans.union(*(collect_descendants(orphan, families) for orphan in orphans)) - strays
+        strays |= new_strays
         group = self._groups[identity]
-        if strays or exists(os.killpg, group):
-            deliver(signal.SIGTERM, groups=[] if identity in self._due else [group], pids=list(fresh))
-            self._due.setdefault(identity, time.monotonic() + PATIENCE)
+        if strays or is_target_alive(os.killpg, group):
+            send_signals(
+                signal.SIGTERM, groups=[] if identity in self._due else [group], pids=list(new_strays)
+            )
+            self._due.setdefault(identity, time.monotonic() + KILL_DELAY)
 
-    def attend(self) -> float | None:
+    def run_due_actions(self) -> float | None:
         now = time.monotonic()
         self._due = {identity: when for identity, when in self._due.items() if identity in self._groups}
         for identity in [identity for identity, when in self._due.items() if when <= now]:
             strays = self._strays.setdefault(identity, set())
-            strays.update(*(descendants(stray) for stray in tuple(strays)))
-            deliver(signal.SIGKILL, groups=[self._groups[identity]], pids=list(strays))
-            self._due[identity] = now + AGAIN
+            strays.update(*(list_descendants(stray) for stray in tuple(strays)))
+            send_signals(signal.SIGKILL, groups=[self._groups[identity]], pids=list(strays))
+            self._due[identity] = now + KILL_INTERVAL
         return max(0, min(self._due.values()) - now) if self._due else None
 
 
-def be_child(entry: Entry, order: dict[str, Any], fds: list[int], done: int) -> NoReturn:
+def run_child(entry: ChildEntry, order: dict[str, Any], fds: list[int], done: int) -> NoReturn:
     """Run the child; it never returns into the server's loop."""
-    status = FAILED
+    status = EXIT_FAILED
     try:
         line, log = fds
         try:
-            become(order, line, log, done)
+            set_up_child(order, line, log, done)
         except Exception as error:  # noqa: BLE001 - told to the lead
             os.write(done, str(error).encode(errors="replace"))
-            os._exit(FAILED)
+            os._exit(EXIT_FAILED)
         os.close(done)
-        status = ended(entry, line)
+        status = run_entry(entry, line)
     finally:
         os._exit(status)
 
 
-def become(order: dict[str, Any], line: int, log: int, done: int) -> None:
+def set_up_child(order: dict[str, Any], channel: int, log: int, done: int) -> None:
     """Turn a copy of the server into a separate process, with nothing of the server or its siblings."""
     os.setsid()
     restore_python_signals()
     os.dup2(log, 1)
     os.dup2(log, 2)
-    close_all_but({0, 1, 2, line, done})
+    close_other_descriptors({0, 1, 2, channel, done})
     os.environ.clear()
     os.environ.update(order["env"])
     time.tzset()
@@ -132,22 +134,24 @@ def become(order: dict[str, Any], line: int, log: int, done: int) -> None:
     except OSError as error:
         raise OSError(f"cannot work in {order['cwd']}: {error.strerror}") from error
     random.seed()
-    set_name(order["title"])
+    set_process_name(order["title"])
     gc.enable()
 
 
-def ended(entry: Entry, line: int) -> int:
+def run_entry(entry: ChildEntry, channel: int) -> int:
     """Run the child's work and return its exit status."""
     status = 0
     try:
-        entry(line)
-    except SystemExit as stop:
-        if isinstance(stop.code, str):
-            print(stop.code, file=sys.stderr)  # noqa: T201 - as the interpreter does at its end
-        status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        entry(channel)
+    except SystemExit as exit_request:
+        if isinstance(exit_request.code, str):
+            print(exit_request.code, file=sys.stderr)  # noqa: T201 - as the interpreter does at its end
+        status = (
+            exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
+        )
     except BaseException as error:  # noqa: BLE001 - the outermost frame of a process
         sys.excepthook(type(error), error, error.__traceback__)
-        status = FAILED
+        status = EXIT_FAILED
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -162,14 +166,14 @@ def restore_python_signals() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def close_all_but(kept: set[int]) -> None:
+def close_other_descriptors(kept: set[int]) -> None:
     for name in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not files
         if int(name) not in kept:
             with suppress(OSError):  # the descriptor that listed them
                 os.close(int(name))
 
 
-def set_name(title: str) -> None:
+def set_process_name(title: str) -> None:
     """Set the name that `ps` and `top` show: the first 15 bytes (Linux only)."""
     if sys.platform == "linux":
         import ctypes
@@ -182,9 +186,9 @@ def read_to_end(fd: int) -> str:
         return pipe.read().decode()
 
 
-def entry_of(name: str) -> Entry:
+def load_entry(name: str) -> ChildEntry:
     module, _, function = name.partition(":")
-    entry: Entry = getattr(importlib.import_module(module), function)
+    entry: ChildEntry = getattr(importlib.import_module(module), function)
     return entry
 
 
@@ -192,19 +196,19 @@ def main() -> None:
     # Memory that the collector does not touch is not copied: neither here nor, once frozen, in the children.
     gc.disable()
     lead = socket.socket(fileno=os.dup(0))
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    set_name("shoal:forks")
+    null_fd = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null_fd, 0)
+    os.close(null_fd)
+    set_process_name("shoal:forks")
     entry, *preload = sys.argv[1:]
     for module in preload:
         importlib.import_module(module)
-    work = entry_of(entry)
+    entry_function = load_entry(entry)
     if threading.active_count() > 1:
         raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread when it is imported.")
     gc.collect()
     gc.freeze()
-    ForkServer(lead, watched(), work).serve()
+    ForkServer(lead, watch_children(), entry_function).serve()
 
 
 if __name__ == "__main__":

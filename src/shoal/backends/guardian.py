@@ -26,16 +26,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing would take a third of the startup time
     from typing import Any
 
-GRACE = 2.0
-LIMIT = 4.5
+KILL_GRACE = 2.0
+END_LIMIT = 4.5
 PR_SET_CHILD_SUBREAPER = 36
-RESTORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+RESTORED_SIGNALS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is slow to import
-CONFINING = ["-I", "-S", "-E", "-X", "utf8", f"{HERE}/sandbox/confined.py"]
+CONFINE_ARGUMENTS = ["-I", "-S", "-E", "-X", "utf8", f"{HERE}/sandbox/landlock_exec.py"]
 """Arguments with which an interpreter confines a command; the guardian is already an interpreter."""
 
 
-class LeadGone(Exception):
+class LeadDisconnected(Exception):
     """The socket is closed: the session ended or died."""
 
 
@@ -53,155 +53,155 @@ class Guardian:
         self._strays: dict[int, set[int]] = {}
         """Members that left the group of a process that was sent a signal: id → pids."""
         self._descriptors: deque[int] = deque()
-        self._heard = b""
+        self._received = b""
 
     def serve(self) -> None:
         try:
             while True:
-                ready, _, _ = select.select([self._lead.fileno(), self._wake], [], [], self.attend())
+                ready, _, _ = select.select([self._lead.fileno(), self._wake], [], [], self.run_due_actions())
                 if self._wake in ready:
-                    self._reap()
+                    self._reap_children()
                 if self._lead.fileno() in ready:
-                    self._hear()
-        except LeadGone:
+                    self._receive_orders()
+        except LeadDisconnected:
             self._end_all()
 
-    def start(self, order: dict[str, Any], fds: list[int]) -> int:
+    def start_process(self, order: dict[str, Any], fds: list[int]) -> int:
         """Start a process and return its pid. Raises OSError and ValueError."""
-        return spawned(order["argv"], order["cwd"], order["env"], fds)
+        return spawn_program(order["argv"], order["cwd"], order["env"], fds)
 
-    def bereave(self, pid: int, identity: int | None) -> None:
+    def on_child_exit(self, pid: int, identity: int | None) -> None:
         """Handle the end of a child; `identity` is None if it was adopted after its parent ended.
 
         Its descendants may stay, like the background programs of a shell.
         """
 
-    def attend(self) -> float | None:
+    def run_due_actions(self) -> float | None:
         """Perform due actions; return the seconds until the next one is due."""
         return None
 
-    def _hear(self) -> None:
+    def _receive_orders(self) -> None:
         try:
             data, fds, _, _ = socket.recv_fds(self._lead, 1 << 18, self.descriptors)
         except OSError as error:
-            raise LeadGone from error
+            raise LeadDisconnected from error
         if not data:
-            raise LeadGone
+            raise LeadDisconnected
         for fd in fds:
             os.set_inheritable(fd, False)  # noqa: FBT003
         # Descriptors arrive with the first bytes of their order, and orders in sequence: both queues match.
         self._descriptors.extend(fds)
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
             order = json.loads(line)
             if "spawn" in order:
-                self._spawn(order)
+                self._spawn_process(order)
             else:
-                self._signal(order["signal"], order["number"])
+                self._signal_process(order["signal"], order["number"])
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _send_message(self, message: dict[str, Any]) -> None:
         try:
             self._lead.sendall(json.dumps(message).encode() + b"\n")
         except OSError as error:
-            raise LeadGone from error
+            raise LeadDisconnected from error
 
-    def _spawn(self, order: dict[str, Any]) -> None:
+    def _spawn_process(self, order: dict[str, Any]) -> None:
         fds = [self._descriptors.popleft() for _ in range(self.descriptors)]
         try:
-            pid = self.start(order, fds)
+            pid = self.start_process(order, fds)
         except (OSError, ValueError) as error:
-            self._tell({"failed": order["spawn"], "error": str(error)})
+            self._send_message({"failed": order["spawn"], "error": str(error)})
             return
         finally:
             for fd in fds:
                 os.close(fd)
         self._leaders[pid] = order["spawn"]
         self._groups[order["spawn"]] = pid
-        self._tell({"started": order["spawn"], "pid": pid})
+        self._send_message({"started": order["spawn"], "pid": pid})
 
-    def _signal(self, identity: int, number: int) -> None:
+    def _signal_process(self, identity: int, number: int) -> None:
         leader = self._groups.get(identity)
         if leader is None:
             return
         strays = self._strays.setdefault(identity, set())
         if leader in self._leaders:  # they can be found only while it lives
-            strays.update(descendants(leader))
-        deliver(number, groups=[leader], pids=list(strays))
+            strays.update(list_descendants(leader))
+        send_signals(number, groups=[leader], pids=list(strays))
 
-    def _reap(self) -> bool:
+    def _reap_children(self) -> bool:
         """Reap every process that ended; return False when none is left."""
-        drain(self._wake)
-        left = True
+        drain_pipe(self._wake)
+        has_children = True
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                left = False
+                has_children = False
                 break
             if pid == 0:
                 break
             identity = self._leaders.pop(pid, None)
-            self.bereave(pid, identity)
+            self.on_child_exit(pid, identity)
             if identity is not None:
-                self._tell({"exited": identity, "status": os.waitstatus_to_exitcode(status)})
+                self._send_message({"exited": identity, "status": os.waitstatus_to_exitcode(status)})
         self._forget_empty_groups()
-        return left
+        return has_children
 
     def _forget_empty_groups(self) -> None:
         # Immediately, because the system may reuse the number of an empty group.
         for identity, leader in list(self._groups.items()):
-            if leader in self._leaders or exists(os.killpg, leader):
+            if leader in self._leaders or is_target_alive(os.killpg, leader):
                 continue
-            strays = {pid for pid in self._strays.pop(identity, ()) if exists(os.kill, pid)}
+            strays = {pid for pid in self._strays.pop(identity, ()) if is_target_alive(os.kill, pid)}
             if strays:
                 self._strays[identity] = strays
                 continue
             del self._groups[identity]
-            self._tell({"gone": identity})
+            self._send_message({"gone": identity})
 
     def _end_all(self) -> None:
         started = time.monotonic()
         self._deliver_to_all(signal.SIGTERM)
-        left = self._await_none(started + GRACE)
-        while left and time.monotonic() < started + LIMIT:
+        has_children = self._wait_for_children(started + KILL_GRACE)
+        while has_children and time.monotonic() < started + END_LIMIT:
             # Repeated: a process may have forked between being listed and being killed.
             self._deliver_to_all(signal.SIGKILL)
-            left = self._await_none(min(time.monotonic() + 0.05, started + LIMIT))
+            has_children = self._wait_for_children(min(time.monotonic() + 0.05, started + END_LIMIT))
         self._deliver_to_all(signal.SIGKILL)
 
     def _deliver_to_all(self, number: int) -> None:
-        deliver(number, groups=list(self._groups.values()), pids=descendants(os.getpid()))
+        send_signals(number, groups=list(self._groups.values()), pids=list_descendants(os.getpid()))
 
-    def _await_none(self, until: float) -> bool:
+    def _wait_for_children(self, deadline: float) -> bool:
         """Wait for the end of every child; return True if some are left."""
         while True:
             try:
-                if not self._reap():
+                if not self._reap_children():
                     return False
-            except LeadGone:  # the lead is gone; go on reaping
+            except LeadDisconnected:  # the lead is gone; go on reaping
                 continue
-            patience = until - time.monotonic()
-            if patience <= 0 or not select.select([self._wake], [], [], patience)[0]:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0 or not select.select([self._wake], [], [], remaining)[0]:
                 return True
 
 
-def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
+def spawn_program(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> int:
     """Start a program in its own session and process group; return its pid."""
     try:
         os.chdir(cwd)
     except OSError as error:
         raise OSError(f"cannot work in {cwd}: {error.strerror}") from error
     try:
-        if argv[1:7] == CONFINING:
-            return confined(argv[7:], env, fds)
+        if argv[1:7] == CONFINE_ARGUMENTS:
+            return spawn_confined(argv[7:], env, fds)
         return os.posix_spawn(
-            program(argv[0], env),
+            find_program(argv[0], env),
             argv,
             env,
             file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)],
             setsid=True,
             setsigmask=(),
-            setsigdef=RESTORED,
+            setsigdef=RESTORED_SIGNALS,
         )
     except OSError as error:
         raise OSError(f"cannot run {argv[0]}: {error.strerror}") from error
@@ -209,23 +209,23 @@ def spawned(argv: list[str], cwd: str, env: dict[str, str], fds: list[int]) -> i
         os.chdir("/")
 
 
-def confined(words: list[str], env: dict[str, str], fds: list[int]) -> int:
+def spawn_confined(words: list[str], env: dict[str, str], fds: list[int]) -> int:
     """Do what the script does, without starting another interpreter; return the pid of the child."""
-    become = confining()
-    ready, done = os.pipe()
+    confine = load_confine_function()
+    read_end, write_end = os.pipe()
     try:
         pid = os.fork()
         if pid == 0:
-            be_confined(become, words, env, fds, done)
+            run_confined(confine, words, env, fds, write_end)
     finally:
-        os.close(done)
+        os.close(write_end)
         # The child closes it too, or ends: from then on signals reach its group.
-        os.read(ready, 1)
-        os.close(ready)
+        os.read(read_end, 1)
+        os.close(read_end)
     return pid
 
 
-def be_confined(become: Any, words: list[str], env: dict[str, str], fds: list[int], done: int) -> None:
+def run_confined(become: Any, words: list[str], env: dict[str, str], fds: list[int], done: int) -> None:
     """Run the confined command in the child; does not return."""
     try:
         os.setsid()
@@ -238,21 +238,21 @@ def be_confined(become: Any, words: list[str], env: dict[str, str], fds: list[in
         os._exit(126)
 
 
-def confining() -> Any:
+def load_confine_function() -> Any:
     """Return the function of the script that confines the process and executes the command."""
     sys.path.insert(0, f"{HERE}/sandbox")
     try:
-        import confined as script  # type: ignore[import-not-found]
+        import landlock_exec  # type: ignore[import-not-found]
     except ImportError as error:
-        raise OSError(errno.ENOENT, f"{CONFINING[-1]} is not there") from error
+        raise OSError(errno.ENOENT, f"{CONFINE_ARGUMENTS[-1]} is not there") from error
     finally:
         del sys.path[0]
-    return script.become
+    return landlock_exec.exec_confined
 
 
 def restore_signals() -> None:
     signal.set_wakeup_fd(-1)
-    for number in RESTORED:
+    for number in RESTORED_SIGNALS:
         try:  # noqa: SIM105 - contextlib is slow to import
             signal.signal(number, signal.SIG_DFL)
         except (OSError, ValueError):
@@ -260,7 +260,7 @@ def restore_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def program(name: str, env: dict[str, str]) -> str:
+def find_program(name: str, env: dict[str, str]) -> str:
     """Return the file to run, looked up in the PATH that the process will have."""
     if "/" in name:
         return name
@@ -271,23 +271,23 @@ def program(name: str, env: dict[str, str]) -> str:
     return name
 
 
-def deliver(number: int, *, groups: list[int], pids: list[int]) -> None:
+def send_signals(number: int, *, groups: list[int], pids: list[int]) -> None:
     # A stopped process handles TERM only after it continues.
     for each in (number, signal.SIGCONT) if number == signal.SIGTERM else (number,):
         for group in groups:
-            attempt(os.killpg, group, each)
+            try_kill(os.killpg, group, each)
         for pid in pids:
-            attempt(os.kill, pid, each)
+            try_kill(os.kill, pid, each)
 
 
-def attempt(kill: Any, target: int, number: int) -> None:
+def try_kill(kill: Any, target: int, number: int) -> None:
     try:  # noqa: SIM105 - contextlib is slow to import
         kill(target, number)
     except (ProcessLookupError, PermissionError):
         pass  # already gone, or now owned by another user
 
 
-def exists(kill: Any, target: int) -> bool:
+def is_target_alive(kill: Any, target: int) -> bool:
     try:
         kill(target, 0)
     except ProcessLookupError:
@@ -297,19 +297,19 @@ def exists(kill: Any, target: int) -> bool:
     return True
 
 
-def descendants(root: int) -> list[int]:
+def list_descendants(root: int) -> list[int]:
     """Return every process below `root`, whatever its group; none without /proc."""
-    return below(root, children())
+    return collect_descendants(root, read_process_tree())
 
 
-def below(root: int, families: dict[int, list[int]]) -> list[int]:
+def collect_descendants(root: int, families: dict[int, list[int]]) -> list[int]:
     found = list(families.get(root, ()))
     for pid in found:
         found.extend(families.get(pid, ()))
     return found
 
 
-def children() -> dict[int, list[int]]:
+def read_process_tree() -> dict[int, list[int]]:
     """Return the children of every process that has some."""
     families: dict[int, list[int]] = {}
     try:
@@ -327,7 +327,7 @@ def children() -> dict[int, list[int]]:
     return families
 
 
-def drain(fd: int) -> None:
+def drain_pipe(fd: int) -> None:
     try:
         while os.read(fd, 4096):
             pass
@@ -346,20 +346,20 @@ def become_subreaper() -> None:
 def main() -> None:
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)  # noqa: FBT003
-    Guardian(socket.socket(fileno=fd), watched()).serve()
+    Guardian(socket.socket(fileno=fd), watch_children()).serve()
 
 
-def watched() -> int:
+def watch_children() -> int:
     """Make this process end last and reap every child; return the descriptor that signals an end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
-    wake, woken = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     become_subreaper()
-    return wake
+    return read_end
 
 
 if __name__ == "__main__":

@@ -8,29 +8,39 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from shoal.core.backends import MARKS, Backend, Berth, Line, Pane, PaneEnd, Panes, Papers, Wanted
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.groups import leave
+from shoal.core.member_backends import (
+    AGENT_ENVIRONMENT_MARKS,
+    MemberBackend,
+    MemberChannel,
+    MemberLaunch,
+    MemberLaunchArgs,
+    MemberProcess,
+    PaneExit,
+    PaneSpec,
+    TerminalMultiplexer,
+)
 from shoal.core.roster import BackendType
-from shoal.wire.papers import command_line
+from shoal.core.task_groups import exit_task_group
+from shoal.wire.launch_args_codec import build_command_line
 
-_OF_THE_TERMINAL = frozenset(
+_TERMINAL_VARIABLES = frozenset(
     {"TERM", "TERMCAP", "TMUX", "TMUX_PANE", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES"}
 )
 """Variables that a pane sets itself."""
 _LOCALE = ("LANG", "LC_ALL", "LC_CTYPE", "NO_COLOR")
-_OF_A_VIEWER = frozenset({"HOME", "PATH", "SHOAL_HOME", "CLAUDE_CONFIG_DIR", "PYTHONPATH", *_LOCALE})
+_VIEWER_VARIABLES = frozenset({"HOME", "PATH", "SHOAL_HOME", "CLAUDE_CONFIG_DIR", "PYTHONPATH", *_LOCALE})
 """Variables that a viewer needs; providers' keys are not among them."""
-_DYING = 1.0
+_KILL_TIMEOUT = 1.0
 """Seconds from KILL to the end of the pane."""
 
 
-class ShownBerth:
+class MemberProcessWithPane:
     """Process of one of our members, which runs with or without its pane."""
 
-    def __init__(self, berth: Berth, panes: Panes, pane: str) -> None:
-        self.inner = berth
+    def __init__(self, process: MemberProcess, panes: TerminalMultiplexer, pane: str) -> None:
+        self.inner = process
         self._panes = panes
         self._pane = pane
 
@@ -43,30 +53,30 @@ class ShownBerth:
         return self._pane or self.inner.pane
 
     @property
-    def line(self) -> Line | None:
-        return self.inner.line
+    def channel(self) -> MemberChannel | None:
+        return self.inner.channel
 
-    async def over(self) -> str:
-        return await self.inner.over()
+    async def wait_until_exit(self) -> str:
+        return await self.inner.wait_until_exit()
 
     async def stop(self, *, grace: float = 2.0) -> None:
         try:
             await self.inner.stop(grace=grace)
         finally:
-            await self.hide()
+            await self.close_pane()
 
-    async def hide(self) -> None:
+    async def close_pane(self) -> None:
         if self._pane:
             with suppress(ProcessError):  # the next program that is shown reports the problem
-                await self._panes.close(self._pane)
+                await self._panes.close_pane(self._pane)
 
 
-class ForeignBerth:
+class ForeignMemberProcess:
     """Foreign program that lives exactly as long as its pane."""
 
-    line: Line | None = None
+    channel: MemberChannel | None = None
 
-    def __init__(self, panes: Panes, pane: str, clock: Clock) -> None:
+    def __init__(self, panes: TerminalMultiplexer, pane: str, clock: Clock) -> None:
         self._panes = panes
         self.pane = pane
         self._clock = clock
@@ -74,31 +84,31 @@ class ForeignBerth:
 
     @property
     def pid(self) -> int:
-        return self._panes.pid(self.pane)
+        return self._panes.find_pane_pid(self.pane)
 
-    async def over(self) -> str:
-        end = await self._panes.over(self.pane)
+    async def wait_until_exit(self) -> str:
+        end = await self._panes.wait_for_pane_exit(self.pane)
         self.gone = True
-        return how_it_ended(end)
+        return describe_pane_exit(end)
 
     async def stop(self, *, grace: float = 2.0) -> None:
-        if not await self._panes.alive(self.pane):
+        if not await self._panes.is_pane_alive(self.pane):
             self.gone = True
             return
         try:
-            for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _DYING)):
+            for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _KILL_TIMEOUT)):
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, number)
                 with suppress(TimeoutError):
                     async with self._clock.deadline(seconds):
-                        await self.over()
+                        await self.wait_until_exit()
                         return
         finally:
-            await self._panes.close(self.pane)
+            await self._panes.close_pane(self.pane)
             self.gone = True
 
 
-def how_it_ended(end: PaneEnd) -> str:
+def describe_pane_exit(end: PaneExit) -> str:
     if end.all_gone:
         return "the program that showed its pane ended"
     if end.status is None:
@@ -113,95 +123,99 @@ class PaneBackend:
 
     def __init__(
         self,
-        panes: Panes,
-        members: Backend,
-        viewer: Callable[[Papers], tuple[str, ...]],
+        panes: TerminalMultiplexer,
+        members: MemberBackend,
+        viewer_command: Callable[[MemberLaunchArgs], tuple[str, ...]],
         clock: Clock,
         *,
         on_note: Callable[[str], None],
     ) -> None:
         self._panes = panes
         self._members = members
-        self._viewer = viewer
+        self._viewer_command = viewer_command
         self._clock = clock
         self._note = on_note
-        self._watching: asyncio.TaskGroup | None = None
+        self._watch_group: asyncio.TaskGroup | None = None
         self._watchers: set[asyncio.Task[None]] = set()
-        self._told_of_loss = False
+        self._loss_reported = False
 
     @property
     def type(self) -> BackendType:
         return self._panes.type
 
-    async def unavailable(self) -> str:
-        return await self._members.unavailable() or await self._panes.unavailable()
+    async def explain_unavailable(self) -> str:
+        return await self._members.explain_unavailable() or await self._panes.explain_unavailable()
 
     async def prepare(self) -> None:
         await self._members.prepare()
 
-    async def spawn(self, wanted: Wanted) -> ShownBerth | ForeignBerth:
-        if wanted.program:
-            argv = (*wanted.program, *command_line(wanted.papers))
-            pane = await self._panes.open(_pane(wanted, argv, {**wanted.env, **MARKS}))
-            return ForeignBerth(self._panes, pane, self._clock)
-        berth = await self._members.spawn(wanted)
+    async def spawn_member(self, launch: MemberLaunch) -> MemberProcessWithPane | ForeignMemberProcess:
+        if launch.program:
+            argv = (*launch.program, *build_command_line(launch.launch_args))
+            pane = await self._panes.open_pane(
+                _build_pane(launch, argv, {**launch.env, **AGENT_ENVIRONMENT_MARKS})
+            )
+            return ForeignMemberProcess(self._panes, pane, self._clock)
+        process = await self._members.spawn_member(launch)
         try:
-            return ShownBerth(berth, self._panes, await self._shown(wanted))
+            return MemberProcessWithPane(process, self._panes, await self._open_viewer_pane(launch))
         except BaseException:
-            await berth.stop(grace=0.0)
+            await process.stop(grace=0.0)
             raise
 
-    def alive(self, berth: Berth) -> bool:
-        if isinstance(berth, ShownBerth):
-            return self._members.alive(berth.inner)
-        return isinstance(berth, ForeignBerth) and not berth.gone
+    def is_alive(self, process: MemberProcess) -> bool:
+        if isinstance(process, MemberProcessWithPane):
+            return self._members.is_alive(process.inner)
+        return isinstance(process, ForeignMemberProcess) and not process.gone
 
     async def aclose(self) -> None:
         for watcher in self._watchers:
             watcher.cancel()
-        if self._watching is not None:
-            await leave(self._watching, None, None, None)
-            self._watching = None
+        if self._watch_group is not None:
+            await exit_task_group(self._watch_group, None, None, None)
+            self._watch_group = None
         try:
             await self._members.aclose()
         finally:
             with suppress(ProcessError):
                 await self._panes.aclose()
 
-    async def _shown(self, wanted: Wanted) -> str:
+    async def _open_viewer_pane(self, launch: MemberLaunch) -> str:
         """Open a pane for a member and return its id, or an empty text: the member runs without one."""
-        name = wanted.papers.name
+        name = launch.launch_args.name
         try:
-            env = {each: value for each, value in wanted.env.items() if each in _OF_A_VIEWER}
-            pane = await self._panes.open(_pane(wanted, self._viewer(wanted.papers), env))
+            env = {each: value for each, value in launch.env.items() if each in _VIEWER_VARIABLES}
+            pane = await self._panes.open_pane(
+                _build_pane(launch, self._viewer_command(launch.launch_args), env)
+            )
         except ProcessError as error:
             self._note(f"{name} works without a pane, for none could be opened: {error}")
             return ""
-        self._told_of_loss = False
-        if self._watching is None:
-            self._watching = asyncio.TaskGroup()
-            await self._watching.__aenter__()
-        watcher = self._watching.create_task(self._watch(name, pane))
+        self._loss_reported = False
+        if self._watch_group is None:
+            self._watch_group = asyncio.TaskGroup()
+            await self._watch_group.__aenter__()
+        watcher = self._watch_group.create_task(self._watch_pane(name, pane))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return pane
 
-    async def _watch(self, name: str, pane: str) -> None:
+    async def _watch_pane(self, name: str, pane: str) -> None:
         """Report a lost pane, unless the user closed it."""
-        end = await self._panes.over(pane)
-        if end.all_gone and not self._told_of_loss:
-            self._told_of_loss = True
+        end = await self._panes.wait_for_pane_exit(pane)
+        if end.all_gone and not self._loss_reported:
+            self._loss_reported = True
             self._note(f"{self.type} ended, and every pane with it. The teammates work on without them.")
         elif end.status:
-            self._note(f"The view of {name} in its pane failed: {how_it_ended(end)}. {name} works on.")
+            self._note(f"The view of {name} in its pane failed: {describe_pane_exit(end)}. {name} works on.")
 
 
-def _pane(wanted: Wanted, argv: tuple[str, ...], env: Mapping[str, str]) -> Pane:
-    return Pane(
-        title=wanted.papers.name,
-        color=wanted.papers.color,
+def _build_pane(launch: MemberLaunch, argv: tuple[str, ...], env: Mapping[str, str]) -> PaneSpec:
+    return PaneSpec(
+        title=launch.launch_args.name,
+        color=launch.launch_args.color,
         argv=argv,
-        cwd=wanted.cwd,
-        env={name: value for name, value in env.items() if name not in _OF_THE_TERMINAL},
-        split=wanted.split,
+        cwd=launch.cwd,
+        env={name: value for name, value in env.items() if name not in _TERMINAL_VARIABLES},
+        split=launch.split,
     )

@@ -9,23 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shoal.backends.child_log import ChildLog
-from shoal.backends.fork_link import Child, ForkLink, fork_server
-from shoal.backends.line import SocketLine
-from shoal.backends.processes import GuardedProcess
-from shoal.core.backends import Berth, Wanted
+from shoal.backends.fork_server_client import ChildSpec, ForkServerClient, start_fork_server
+from shoal.backends.guarded_processes import GuardedProcess
+from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.ports import Processes
+from shoal.core.member_backends import MemberLaunch, MemberProcess
+from shoal.core.ports import ProcessLauncher
 from shoal.core.roster import BackendType
 
-SERVER_LOG = ".fork-server.log"
+FORK_SERVER_LOG = ".fork-server.log"
 """Not the log of a teammate: names do not start with a dot."""
 
 
-class ProcessBerth:
-    def __init__(self, process: GuardedProcess, line: SocketLine, log: ChildLog) -> None:
+class ForkedMemberProcess:
+    def __init__(self, process: GuardedProcess, channel: SocketChannel, log: ChildLog) -> None:
         self._process = process
-        self._line = line
+        self._channel = channel
         self._log = log
 
     @property
@@ -37,31 +37,31 @@ class ProcessBerth:
         return "process"
 
     @property
-    def line(self) -> SocketLine:
-        return self._line
+    def channel(self) -> SocketChannel:
+        return self._channel
 
     @property
-    def alive(self) -> bool:
-        return self._process.alive
+    def is_alive(self) -> bool:
+        return self._process.is_alive
 
-    async def over(self) -> str:
+    async def wait_until_exit(self) -> str:
         """Wait until the process is gone; return how it ended, as a clause with its traceback."""
         try:
             status = await self._process.wait()
-        except ProcessError as lost:
-            return str(lost)
+        except ProcessError as error:
+            return str(error)
         if status < 0:
             return f"it was killed by signal {-status}"
-        return f"it ended with status {status}" + (self._log.traceback() if status else "")
+        return f"it ended with status {status}" + (self._log.read_traceback() if status else "")
 
     async def stop(self, *, grace: float = 2.0) -> None:
         """Send TERM to the process group, KILL after the grace; takes at most grace + 1 s."""
         try:
             await self._process.stop(grace=grace)
         except ProcessError:
-            if self._process.alive:
+            if self._process.is_alive:
                 raise
-        self._line.close()
+        self._channel.close()
 
 
 class ProcessBackend:
@@ -69,7 +69,7 @@ class ProcessBackend:
 
     def __init__(
         self,
-        processes: Processes,
+        processes: ProcessLauncher,
         clock: Clock,
         *,
         entry: str,
@@ -81,7 +81,7 @@ class ProcessBackend:
         self._entry = entry
         self._preload = tuple(preload)
         self._logs = log_directory
-        self._server: ForkLink | None = None
+        self._server: ForkServerClient | None = None
         self._starting = asyncio.Lock()
         self._closed = False
 
@@ -90,40 +90,40 @@ class ProcessBackend:
         return "process"
 
     @property
-    def server(self) -> int | None:
+    def server_pid(self) -> int | None:
         """The fork server's pid, while there is one."""
-        return self._server.pid if self._server is not None and self._server.alive else None
+        return self._server.pid if self._server is not None and self._server.is_alive else None
 
-    async def unavailable(self) -> str:
+    async def explain_unavailable(self) -> str:
         if hasattr(os, "fork"):
             return ""
         return "This system cannot fork processes. Let teammates run in the lead's process (in-process)."
 
     async def prepare(self) -> None:
         """Start the fork server before the first spawn, without waiting for its imports."""
-        await self._living()
+        await self._get_server()
 
-    async def spawn(self, wanted: Wanted) -> ProcessBerth:
-        name = wanted.papers.name
-        if wanted.program:
-            raise ProcessError(f"{name} is not one of ours: {wanted.program[0]} runs in a pane alone.")
-        server = await self._living()
+    async def spawn_member(self, launch: MemberLaunch) -> ForkedMemberProcess:
+        name = launch.launch_args.name
+        if launch.program:
+            raise ProcessError(f"{name} is not one of ours: {launch.program[0]} runs in a pane alone.")
+        server = await self._get_server()
         log = ChildLog(self._logs / f"{name}.log")
-        ours, theirs = socket.socketpair()
-        line = SocketLine(ours)
+        own_end, member_end = socket.socketpair()
+        line = SocketChannel(own_end)
         try:
-            with theirs:
-                line.send(wanted.brief)
-                process = await server.fork(
-                    Child(name=name, cwd=wanted.cwd, env=wanted.env, line=theirs.fileno(), log=log)
+            with member_end:
+                line.send(launch.bootstrap)
+                process = await server.fork_child(
+                    ChildSpec(name=name, cwd=launch.cwd, env=launch.env, channel=member_end.fileno(), log=log)
                 )
         except BaseException:
             line.close()
             raise
-        return ProcessBerth(process, line, log)
+        return ForkedMemberProcess(process, line, log)
 
-    def alive(self, berth: Berth) -> bool:
-        return isinstance(berth, ProcessBerth) and berth.alive
+    def is_alive(self, process: MemberProcess) -> bool:
+        return isinstance(process, ForkedMemberProcess) and process.is_alive
 
     async def aclose(self) -> None:
         """End everything it started: TERM, a short grace, KILL."""
@@ -132,16 +132,16 @@ class ProcessBackend:
             if self._server is not None:
                 await self._server.close()
 
-    async def _living(self) -> ForkLink:
+    async def _get_server(self) -> ForkServerClient:
         async with self._starting:
             if self._closed:
                 raise ProcessError("The session is closed: no teammate can be started.")
-            if self._server is None or not self._server.alive:
-                self._server = await fork_server(
+            if self._server is None or not self._server.is_alive:
+                self._server = await start_fork_server(
                     self._processes,
                     self._clock,
                     entry=self._entry,
                     preload=self._preload,
-                    log=ChildLog(self._logs / SERVER_LOG),
+                    log=ChildLog(self._logs / FORK_SERVER_LOG),
                 )
             return self._server

@@ -14,17 +14,17 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
-from shoal.core.ports import Launch, Processes
+from shoal.core.ports import ProcessLaunch, ProcessLauncher
 
-ANSWERING = 10.0
+REPLY_TIMEOUT = 10.0
 """Seconds for tmux to reply to a command; it usually takes a millisecond."""
-_ENDING = 2.0
+_DETACH_TIMEOUT = 2.0
 _GONE = "tmux is gone: its server ended, or let the client go."
 
 # The client ends immediately when its session dies, because its input closes. Only then the guardian sends
 # TERM, and the script closes the panes of its owner. It waits in `wait`, which handles a signal immediately;
 # a foreground command that is being started may not.
-_KEEPER = r"""
+_CLIENT_SCRIPT = r"""
 owner=$1; shift
 tmux=$1; how=$2; where=$3
 end() {
@@ -45,215 +45,217 @@ wait
 """
 
 
-class TmuxRefused(ProcessError):
+class TmuxCommandError(ProcessError):
     """tmux replied to a command with an error."""
 
 
-class TmuxLost(ProcessError):
+class TmuxDisconnected(ProcessError):
     """The client ended before the reply: the server is gone, or detached the client."""
 
 
-class Answer(Struct, frozen=True):
+class TmuxReply(Struct, frozen=True):
     lines: tuple[str, ...]
     refused: bool = False
     lost: bool = False
 
 
-Hear: TypeAlias = Callable[[Answer], None]
+ReplyHandler: TypeAlias = Callable[[TmuxReply], None]
 
 
-class TmuxControl:
+class TmuxControlClient:
     """Handle of one client. `on_notification` is called with the name of each notification."""
 
     def __init__(
         self,
-        orders: int,
-        news: int,
+        input_fd: int,
+        output_fd: int,
         *,
         clock: Clock,
-        noticed: Callable[[str], None],
+        on_notification: Callable[[str], None],
     ) -> None:
-        self._orders = orders
-        self._news = news
+        self._input_fd = input_fd
+        self._output_fd = output_fd
         self._clock = clock
-        self._noticed = noticed
+        self._on_notification = on_notification
         self._loop = asyncio.get_running_loop()
         self._unsent = b""
-        self._heard = b""
+        self._received = b""
         self._block: tuple[str, list[str]] | None = None
-        self._waiting: deque[Hear] = deque()
+        self._reply_handlers: deque[ReplyHandler] = deque()
         self._gone = asyncio.Event()
-        self._settled = asyncio.Event()
-        self.complaint = ""
+        self._attached = asyncio.Event()
+        self.last_error = ""
         """Last output that is neither a reply nor a notification, such as why it could not start."""
-        for fd in (orders, news):
+        for fd in (input_fd, output_fd):
             os.set_blocking(fd, False)
-        self._loop.add_reader(news, self._read)
+        self._loop.add_reader(output_fd, self._read_available)
 
     @classmethod
     async def start(
         cls,
         words: Sequence[str],
-        processes: Processes,
+        processes: ProcessLauncher,
         env: Mapping[str, str],
         *,
         owner: str,
         clock: Clock,
-        noticed: Callable[[str], None],
-    ) -> TmuxControl:
+        on_notification: Callable[[str], None],
+    ) -> TmuxControlClient:
         """Start a client; `words` are tmux, the server, and the command that attaches to a session."""
-        theirs_in, orders = os.pipe()
-        news, theirs_out = os.pipe()
-        launch = Launch(
-            argv=("sh", "-c", _KEEPER, "sh", owner, *words),
+        child_stdin, input_end = os.pipe()
+        output_end, child_stdout = os.pipe()
+        launch = ProcessLaunch(
+            argv=("sh", "-c", _CLIENT_SCRIPT, "sh", owner, *words),
             cwd=Path("/"),
             env=env,
-            stdin=theirs_in,
-            stdout=theirs_out,
-            stderr=theirs_out,
+            stdin=child_stdin,
+            stdout=child_stdout,
+            stderr=child_stdout,
         )
         try:
-            await processes.start(launch)
+            await processes.start_process(launch)
         except BaseException:
-            os.close(orders)
-            os.close(news)
+            os.close(input_end)
+            os.close(output_end)
             raise
         finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
-        return cls(orders, news, clock=clock, noticed=noticed)
+            os.close(child_stdin)
+            os.close(child_stdout)
+        return cls(input_end, output_end, clock=clock, on_notification=on_notification)
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return not self._gone.is_set()
 
-    async def attached(self) -> None:
+    async def wait_until_attached(self) -> None:
         """Wait until the client is attached; earlier commands would belong to no session."""
-        async with self._clock.deadline(ANSWERING):
-            await self._settled.wait()
-        if not self.alive:
-            raise TmuxLost(self.complaint or _GONE)
+        async with self._clock.deadline(REPLY_TIMEOUT):
+            await self._attached.wait()
+        if not self.is_alive:
+            raise TmuxDisconnected(self.last_error or _GONE)
 
-    async def gone(self) -> None:
+    async def wait_until_gone(self) -> None:
         await self._gone.wait()
 
-    def send(self, words: Sequence[str], hear: Hear | None = None) -> None:
+    def send_command(self, words: Sequence[str], on_reply: ReplyHandler | None = None) -> None:
         """Send a command without waiting; commands run in order. Does nothing if the client is gone."""
-        if not self.alive:
+        if not self.is_alive:
             return
-        self._waiting.append(hear or _unheard)
-        self._unsent += os.fsencode(" ".join(map(quoted, words))) + b"\n"
-        self._write()
+        self._reply_handlers.append(on_reply or _ignore_reply)
+        self._unsent += os.fsencode(" ".join(map(quote_word, words))) + b"\n"
+        self._write_pending()
 
-    async def ask(self, *words: str, late: Hear | None = None) -> tuple[str, ...]:
+    async def run_command(self, *words: str, on_late_reply: ReplyHandler | None = None) -> tuple[str, ...]:
         """Return the lines of the reply. Raises `TmuxCommandError`, or `ProcessError` without a reply.
 
         `on_late_reply` is called with a reply that arrives after the wait has ended.
         """
-        answered: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[TmuxReply] = self._loop.create_future()
 
-        def hear(answer: Answer) -> None:
-            if not answered.done():
-                answered.set_result(answer)
-            elif late is not None:
-                late(answer)
+        def receive_reply(answer: TmuxReply) -> None:
+            if not future.done():
+                future.set_result(answer)
+            elif on_late_reply is not None:
+                on_late_reply(answer)
 
-        if not self.alive:
-            raise TmuxLost(_GONE)
-        self.send(words, hear)
+        if not self.is_alive:
+            raise TmuxDisconnected(_GONE)
+        self.send_command(words, receive_reply)
         try:
-            async with self._clock.deadline(ANSWERING):
-                answer = await answered
+            async with self._clock.deadline(REPLY_TIMEOUT):
+                answer = await future
         except TimeoutError:
             raise ProcessError(f"tmux does not answer {words[0]}. Look whether its server hangs.") from None
         except asyncio.CancelledError:
-            if late is not None and answered.done() and not answered.cancelled():
-                late(answered.result())  # the reply arrived at that moment
+            if on_late_reply is not None and future.done() and not future.cancelled():
+                on_late_reply(future.result())  # the reply arrived at that moment
             raise
         if answer.lost:
-            raise TmuxLost(self.complaint or _GONE)
+            raise TmuxDisconnected(self.last_error or _GONE)
         if answer.refused:
-            raise TmuxRefused(f"tmux refuses {words[0]}: {' '.join(answer.lines) or 'no reason is told'}.")
+            raise TmuxCommandError(
+                f"tmux refuses {words[0]}: {' '.join(answer.lines) or 'no reason is told'}."
+            )
         return answer.lines
 
     async def close(self) -> None:
         """Detach from the server; its panes stay."""
-        if self.alive:
-            self.send(("detach-client",))
+        if self.is_alive:
+            self.send_command(("detach-client",))
             with suppress(TimeoutError):
-                async with self._clock.deadline(_ENDING):
+                async with self._clock.deadline(_DETACH_TIMEOUT):
                     await self._gone.wait()
-        self._end()
+        self._mark_gone()
 
-    def _write(self) -> None:
+    def _write_pending(self) -> None:
         try:
             while self._unsent:
-                self._unsent = self._unsent[os.write(self._orders, self._unsent) :]
+                self._unsent = self._unsent[os.write(self._input_fd, self._unsent) :]
         except BlockingIOError:
-            self._loop.add_writer(self._orders, self._write)
+            self._loop.add_writer(self._input_fd, self._write_pending)
         except OSError:
             self._unsent = b""  # its end shows as the end of its output
         else:
-            self._loop.remove_writer(self._orders)
+            self._loop.remove_writer(self._input_fd)
 
-    def _read(self) -> None:
+    def _read_available(self) -> None:
         try:
-            data = os.read(self._news, 1 << 16)
+            data = os.read(self._output_fd, 1 << 16)
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        *lines, self._heard = (self._heard + data).split(b"\n")
+        *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
-            if self.alive:
-                self._take(line.decode("utf-8", "surrogateescape"))
+            if self.is_alive:
+                self._process_line(line.decode("utf-8", "surrogateescape"))
         if not data:
-            self._end()
+            self._mark_gone()
 
-    def _take(self, line: str) -> None:
+    def _process_line(self, line: str) -> None:
         kind, _, rest = line.partition(" ")
         if self._block is not None:
-            mark, said = self._block
-            if kind not in ("%end", "%error") or rest != mark:
-                said.append(line)
+            reply_id, reply_lines = self._block
+            if kind not in ("%end", "%error") or rest != reply_id:
+                reply_lines.append(line)
                 return
             self._block = None
             # The last digit is 1 for our own commands: hooks and the start of the client have replies too.
-            if mark.endswith(" 1") and self._waiting:
-                self._waiting.popleft()(Answer(tuple(said), refused=kind == "%error"))
+            if reply_id.endswith(" 1") and self._reply_handlers:
+                self._reply_handlers.popleft()(TmuxReply(tuple(reply_lines), refused=kind == "%error"))
         elif kind == "%begin":
             self._block = rest, []
         elif kind.startswith("%"):
             if kind == "%session-changed":
-                self._settled.set()
+                self._attached.set()
             elif kind == "%exit":
-                self._end()
-            self._noticed(kind)
+                self._mark_gone()
+            self._on_notification(kind)
         elif line.strip():
-            self.complaint = line.strip()
+            self.last_error = line.strip()
 
-    def _end(self) -> None:
+    def _mark_gone(self) -> None:
         if self._gone.is_set():
             return
         self._gone.set()
-        self._settled.set()
-        self._loop.remove_reader(self._news)
-        self._loop.remove_writer(self._orders)
-        os.close(self._news)
-        os.close(self._orders)
-        while self._waiting:
-            self._waiting.popleft()(Answer((), refused=True, lost=True))
+        self._attached.set()
+        self._loop.remove_reader(self._output_fd)
+        self._loop.remove_writer(self._input_fd)
+        os.close(self._output_fd)
+        os.close(self._input_fd)
+        while self._reply_handlers:
+            self._reply_handlers.popleft()(TmuxReply((), refused=True, lost=True))
 
 
-def _unheard(_: Answer) -> None: ...
+def _ignore_reply(_: TmuxReply) -> None: ...
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """Quote one word of a command, whatever it contains."""
-    return '"' + "".join(map(_escaped, word)) + '"'
+    return '"' + "".join(map(_escape_character, word)) + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     # A leading tilde would expand to a home directory, even in quotes.
     if character in '"\\$~' or character < " " or character == "\x7f":
         return f"\\{ord(character):03o}"

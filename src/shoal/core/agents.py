@@ -11,19 +11,19 @@ from shoal.core.ids import AgentId
 from shoal.core.usage import Usage
 
 if TYPE_CHECKING:
-    from shoal.core.tools import Site
+    from shoal.core.tools import ToolContext
 
-End: TypeAlias = Literal["completed", "failed", "killed"]
-Status: TypeAlias = Literal["running"] | End
-Isolation: TypeAlias = Literal["worktree", "remote"]
+AgentEndStatus: TypeAlias = Literal["completed", "failed", "killed"]
+AgentRunStatus: TypeAlias = Literal["running"] | AgentEndStatus
+IsolationMode: TypeAlias = Literal["worktree", "remote"]
 
 
-OTHER_SESSION = "uds:"
+OTHER_SESSION_PREFIX = "uds:"
 """Address prefix before the id, or its beginning, of another live session of the same home."""
-OTHER_MACHINE = "bridge:"
+OTHER_MACHINE_PREFIX = "bridge:"
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class SpawnRequest(Struct, frozen=True, kw_only=True):
     """Request to start an agent, as called. Unset fields come from the definition or the parent."""
 
     description: str
@@ -34,7 +34,7 @@ class Order(Struct, frozen=True, kw_only=True):
     name: str | None = None
     team: str | None = None
     mode: str | None = None
-    isolation: Isolation | None = None
+    isolation: IsolationMode | None = None
     cwd: str | None = None
     effort: str | int | None = None
     only_tools: tuple[str, ...] = ()
@@ -43,27 +43,27 @@ class Order(Struct, frozen=True, kw_only=True):
     """Permission rules for calls that need no question."""
 
 
-class Ran(Struct, frozen=True, kw_only=True, gc=False):
+class ShellCommandResult(Struct, frozen=True, kw_only=True, gc=False):
     """Shell command and its exit code; None if it timed out."""
 
     command: str
     exit_code: int | None
 
 
-class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class WorkEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Evidence for an agent's report, as the runtime observed it."""
 
     tool_calls: int = 0
     failed_calls: int = 0
     files: tuple[str, ...] = ()
     commits: tuple[str, ...] = ()
-    commands: tuple[Ran, ...] = ()
+    commands: tuple[ShellCommandResult, ...] = ()
     """The most recent commands."""
-    acceptance: Ran | None = None
+    acceptance: ShellCommandResult | None = None
     """Acceptance command that decides if the work is done, as the runtime ran it."""
 
 
-class KeptWork(Struct, frozen=True, kw_only=True):
+class RetainedWork(Struct, frozen=True, kw_only=True):
     """Work that an agent left in its worktree."""
 
     path: str
@@ -73,12 +73,12 @@ class KeptWork(Struct, frozen=True, kw_only=True):
     commits: int = 0
 
 
-class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Result of a finished agent. The full text is stored before this exists."""
 
     id: str
     agent: AgentId
-    status: End
+    status: AgentEndStatus
     kind: str
     description: str
     report_to: AgentId
@@ -101,12 +101,12 @@ class Completion(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     usage: Usage = Usage()
     requests: int = 0
     duration_ms: int = 0
-    evidence: Evidence = Evidence()
+    evidence: WorkEvidence = WorkEvidence()
     one_shot: bool = False
-    worktree: KeptWork | None = None
+    worktree: RetainedWork | None = None
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
+class ResolvedSpawn(Struct, frozen=True, kw_only=True):
     """Resolved settings of a spawned agent."""
 
     kind: str
@@ -127,7 +127,7 @@ class Resolved(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class Launched(Struct, frozen=True, kw_only=True):
+class BackgroundLaunch(Struct, frozen=True, kw_only=True):
     """Agent that runs in the background; a notification reports its end."""
 
     agent: AgentId
@@ -135,30 +135,30 @@ class Launched(Struct, frozen=True, kw_only=True):
     description: str
     prompt: str
     output: Path
-    resolved: Resolved
+    resolved: ResolvedSpawn
     moved: bool = False
     """True if the caller waited for it until now."""
 
 
-class Glimpse(Struct, frozen=True, kw_only=True):
+class AgentSnapshot(Struct, frozen=True, kw_only=True):
     """Status of an agent at one moment."""
 
     agent: AgentId
     kind: str
     name: str
     description: str
-    status: Status
+    status: AgentRunStatus
     parent: AgentId
     background: bool
     tool_calls: int
     tokens: int
     seconds: float
     doing: str = ""
-    completion: Completion | None = None
+    completion: AgentResult | None = None
     output: str = ""
 
 
-class Reached(Struct, frozen=True, kw_only=True):
+class DeliveryReceipt(Struct, frozen=True, kw_only=True):
     """Delivery of a message: a running agent gets it at its next step, an ended one is resumed."""
 
     to: AgentId
@@ -167,24 +167,28 @@ class Reached(Struct, frozen=True, kw_only=True):
     output: str = ""
 
 
-class Crew(Protocol):
+class AgentOperations(Protocol):
     """Operations on a session's agents, for tools. All raise `AgentRequestRefused`."""
 
-    async def start(self, order: Order, site: Site) -> Completion | Launched: ...
+    async def start_agent(
+        self, request: SpawnRequest, context: ToolContext
+    ) -> AgentResult | BackgroundLaunch: ...
 
-    async def send(self, to: str, text: str, summary: str, site: Site) -> tuple[Reached, ...]:
+    async def send_message(
+        self, to: str, text: str, summary: str, context: ToolContext
+    ) -> tuple[DeliveryReceipt, ...]:
         """Send to a name, an id, or all running agents (`*`)."""
         ...
 
-    async def output(self, agent: str, *, seconds: float, site: Site) -> Glimpse:
+    async def poll_agent(self, agent: str, *, seconds: float, context: ToolContext) -> AgentSnapshot:
         """Return its status after waiting at most `seconds` for its end.
 
         A caller that sees the end this way gets no notification.
         """
         ...
 
-    async def stop(self, agent: str, site: Site) -> Glimpse: ...
+    async def stop_agent(self, agent: str, context: ToolContext) -> AgentSnapshot: ...
 
-    def agents(self) -> tuple[Glimpse, ...]:
+    def list_agents(self) -> tuple[AgentSnapshot, ...]:
         """Return all agents ever started, in order."""
         ...

@@ -9,30 +9,46 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from shoal.core.accounts import FIRST_ANSWER, Account, Tally, sums, unpriced, usage_of
-from shoal.core.caps import NO_LIMITS, Caps, Gate, Limits, Meter, Refusal, Started, meters
+from shoal.core.agent_budgets import (
+    INITIAL_ANSWER_TOKENS,
+    AgentBudget,
+    ModelTally,
+    explain_unpriced_model,
+    sum_usage,
+    sum_usage_and_cost,
+)
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import BudgetError
-from shoal.core.events import BudgetWarned
-from shoal.core.ids import LEAD, AgentId
-from shoal.core.usage import ModelCard, Spent, Usage
+from shoal.core.events import BudgetThresholdReached
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.limits import (
+    NO_LIMITS,
+    AgentCaps,
+    AgentGate,
+    AgentSlot,
+    BudgetLimits,
+    BudgetMeter,
+    BudgetRefusal,
+    create_meters,
+)
+from shoal.core.usage import CostTotals, ModelCard, Usage
 
 
-def _unheard(_: BudgetWarned) -> None: ...
+def _ignore_warning(_: BudgetThresholdReached) -> None: ...
 
 
-class Purse:
+class Budget:
     """Budget shared by a whole tree of agents; each has an `AgentBudget` of it."""
 
     def __init__(
         self,
-        limits: Limits,
-        caps: Caps | None = None,
+        limits: BudgetLimits,
+        caps: AgentCaps | None = None,
         *,
-        per_agent: Limits | None = None,
-        per_type: Mapping[str, Limits] | None = None,
+        per_agent: BudgetLimits | None = None,
+        per_type: Mapping[str, BudgetLimits] | None = None,
         clock: Clock | None = None,
-        warn: Callable[[BudgetWarned], None] = _unheard,
+        on_warning: Callable[[BudgetThresholdReached], None] = _ignore_warning,
     ) -> None:
         """`per_agent` limits each agent except the lead, `per_type` all agents of a type together.
 
@@ -42,167 +58,177 @@ class Purse:
         self.per_agent = per_agent or NO_LIMITS
         self.per_type = per_type or {}
         self.clock = clock or SystemClock()
-        self.meters = meters(limits, "tree")
+        self.meters = create_meters(limits, "tree")
         self.usd = 0.0
-        self.priced = True
-        self.expected = FIRST_ANSWER
+        self.is_priced = True
+        self.expected_answer_tokens = INITIAL_ANSWER_TOKENS
         """Expected tokens of an answer for an agent that has not answered yet."""
         self.waiting: deque[asyncio.Future[None]] = deque()
         """Requests that can be sent only if others in flight turn out cheaper."""
-        self._warn = warn
-        self._gate = Gate(caps or Caps())
-        self._accounts: dict[AgentId, Account] = {}
-        self._of_type: dict[str, tuple[Meter, ...]] = {}
+        self._on_warning = on_warning
+        self._gate = AgentGate(caps or AgentCaps())
+        self._agent_budgets: dict[AgentId, AgentBudget] = {}
+        self._type_meters: dict[str, tuple[BudgetMeter, ...]] = {}
         self._started = self.clock.monotonic()
-        self._time: Meter | None = None
-        self.until: float | None = None
+        self._time_meter: BudgetMeter | None = None
+        self.deadline: float | None = None
         """Time at which the time limit of the whole tree is reached."""
         if limits.max_seconds is not None:
-            self.until = self._started + limits.max_seconds
-            self._time = Meter("seconds", limits.max_seconds, "tree")
+            self.deadline = self._started + limits.max_seconds
+            self._time_meter = BudgetMeter("seconds", limits.max_seconds, "tree")
 
-    async def room(self) -> None:
+    async def wait_for_release(self) -> None:
         """Wait until a reservation is released; the longest waiter is woken first."""
-        woken = asyncio.get_running_loop().create_future()
-        self.waiting.append(woken)
+        waiter = asyncio.get_running_loop().create_future()
+        self.waiting.append(waiter)
         try:
-            await woken
+            await waiter
         except asyncio.CancelledError:
             # It was woken and can no longer use its turn.
-            if woken.done() and not woken.cancelled():
-                self.wake()
+            if waiter.done() and not waiter.cancelled():
+                self.wake_next()
             raise
 
-    def wake(self) -> None:
+    def wake_next(self) -> None:
         """Wake one waiter to try again; it wakes the next as soon as it can proceed."""
         while self.waiting:
-            woken = self.waiting.popleft()
-            if not woken.done():
-                woken.set_result(None)
+            waiter = self.waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
 
-    def account(self, agent: AgentId, kind: str, limits: Limits | None = None) -> Account:
+    def agent_budget(self, agent: AgentId, kind: str, limits: BudgetLimits | None = None) -> AgentBudget:
         """Return the one budget of an agent, however often it is started, with additional `limits`."""
-        own = limits or NO_LIMITS
-        if agent != LEAD:
-            own = own.tightened(self.per_agent)
-        account = self._accounts.get(agent)
-        if account is None:
-            account = self._accounts[agent] = Account(self, agent, kind, own)
+        agent_limits = limits or NO_LIMITS
+        if agent != LEAD_ID:
+            agent_limits = agent_limits.tighten_with(self.per_agent)
+        found_budget = self._agent_budgets.get(agent)
+        if found_budget is None:
+            found_budget = self._agent_budgets[agent] = AgentBudget(self, agent, kind, agent_limits)
         else:
-            account.bound(kind, own)
-        return account
+            found_budget.apply_limits(kind, agent_limits)
+        return found_budget
 
-    def admit(self, card: ModelCard, kind: str | None = None) -> None:
+    def require_priced_model(self, card: ModelCard, kind: str | None = None) -> None:
         """Raise `BudgetError` if there is a dollar limit and the price of the model is unknown.
 
         `kind` is the type of an agent that is not started yet.
         """
         limits = self.limits
         if kind is not None:
-            limits = limits.tightened(self.per_agent).tightened(self.per_type.get(kind, NO_LIMITS))
+            limits = limits.tighten_with(self.per_agent).tighten_with(self.per_type.get(kind, NO_LIMITS))
         if limits.max_usd is not None and card.price is None:
-            raise BudgetError(unpriced(card, limits.max_usd))
+            raise BudgetError(explain_unpriced_model(card, limits.max_usd))
 
-    def start(self, kind: str, depth: int, *, again: bool = False, idle: bool = False) -> Started | Refusal:
+    def open_slot(
+        self, kind: str, depth: int, *, is_resumed: bool = False, idle: bool = False
+    ) -> AgentSlot | BudgetRefusal:
         """Open a slot for an agent before it is created; `is_resumed` for one that continues after a pause.
 
         An `idle` slot does not count as running until it is activated. A resumed idle agent is admitted
         even if nothing is left to spend; its requests are refused.
         """
-        if not (again and idle):
-            for meter in (*self.meters, *self.meters_of(kind)):
-                if meter.spent >= meter.of:
-                    return meter.refusal()
-        return self._gate.enter(kind, depth, again=again, idle=idle)
+        if not (is_resumed and idle):
+            for meter in (*self.meters, *self.meters_for_type(kind)):
+                if meter.spent >= meter.maximum:
+                    return meter.build_refusal()
+        return self._gate.open_slot(kind, depth, is_resumed=is_resumed, idle=idle)
 
-    async def working(self, started: Started) -> None:
+    async def activate_slot(self, slot: AgentSlot) -> None:
         """Wait until the agent may run; waiters are admitted in order."""
-        await self._gate.work(started)
+        await self._gate.activate_slot(slot)
 
-    def resting(self, started: Started) -> None:
+    def deactivate_slot(self, slot: AgentSlot) -> None:
         """Stop counting an agent that waits for work as running."""
-        self._gate.rest(started)
+        self._gate.deactivate_slot(slot)
 
-    async def count_in(self, kind: str, depth: int, *, again: bool = False) -> Started | Refusal:
+    async def request_slot(
+        self, kind: str, depth: int, *, is_resumed: bool = False
+    ) -> AgentSlot | BudgetRefusal:
         """Open a slot like `open_slot`, also if the budget is in another process."""
-        return self.start(kind, depth, again=again)
+        return self.open_slot(kind, depth, is_resumed=is_resumed)
 
-    def ended(self, started: Started, *, begun: bool = True) -> None:
+    def close_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
         """Close a slot; idempotent. An agent that never began does not count as started."""
-        self._gate.leave(started, begun=begun)
+        self._gate.close_slot(slot, was_started=was_started)
 
     @property
-    def caps(self) -> Caps:
+    def caps(self) -> AgentCaps:
         return self._gate.caps
 
     @property
-    def running(self) -> int:
+    def running_count(self) -> int:
         """Number of running agents, without the lead."""
         return self._gate.running
 
     @property
-    def started(self) -> int:
+    def started_count(self) -> int:
         """Number of agents ever started, without the lead."""
         return self._gate.total
 
-    def carry(self, agent: AgentId, kind: str, model: str, spent: Spent) -> None:
+    def restore_spending(self, agent: AgentId, kind: str, model: str, spent: CostTotals) -> None:
         """Add what an agent spent on a model in earlier processes of this session."""
-        account = self._accounts.get(agent) or self.account(agent, kind)
-        account.carry(model, spent)
+        agent_budget = self._agent_budgets.get(agent) or self.agent_budget(agent, kind)
+        agent_budget.restore_spending(model, spent)
 
-    def carry_started(self, agents: int) -> None:
+    def restore_started_count(self, agents: int) -> None:
         """Add the number of agents that earlier processes of this session started."""
         self._gate.total += agents
 
     @property
     def usage(self) -> Usage:
-        return usage_of(tally for account in self._accounts.values() for tally in account.tallies.values())
+        return sum_usage(
+            tally for account in self._agent_budgets.values() for tally in account.tallies.values()
+        )
 
     @property
     def by_model(self) -> dict[str, tuple[Usage, float]]:
-        tallies: dict[str, list[Tally]] = {}
-        for account in self._accounts.values():
-            for model, tally in account.tallies.items():
+        tallies: dict[str, list[ModelTally]] = {}
+        for agent_budget in self._agent_budgets.values():
+            for model, tally in agent_budget.tallies.items():
                 tallies.setdefault(model, []).append(tally)
-        return {model: sums(of_model) for model, of_model in tallies.items()}
+        return {model: sum_usage_and_cost(of_model) for model, of_model in tallies.items()}
 
     @property
     def by_agent(self) -> dict[AgentId, tuple[Usage, float]]:
-        accounts = self._accounts.items()
-        return {agent: sums(account.tallies.values()) for agent, account in accounts if account.tallies}
+        agent_budgets = self._agent_budgets.items()
+        return {
+            agent: sum_usage_and_cost(account.tallies.values())
+            for agent, account in agent_budgets
+            if account.tallies
+        }
 
     @property
     def by_kind(self) -> dict[str, tuple[Usage, float]]:
-        tallies: dict[str, list[Tally]] = {}
-        for account in self._accounts.values():
-            if account.tallies:
-                tallies.setdefault(account.kind, []).extend(account.tallies.values())
-        return {kind: sums(of_kind) for kind, of_kind in tallies.items()}
+        tallies: dict[str, list[ModelTally]] = {}
+        for agent_budget in self._agent_budgets.values():
+            if agent_budget.tallies:
+                tallies.setdefault(agent_budget.kind, []).extend(agent_budget.tallies.values())
+        return {kind: sum_usage_and_cost(of_kind) for kind, of_kind in tallies.items()}
 
-    def meters_of(self, kind: str) -> tuple[Meter, ...]:
+    def meters_for_type(self, kind: str) -> tuple[BudgetMeter, ...]:
         """Return the meters shared by all agents of the type."""
         if kind not in self.per_type:
             return ()
-        if kind not in self._of_type:
-            self._of_type[kind] = meters(self.per_type[kind], "kind", kind)
-        return self._of_type[kind]
+        if kind not in self._type_meters:
+            self._type_meters[kind] = create_meters(self.per_type[kind], "kind", kind)
+        return self._type_meters[kind]
 
-    def warn_of(self, meter: Meter, agent: AgentId) -> None:
-        if percent := meter.passed():
-            self._warn(
-                BudgetWarned(
-                    agent=agent if meter.scope == "agent" else LEAD,
+    def warn_if_passed(self, meter: BudgetMeter, agent: AgentId) -> None:
+        if percent := meter.take_passed_mark():
+            self._on_warning(
+                BudgetThresholdReached(
+                    agent=agent if meter.scope == "agent" else LEAD_ID,
                     limit=meter.limit,
                     percent=percent,
                     spent=meter.spent,
-                    of=meter.of,
-                    whose=meter.whose,
+                    of=meter.maximum,
+                    whose=meter.owner,
                 )
             )
 
-    def look_at_the_clock(self) -> None:
-        if self._time is not None:
-            self._time.spent = self.clock.monotonic() - self._started
-            if self._time.spent >= self._time.mark:
-                self.warn_of(self._time, LEAD)
+    def check_time_limit(self) -> None:
+        if self._time_meter is not None:
+            self._time_meter.spent = self.clock.monotonic() - self._started
+            if self._time_meter.spent >= self._time_meter.next_mark:
+                self.warn_if_passed(self._time_meter, LEAD_ID)

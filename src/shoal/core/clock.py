@@ -72,46 +72,46 @@ class SystemClock:
         return _LoopDeadline(seconds)
 
 
-async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def run_with_deadline(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """Run the work under a deadline that is set only when the work first waits.
 
     Most work finishes without waiting, and a timer costs as much as many tools do.
     """
     try:
-        waits_for = work.send(None)
+        yielded = work.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
     try:
         async with clock.deadline(seconds):
-            return await _rest(work, waits_for)
+            return await _resume_coroutine(work, yielded)
     finally:
         work.close()
 
 
 @types.coroutine
-def _rest(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+def _resume_coroutine(work: Coroutine[Any, Any, T], yielded: Any) -> Generator[Any, Any, T]:
     """Drive the rest of a coroutine that was started, as `await` would do from the start."""
     while True:
         try:
             try:
-                came = yield waits_for
+                received = yield yielded
             except BaseException as error:  # noqa: BLE001 - everything thrown is passed to the work
-                waits_for = work.throw(error)
+                yielded = work.throw(error)
             else:
-                waits_for = work.send(came)
+                yielded = work.send(received)
         except StopIteration as done:
             result: T = done.value
             return result
 
 
-def iso(ms: int) -> str:
+def format_iso_time(ms: int) -> str:
     """Format a time as in files: UTC, milliseconds, `Z`."""
-    seconds, rest = divmod(ms, 1000)
-    return f"{_whole_seconds(seconds)}.{rest:03d}Z"
+    seconds, milliseconds = divmod(ms, 1000)
+    return f"{_format_whole_seconds(seconds)}.{milliseconds:03d}Z"
 
 
 @lru_cache(maxsize=4)
-def _whole_seconds(seconds: int) -> str:
+def _format_whole_seconds(seconds: int) -> str:
     # Not with strftime, which drops the leading zeros of a year.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()

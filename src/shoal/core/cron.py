@@ -6,17 +6,17 @@ from datetime import datetime, timedelta, tzinfo
 
 from msgspec import Struct
 
-from shoal.core.errors import BadCron
+from shoal.core.errors import InvalidCronExpression
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _MINUTE = 60
 _QUARTER = 15 * _MINUTE
-_FARTHEST = timedelta(days=8 * 366)
+_SEARCH_LIMIT = timedelta(days=8 * 366)
 """A leap day may be eight years away."""
 
 
-class _Field(Struct, frozen=True, kw_only=True):
+class _CronField(Struct, frozen=True, kw_only=True):
     name: str
     lowest: int
     highest: int
@@ -25,15 +25,15 @@ class _Field(Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = (
-    _Field(name="minute", lowest=0, highest=59),
-    _Field(name="hour", lowest=0, highest=23),
-    _Field(name="day of month", lowest=1, highest=31),
-    _Field(name="month", lowest=1, highest=12, names=_MONTHS),
-    _Field(name="day of week", lowest=0, highest=7, names=_DAYS),
+    _CronField(name="minute", lowest=0, highest=59),
+    _CronField(name="hour", lowest=0, highest=23),
+    _CronField(name="day of month", lowest=1, highest=31),
+    _CronField(name="month", lowest=1, highest=12, names=_MONTHS),
+    _CronField(name="day of week", lowest=0, highest=7, names=_DAYS),
 )
 
 
-class Cron(Struct, frozen=True, kw_only=True):
+class CronExpression(Struct, frozen=True, kw_only=True):
     minutes: frozenset[int]
     hours: frozenset[int]
     days: frozenset[int]
@@ -43,57 +43,60 @@ class Cron(Struct, frozen=True, kw_only=True):
     either: bool
     """True if a day matches by number or by weekday, which applies if both are given."""
 
-    def fits(self, at: datetime) -> bool:
-        return at.minute in self.minutes and at.hour in self.hours and self._fits_day(at)
+    def matches_time(self, at: datetime) -> bool:
+        return at.minute in self.minutes and at.hour in self.hours and self._matches_day(at)
 
-    def next_after(self, ms: int, zone: tzinfo | None = None) -> int | None:
+    def next_time_after(self, ms: int, zone: tzinfo | None = None) -> int | None:
         """Return the first whole minute after a Unix time that matches in this zone (local time if None).
 
         A time that the clock skips does not occur that day; one that it shows twice occurs twice.
         """
         seconds = ms // 1000 // _MINUTE * _MINUTE + _MINUTE
-        last = seconds + _FARTHEST.total_seconds()
-        while seconds < last:
-            at = datetime.fromtimestamp(seconds, zone)
-            if self.fits(at):
+        search_end = seconds + _SEARCH_LIMIT.total_seconds()
+        while seconds < search_end:
+            local_time = datetime.fromtimestamp(seconds, zone)
+            if self.matches_time(local_time):
                 return seconds * 1000
-            seconds = self._skipped(seconds, at)
+            seconds = self._next_candidate(seconds, local_time)
         return None
 
-    def _fits_day(self, at: datetime) -> bool:
-        if at.month not in self.months:
+    def _matches_day(self, local_time: datetime) -> bool:
+        if local_time.month not in self.months:
             return False
-        day, weekday = at.day in self.days, at.isoweekday() % 7 in self.weekdays
-        return day or weekday if self.either else day and weekday
+        day_matches, weekday_matches = (
+            local_time.day in self.days,
+            local_time.isoweekday() % 7 in self.weekdays,
+        )
+        return day_matches or weekday_matches if self.either else day_matches and weekday_matches
 
-    def _skipped(self, seconds: int, at: datetime) -> int:
+    def _next_candidate(self, seconds: int, local_time: datetime) -> int:
         """Return the next time to check. Clocks change by whole quarters of an hour, three hours at most."""
-        if not self._fits_day(at):
-            rest = (24 - at.hour) * 60 - at.minute
-            if rest > 3 * 60:
-                return seconds + (rest - 3 * 60) * _MINUTE
+        if not self._matches_day(local_time):
+            minutes_left = (24 - local_time.hour) * 60 - local_time.minute
+            if minutes_left > 3 * 60:
+                return seconds + (minutes_left - 3 * 60) * _MINUTE
             return seconds // _QUARTER * _QUARTER + _QUARTER
-        if at.hour not in self.hours:
+        if local_time.hour not in self.hours:
             return seconds // _QUARTER * _QUARTER + _QUARTER
         return seconds + _MINUTE
 
 
-def parse_cron(text: str) -> Cron:
+def parse_cron(text: str) -> CronExpression:
     """Parse `*`, numbers, ranges `a-b`, steps `/n` and lists of those; months and weekdays also by name.
 
     Raises `InvalidCronExpression`, which names the field.
     """
     words = text.split()
     if len(words) != len(_FIELDS):
-        raise BadCron(
+        raise InvalidCronExpression(
             f"{text!r} has {len(words)} fields and needs five: minute, hour, day of month, month, day of "
             "week, as in `*/5 * * * *`.",
             field="",
         )
     minutes, hours, days, months, weekdays = (
-        _values(word, field) for word, field in zip(words, _FIELDS, strict=True)
+        _parse_field(word, field) for word, field in zip(words, _FIELDS, strict=True)
     )
-    return Cron(
+    return CronExpression(
         minutes=minutes,
         hours=hours,
         days=days,
@@ -103,40 +106,40 @@ def parse_cron(text: str) -> Cron:
     )
 
 
-def _values(word: str, field: _Field) -> frozenset[int]:
-    return frozenset(value for part in word.split(",") for value in _part(part, field))
+def _parse_field(word: str, field: _CronField) -> frozenset[int]:
+    return frozenset(value for part in word.split(",") for value in _parse_part(part, field))
 
 
-def _part(part: str, field: _Field) -> range:
+def _parse_part(part: str, field: _CronField) -> range:
     span, slash, step_text = part.partition("/")
-    step = _number(step_text, field, part) if slash else 1
+    step = _parse_number(step_text, field, part) if slash else 1
     if step < 1:
-        raise _bad(part, field, "a step is at least 1")
+        raise _field_error(part, field, "a step is at least 1")
     if span == "*":
         # Weekday 7 is another name for 0.
         return range(field.lowest, min(field.highest, 6 if field.names == _DAYS else field.highest) + 1, step)
     first_text, dash, last_text = span.partition("-")
-    first = _value(first_text, field, part)
-    last = _value(last_text, field, part) if dash else field.highest if slash else first
+    first = _parse_value(first_text, field, part)
+    last = _parse_value(last_text, field, part) if dash else field.highest if slash else first
     if last < first:
-        raise _bad(part, field, "a range runs from the lower to the higher")
+        raise _field_error(part, field, "a range runs from the lower to the higher")
     return range(first, last + 1, step)
 
 
-def _value(text: str, field: _Field, part: str) -> int:
+def _parse_value(text: str, field: _CronField, part: str) -> int:
     if text.lower() in field.names:
         return field.names.index(text.lower()) + field.lowest
-    value = _number(text, field, part)
+    value = _parse_number(text, field, part)
     if not field.lowest <= value <= field.highest:
-        raise _bad(part, field, f"it goes from {field.lowest} to {field.highest}")
+        raise _field_error(part, field, f"it goes from {field.lowest} to {field.highest}")
     return value
 
 
-def _number(text: str, field: _Field, part: str) -> int:
+def _parse_number(text: str, field: _CronField, part: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4):
-        raise _bad(part, field, f"{text!r} is no number")
+        raise _field_error(part, field, f"{text!r} is no number")
     return int(text)
 
 
-def _bad(part: str, field: _Field, why: str) -> BadCron:
-    return BadCron(f"The field {field.name} cannot be {part!r}: {why}.", field=field.name)
+def _field_error(part: str, field: _CronField, problem: str) -> InvalidCronExpression:
+    return InvalidCronExpression(f"The field {field.name} cannot be {part!r}: {problem}.", field=field.name)

@@ -51,11 +51,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal.core.caps import Refusal
+from shoal.core.limits import BudgetRefusal
 
 if TYPE_CHECKING:
-    from shoal.core.definitions import Problem
-    from shoal.core.templates import Flaw
+    from shoal.core.agent_definitions import DefinitionProblem
+    from shoal.core.team_templates import TemplateProblem
 
 
 class ShoalError(Exception):
@@ -72,7 +72,7 @@ class ModelError(ShoalError):
         self.status = status
 
 
-class Transient(ModelError):
+class TransientModelError(ModelError):
     """Failure worth retrying. `billed` is True if the provider may charge for the lost answer."""
 
     billed = False
@@ -90,23 +90,23 @@ class Transient(ModelError):
         self.retry_after = retry_after
 
 
-class RateLimited(Transient): ...
+class RateLimited(TransientModelError): ...
 
 
-class Overloaded(Transient): ...
+class Overloaded(TransientModelError): ...
 
 
-class ServerFault(Transient): ...
+class ServerFault(TransientModelError): ...
 
 
-class ConnectionLost(Transient): ...
+class ConnectionLost(TransientModelError): ...
 
 
-class StreamCut(Transient):
+class StreamCut(TransientModelError):
     billed = True
 
 
-class StreamStalled(Transient):
+class StreamStalled(TransientModelError):
     billed = True
 
 
@@ -128,10 +128,10 @@ class BadReply(ModelError): ...
 class ReplayMismatch(ModelError): ...
 
 
-class AgentRefused(ShoalError): ...
+class AgentRequestRefused(ShoalError): ...
 
 
-class NoModel(ShoalError): ...
+class NoModelConfigured(ShoalError): ...
 
 
 class StoreError(ShoalError):
@@ -140,31 +140,31 @@ class StoreError(ShoalError):
         self.path = path
 
 
-class NoSuchSession(StoreError): ...
+class SessionNotFound(StoreError): ...
 
 
-class RunHangs(StoreError): ...
+class RunUnresponsive(StoreError): ...
 
 
-class BadName(ShoalError): ...
+class InvalidName(ShoalError): ...
 
 
-class RecordError(ShoalError): ...
+class TeamStoreError(ShoalError): ...
 
 
-class LockUnavailable(RecordError): ...
+class LockUnavailable(TeamStoreError): ...
 
 
-class NoSuchInbox(RecordError): ...
+class InboxNotFound(TeamStoreError): ...
 
 
-class NoSuchTeam(RecordError): ...
+class TeamNotFound(TeamStoreError): ...
 
 
-class TaskRefused(RecordError): ...
+class TaskUpdateRefused(TeamStoreError): ...
 
 
-class TeamBusy(RecordError): ...
+class TeamBusy(TeamStoreError): ...
 
 
 class SettingsError(ShoalError):
@@ -174,7 +174,7 @@ class SettingsError(ShoalError):
         self.line = line
 
 
-class BadCron(ShoalError):
+class InvalidCronExpression(ShoalError):
     """Invalid cron expression. `field` names the wrong field, or is empty for the whole."""
 
     def __init__(self, message: str, *, field: str) -> None:
@@ -185,8 +185,8 @@ class BadCron(ShoalError):
 class ScheduleRefused(ShoalError): ...
 
 
-class BadDefinition(ShoalError):
-    def __init__(self, problem: Problem) -> None:
+class InvalidAgentDefinition(ShoalError):
+    def __init__(self, problem: DefinitionProblem) -> None:
         super().__init__(str(problem))
         self.problem = problem
 
@@ -203,47 +203,47 @@ class BadDefinition(ShoalError):
         return self.problem.field
 
 
-class UnknownAgent(ShoalError):
-    def __init__(self, name: str, *, known: Sequence[str], close: Sequence[str] = ()) -> None:
-        meant = f" Is {' or '.join(close)} meant?" if close else ""
-        super().__init__(f"There is no agent {name!r}.{meant} There are: {', '.join(known)}.")
+class UnknownAgentType(ShoalError):
+    def __init__(self, name: str, *, available: Sequence[str], similar: Sequence[str] = ()) -> None:
+        suggestion = f" Is {' or '.join(similar)} meant?" if similar else ""
+        super().__init__(f"There is no agent {name!r}.{suggestion} There are: {', '.join(available)}.")
         self.name = name
-        self.known = tuple(known)
-        self.close = tuple(close)
+        self.available = tuple(available)
+        self.similar = tuple(similar)
 
 
 class UnknownSkill(ShoalError):
     """No such skill. `noun` is what was looked for: a skill, a command."""
 
     def __init__(
-        self, name: str, *, known: Sequence[str], close: Sequence[str] = (), what: str = "skill"
+        self, name: str, *, available: Sequence[str], similar: Sequence[str] = (), noun: str = "skill"
     ) -> None:
-        meant = f" Is {' or '.join(close)} meant?" if close else ""
-        there = f" There are: {', '.join(known)}." if known else " There is none here."
-        super().__init__(f"There is no {what} {name!r}.{meant}{there}")
+        suggestion = f" Is {' or '.join(similar)} meant?" if similar else ""
+        listing = f" There are: {', '.join(available)}." if available else " There is none here."
+        super().__init__(f"There is no {noun} {name!r}.{suggestion}{listing}")
         self.name = name
-        self.known = tuple(known)
-        self.close = tuple(close)
+        self.available = tuple(available)
+        self.similar = tuple(similar)
 
 
-class BadTemplate(ShoalError):
-    def __init__(self, flaw: Flaw) -> None:
-        super().__init__(str(flaw))
-        self.flaw = flaw
+class InvalidTeamTemplate(ShoalError):
+    def __init__(self, problem: TemplateProblem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 class BudgetError(ShoalError): ...
 
 
-class BudgetSpent(BudgetError):
+class BudgetExhausted(BudgetError):
     """A limit is reached; the conversation is as it was before the request."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: BudgetRefusal) -> None:
         super().__init__(refusal.sentence)
         self.refusal = refusal
 
 
-class HookBlocked(ShoalError): ...
+class BlockedByHook(ShoalError): ...
 
 
 class MissingExtra(ShoalError):
@@ -267,4 +267,4 @@ class MergeConflict(WorktreeError):
         self.files = files
 
 
-class NobodyToAsk(ShoalError): ...
+class QuestionUnanswerable(ShoalError): ...

@@ -6,19 +6,19 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.agents import Completion, KeptWork
-from shoal.core.bodies import IdleReason
-from shoal.core.caps import Limit
+from shoal.core.agents import AgentResult, RetainedWork
+from shoal.core.background_shells import BackgroundShell, ShellResult
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
-from shoal.core.messages import Message, ToolResult
+from shoal.core.limits import LimitKind
+from shoal.core.mail_bodies import IdleReason
+from shoal.core.messages import Message, ToolResultBlock
 from shoal.core.questions import Answer, Question
-from shoal.core.schedules import Schedule, ScheduleEnd
-from shoal.core.shells import ShellEnd, ShellFacts
+from shoal.core.schedules import Schedule, ScheduleEndReason
 from shoal.core.usage import Usage
 
-Speaker: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
-ItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
-PREVIEW = 200
+MessageAuthor: TypeAlias = Literal["person", "model", "tool", "runtime", "agent"]
+InboxItemMode: TypeAlias = Literal["prompt", "bash", "task-notification", "orphaned-permission"]
+PREVIEW_LENGTH = 200
 """Characters of a text in an event; the transcript has the full text."""
 
 
@@ -26,15 +26,15 @@ class Event(Struct, frozen=True, kw_only=True, tag_field="type", tag="event", gc
     agent: AgentId
 
 
-class Journaled(Event, frozen=True, tag="journaled"):
+class JournaledEvent(Event, frozen=True, tag="journaled"):
     """Event that is appended to the journal before it is published."""
 
 
-class Live(Event, frozen=True, tag="live"):
+class LiveEvent(Event, frozen=True, tag="live"):
     """Event that is published and never stored."""
 
 
-class SessionStarted(Journaled, frozen=True, tag="session_started"):
+class SessionStarted(JournaledEvent, frozen=True, tag="session_started"):
     """A session started or was resumed; the first line of each run."""
 
     session: SessionId
@@ -52,7 +52,7 @@ class SessionStarted(Journaled, frozen=True, tag="session_started"):
     """Name under which the caller requested the model; empty if it comes from settings."""
 
 
-class TurnStarted(Journaled, frozen=True, tag="turn_started"):
+class TurnStarted(JournaledEvent, frozen=True, tag="turn_started"):
     """The agent got new input."""
 
     turn: int
@@ -62,14 +62,14 @@ class TurnStarted(Journaled, frozen=True, tag="turn_started"):
     """Last entry before the turn, for rewinding; None at the start of the conversation."""
 
 
-class RequestSent(Journaled, frozen=True, tag="request_sent"):
+class RequestSent(JournaledEvent, frozen=True, tag="request_sent"):
     """A request was sent to a model. Its estimated cost is reserved."""
 
     request: RequestId
     model: str
 
 
-class RequestSettled(Journaled, frozen=True, tag="request_settled"):
+class RequestSettled(JournaledEvent, frozen=True, tag="request_settled"):
     """A model answered, and the provider reported the usage."""
 
     request: RequestId
@@ -80,7 +80,7 @@ class RequestSettled(Journaled, frozen=True, tag="request_settled"):
     duration_ms: int
 
 
-class RequestFailed(Journaled, frozen=True, tag="request_failed"):
+class RequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     """A request failed. A `billed` one may cost an unknown amount: it is listed as unsettled."""
 
     request: RequestId
@@ -90,7 +90,7 @@ class RequestFailed(Journaled, frozen=True, tag="request_failed"):
     """Seconds until the retry; None if there is none."""
 
 
-class AssistantSaid(Journaled, frozen=True, tag="assistant_said"):
+class AssistantReplied(JournaledEvent, frozen=True, tag="assistant_said"):
     """A complete reply of the model is in the transcript."""
 
     entry: EntryId
@@ -99,7 +99,7 @@ class AssistantSaid(Journaled, frozen=True, tag="assistant_said"):
     """Number of tool calls in the reply."""
 
 
-class ToolStarted(Journaled, frozen=True, tag="tool_started"):
+class ToolStarted(JournaledEvent, frozen=True, tag="tool_started"):
     """A tool call started."""
 
     call: str
@@ -109,7 +109,7 @@ class ToolStarted(Journaled, frozen=True, tag="tool_started"):
     """Preview of the input."""
 
 
-class ToolFinished(Journaled, frozen=True, tag="tool_finished"):
+class ToolFinished(JournaledEvent, frozen=True, tag="tool_finished"):
     """A tool call finished, and its result is stored."""
 
     call: str
@@ -121,7 +121,7 @@ class ToolFinished(Journaled, frozen=True, tag="tool_finished"):
     preview: str
 
 
-class PermissionDenied(Journaled, frozen=True, tag="permission_denied"):
+class PermissionDenied(JournaledEvent, frozen=True, tag="permission_denied"):
     """A tool call was refused by a rule, a mode, a hook or an answer."""
 
     call: str
@@ -129,7 +129,7 @@ class PermissionDenied(Journaled, frozen=True, tag="permission_denied"):
     reason: str
 
 
-class HookRan(Journaled, frozen=True, tag="hook_ran"):
+class HookRan(JournaledEvent, frozen=True, tag="hook_ran"):
     """A hook ran on an event."""
 
     event: str
@@ -144,13 +144,13 @@ class HookRan(Journaled, frozen=True, tag="hook_ran"):
     """True if nobody waited for it: its decision had no effect."""
 
 
-class Asked(Journaled, frozen=True, tag="asked"):
+class QuestionAsked(JournaledEvent, frozen=True, tag="asked"):
     """A person was asked a question; every surface shows it."""
 
     question: Question
 
 
-class Answered(Journaled, frozen=True, tag="answered"):
+class QuestionAnswered(JournaledEvent, frozen=True, tag="answered"):
     """A question was answered. The first answer counts."""
 
     question: str
@@ -158,7 +158,7 @@ class Answered(Journaled, frozen=True, tag="answered"):
     answer: Answer
 
 
-class ConversationCompacted(Journaled, frozen=True, tag="conversation_compacted"):
+class ConversationCompacted(JournaledEvent, frozen=True, tag="conversation_compacted"):
     """The conversation was summarized to free space in the window."""
 
     trigger: str
@@ -166,14 +166,14 @@ class ConversationCompacted(Journaled, frozen=True, tag="conversation_compacted"
     tokens_before: int
 
 
-class FileChanged(Journaled, frozen=True, tag="file_changed"):
+class FileChanged(JournaledEvent, frozen=True, tag="file_changed"):
     """A file tool changed a file; the old content is saved for `shoal undo`."""
 
     turn: int
     path: str
 
 
-class Undone(Journaled, frozen=True, tag="undone"):
+class TurnUndone(JournaledEvent, frozen=True, tag="undone"):
     """Files, and the conversation if `conversation` is set, were restored to the state before `turn`."""
 
     turn: int
@@ -184,7 +184,7 @@ class Undone(Journaled, frozen=True, tag="undone"):
     """Files that somebody else has changed since."""
 
 
-class AgentStarted(Journaled, frozen=True, tag="agent_started"):
+class AgentStarted(JournaledEvent, frozen=True, tag="agent_started"):
     """An agent started or was resumed."""
 
     kind: str
@@ -208,36 +208,36 @@ class AgentStarted(Journaled, frozen=True, tag="agent_started"):
     """Team of a teammate, which goes idle and is woken until it is shut down."""
 
 
-class AgentMoved(Journaled, frozen=True, tag="agent_moved"):
+class AgentMovedToBackground(JournaledEvent, frozen=True, tag="agent_moved"):
     """An agent moved to the background; nobody waits for it any longer."""
 
 
-class AgentEnded(Journaled, frozen=True, tag="agent_ended"):
+class AgentEnded(JournaledEvent, frozen=True, tag="agent_ended"):
     """An agent ended. Its full result was stored before."""
 
-    completion: Completion
+    completion: AgentResult
     notice: str = ""
     """Notice to the lead about a teammate's end, under the id of the completion; empty if there is none."""
 
 
-class MemberRested(Journaled, frozen=True, tag="member_rested"):
+class MemberWentIdle(JournaledEvent, frozen=True, tag="member_rested"):
     """A teammate finished a working period and is idle."""
 
     reason: IdleReason
     detail: str = ""
 
 
-class MemberWoken(Journaled, frozen=True, tag="member_woken"):
+class MemberWoken(JournaledEvent, frozen=True, tag="member_woken"):
     """A teammate was woken because it has something to do."""
 
 
-class WorkKept(Journaled, frozen=True, tag="work_kept"):
+class WorkRetained(JournaledEvent, frozen=True, tag="work_kept"):
     """The agent left work in a worktree."""
 
-    work: KeptWork
+    work: RetainedWork
 
 
-class Notified(Journaled, frozen=True, tag="notified"):
+class NotificationDelivered(JournaledEvent, frozen=True, tag="notified"):
     """This agent was notified of a completion, by the queue or by the named tool call."""
 
     completion: str
@@ -245,58 +245,58 @@ class Notified(Journaled, frozen=True, tag="notified"):
     call: str = ""
 
 
-class ShellStarted(Journaled, frozen=True, tag="shell_started"):
+class ShellStarted(JournaledEvent, frozen=True, tag="shell_started"):
     """A background command started."""
 
-    facts: ShellFacts
+    facts: BackgroundShell
 
 
-class ShellEnded(Journaled, frozen=True, tag="shell_ended"):
+class ShellEnded(JournaledEvent, frozen=True, tag="shell_ended"):
     """A background command ended."""
 
     id: str
     """Id of the notification: `NotificationDelivered` confirms that the agent has it."""
-    end: ShellEnd
+    end: ShellResult
 
 
-class ScheduleMade(Journaled, frozen=True, tag="schedule_made"):
+class ScheduleCreated(JournaledEvent, frozen=True, tag="schedule_made"):
     """A schedule was created: a prompt that repeats at set times."""
 
     schedule: Schedule
 
 
-class ScheduleEnded(Journaled, frozen=True, tag="schedule_ended"):
+class ScheduleEnded(JournaledEvent, frozen=True, tag="schedule_ended"):
     """A schedule ended."""
 
     schedule: str
-    how: ScheduleEnd
+    how: ScheduleEndReason
 
 
-class Queued(Journaled, frozen=True, tag="queued"):
+class QueueItemAdded(JournaledEvent, frozen=True, tag="queued"):
     """An item was queued for this agent; its transcript shows the delivery."""
 
     item: str
-    by: Speaker
+    by: MessageAuthor
     """Author of the text."""
     text: str
-    mode: ItemMode = "prompt"
+    mode: InboxItemMode = "prompt"
     quiet: bool = False
     """True if it does not wake the agent: it is delivered with an item that does."""
 
 
-class Withdrawn(Journaled, frozen=True, tag="withdrawn"):
+class QueueItemWithdrawn(JournaledEvent, frozen=True, tag="withdrawn"):
     """A queued item of this agent was withdrawn without delivery."""
 
     item: str
 
 
-class Noted(Journaled, frozen=True, tag="noted"):
+class NoteAdded(JournaledEvent, frozen=True, tag="noted"):
     """A note for the person: a torn line dropped, a setting ignored."""
 
     text: str
 
 
-class MailPosted(Journaled, frozen=True, tag="mail_posted"):
+class MailPosted(JournaledEvent, frozen=True, tag="mail_posted"):
     """Mail was posted to an inbox or its overflow. `agent` is the run's lead; see `sender` and `to`."""
 
     team: str
@@ -311,7 +311,7 @@ class MailPosted(Journaled, frozen=True, tag="mail_posted"):
     fyi: bool = False
 
 
-class MailTaken(Journaled, frozen=True, tag="mail_taken"):
+class MailTaken(JournaledEvent, frozen=True, tag="mail_taken"):
     """Mail entered its reader's conversation, or was acted on; whoever posted it."""
 
     team: str
@@ -325,7 +325,7 @@ class MailTaken(Journaled, frozen=True, tag="mail_taken"):
     """Timestamp as the sender wrote it."""
 
 
-class TaskChanged(Journaled, frozen=True, tag="task_changed"):
+class TaskChanged(JournaledEvent, frozen=True, tag="task_changed"):
     """A task of the run's board changed, whoever changed it; `agent` is the run's lead."""
 
     board: str
@@ -339,16 +339,16 @@ class TaskChanged(Journaled, frozen=True, tag="task_changed"):
     """Position that a person gave it in its column; None is by number."""
 
 
-class ModeChanged(Journaled, frozen=True, tag="mode_changed"):
+class PermissionModeChanged(JournaledEvent, frozen=True, tag="mode_changed"):
     """The permission mode of the agent changed."""
 
     mode: str
 
 
-class BudgetWarned(Journaled, frozen=True, tag="budget_warned"):
+class BudgetThresholdReached(JournaledEvent, frozen=True, tag="budget_warned"):
     """A percentage of a limit was reached; each threshold is reported once."""
 
-    limit: Limit
+    limit: LimitKind
     percent: int
     spent: float
     of: float
@@ -356,7 +356,7 @@ class BudgetWarned(Journaled, frozen=True, tag="budget_warned"):
     """Type or agent that the limit belongs to; empty for the whole tree."""
 
 
-EndReason: TypeAlias = Literal[
+TurnEndReason: TypeAlias = Literal[
     "done",
     "max_turns",
     "budget",
@@ -370,29 +370,29 @@ EndReason: TypeAlias = Literal[
 ]
 
 
-class TurnEnded(Journaled, frozen=True, tag="turn_ended"):
+class TurnEnded(JournaledEvent, frozen=True, tag="turn_ended"):
     """The agent finished its turn or was stopped."""
 
     turn: int
-    reason: EndReason
+    reason: TurnEndReason
     requests: int
     """Model requests in this turn."""
     detail: str = ""
     duration_ms: int = 0
 
 
-class SessionEnded(Journaled, frozen=True, tag="session_ended"):
+class SessionEnded(JournaledEvent, frozen=True, tag="session_ended"):
     """The session ended normally; the last line of a run."""
 
 
-class Heard(Live, frozen=True, tag="heard"):
+class TextStreamed(LiveEvent, frozen=True, tag="heard"):
     """The model streamed a part of its answer."""
 
     kind: Literal["text", "thinking", "tool_input"]
     text: str
 
 
-class Discarded(Live, frozen=True, tag="discarded"):
+class StreamDiscarded(LiveEvent, frozen=True, tag="discarded"):
     """The streamed part of the current answer was discarded: the request is retried."""
 
     reason: str
@@ -400,12 +400,12 @@ class Discarded(Live, frozen=True, tag="discarded"):
     attempt: int
 
 
-class MessageAdded(Live, frozen=True, tag="message_added"):
+class MessageAdded(LiveEvent, frozen=True, tag="message_added"):
     """A complete message entered the conversation, as in the transcript."""
 
     entry: EntryId
     message: Message
-    by: Speaker = "runtime"
+    by: MessageAuthor = "runtime"
     """Author of the message, set by the runtime whatever the message claims."""
     model: str = ""
     message_id: str = ""
@@ -413,27 +413,27 @@ class MessageAdded(Live, frozen=True, tag="message_added"):
     stop_reason: str = ""
 
 
-class ToolReturned(Live, frozen=True, tag="tool_returned"):
+class ToolReturned(LiveEvent, frozen=True, tag="tool_returned"):
     """A tool call returned; holds the full result."""
 
     call: str
     tool: str
-    result: ToolResult
+    result: ToolResultBlock
     data: Any = None
     """Structured data for programs, if the tool has any."""
 
 
-class ToolProgress(Live, frozen=True, tag="tool_progress"):
+class ToolProgressed(LiveEvent, frozen=True, tag="tool_progress"):
     """A long tool call reported its progress."""
 
     call: str
     text: str
 
 
-class Finished(Live, frozen=True, tag="finished"):
+class RunFinished(LiveEvent, frozen=True, tag="finished"):
     """A run finished: the final text, usage and cost for its caller."""
 
-    reason: EndReason
+    reason: TurnEndReason
     text: str
     detail: str
     requests: int
@@ -442,7 +442,7 @@ class Finished(Live, frozen=True, tag="finished"):
     duration_ms: int
     duration_api_ms: int
     """Part of the duration spent waiting for models."""
-    limit: Limit | None = None
+    limit: LimitKind | None = None
     """Budget limit that ended it, if any."""
     output: Any = None
     """Structured output, if one was requested."""

@@ -11,13 +11,13 @@ _UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\x([01][0-9a-f]|7f|[89a-f][0-9a-f])")
 
 
-def shown(path: PurePath | str) -> str:
+def escape_filename(path: PurePath | str) -> str:
     r"""Escape control characters and bytes that are not UTF-8 as `\x1b`, `\xff`."""
     text = str(path)
-    return _UNSHOWABLE.sub(_escape, text) if _UNSHOWABLE.search(text) else text
+    return _UNSHOWABLE.sub(_escape_match, text) if _UNSHOWABLE.search(text) else text
 
 
-def meant(text: str) -> str:
+def unescape_filename(text: str) -> str:
     """Return the name that `escape_filename` turned into this text; ambiguous for names with a backslash."""
     if "\\x" not in text:
         return text
@@ -25,7 +25,7 @@ def meant(text: str) -> str:
     return os.fsdecode(os.fsencode(raw))
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     try:
         raw = os.fsencode(found[0])
     except UnicodeEncodeError:

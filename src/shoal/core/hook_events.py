@@ -9,23 +9,23 @@ from msgspec import Struct
 from shoal.core.hooks import HookEvent
 
 
-class Occasion(Struct, frozen=True, kw_only=True):
+class HookEventDescription(Struct, frozen=True, kw_only=True):
     when: str
-    told: Mapping[str, str] = {}
+    fields: Mapping[str, str] = {}
     """Fields in addition to the common ones."""
-    at_times: Mapping[str, str] = {}
+    optional_fields: Mapping[str, str] = {}
     """Fields that are present only if they have a value."""
-    blocked: str = "Nothing but that the person is told: it happens all the same."
+    on_block: str = "Nothing but that the person is told: it happens all the same."
 
 
-ALWAYS: Mapping[str, str] = {
+COMMON_FIELDS: Mapping[str, str] = {
     "session_id": "The session.",
     "transcript_path": "The file of the lead's conversation; empty where none is kept.",
     "cwd": "The directory the agent works in.",
     "permission_mode": "The mode it works in.",
     "hook_event_name": "The event.",
 }
-OF_AGENTS: Mapping[str, str] = {
+AGENT_FIELDS: Mapping[str, str] = {
     "agent_id": "The agent it is about.",
     "agent_type": "Its type.",
 }
@@ -44,82 +44,82 @@ _TEAM = {"team_name": "The team.", "teammate_name": "The teammate whose work it 
 _NOT_MADE = "The call is not made, and the model reads the reason."
 _GOES_ON = "It goes on working with the reason, at most 8 times in a row."
 
-OCCASIONS: Mapping[HookEvent, Occasion] = {
-    "PreToolUse": Occasion(
-        when="Before a tool call, and before its permission is looked at.", told=_CALL, blocked=_NOT_MADE
+HOOK_EVENT_DESCRIPTIONS: Mapping[HookEvent, HookEventDescription] = {
+    "PreToolUse": HookEventDescription(
+        when="Before a tool call, and before its permission is looked at.", fields=_CALL, on_block=_NOT_MADE
     ),
-    "PostToolUse": Occasion(
+    "PostToolUse": HookEventDescription(
         when="After a tool call.",
-        told={**_CALL, "tool_response": "What it gave back: `content`, the text, and what the tool adds."},
-        blocked="The model reads the reason behind the result.",
+        fields={**_CALL, "tool_response": "What it gave back: `content`, the text, and what the tool adds."},
+        on_block="The model reads the reason behind the result.",
     ),
-    "PostToolUseFailure": Occasion(
+    "PostToolUseFailure": HookEventDescription(
         when="After a tool call that failed.",
-        told={**_CALL, "error": "The text of the failure."},
-        blocked="The model reads the reason behind the failure.",
+        fields={**_CALL, "error": "The text of the failure."},
+        on_block="The model reads the reason behind the failure.",
     ),
-    "PermissionRequest": Occasion(
-        when="Before a person is asked about a call.", told=_CALL, blocked=_NOT_MADE
+    "PermissionRequest": HookEventDescription(
+        when="Before a person is asked about a call.", fields=_CALL, on_block=_NOT_MADE
     ),
-    "UserPromptSubmit": Occasion(
+    "UserPromptSubmit": HookEventDescription(
         when="A person says something to an agent.",
-        told={"prompt": "What was said."},
-        blocked="The prompt is erased, and the person is told.",
+        fields={"prompt": "What was said."},
+        on_block="The prompt is erased, and the person is told.",
     ),
-    "Stop": Occasion(when="The lead would stop.", told=_STOPPING, blocked=_GOES_ON),
-    "SubagentStart": Occasion(
-        when="Before the first step of an agent; not of one that is resumed.", told=_TRANSCRIPT
+    "Stop": HookEventDescription(when="The lead would stop.", fields=_STOPPING, on_block=_GOES_ON),
+    "SubagentStart": HookEventDescription(
+        when="Before the first step of an agent; not of one that is resumed.", fields=_TRANSCRIPT
     ),
-    "SubagentStop": Occasion(
-        when="Any agent but the lead would stop.", told={**_STOPPING, **_TRANSCRIPT}, blocked=_GOES_ON
+    "SubagentStop": HookEventDescription(
+        when="Any agent but the lead would stop.", fields={**_STOPPING, **_TRANSCRIPT}, on_block=_GOES_ON
     ),
-    "TeammateIdle": Occasion(when="A teammate would go idle.", told=_TEAM, blocked=_GOES_ON),
-    "TaskCreated": Occasion(
+    "TeammateIdle": HookEventDescription(when="A teammate would go idle.", fields=_TEAM, on_block=_GOES_ON),
+    "TaskCreated": HookEventDescription(
         when="Before a task is on the board.",
-        told={"task_subject": "Its subject.", "task_description": "Its description."},
-        at_times=_TEAM,
-        blocked="The task is not created, and the model reads the reason.",
+        fields={"task_subject": "Its subject.", "task_description": "Its description."},
+        optional_fields=_TEAM,
+        on_block="The task is not created, and the model reads the reason.",
     ),
-    "TaskCompleted": Occasion(
+    "TaskCompleted": HookEventDescription(
         when="Before a task is completed.",
-        told={
+        fields={
             "task_id": "Its id.",
             "task_subject": "Its subject.",
             "task_description": "Its description.",
         },
-        at_times=_TEAM,
-        blocked="The task is not completed, and the model reads the reason.",
+        optional_fields=_TEAM,
+        on_block="The task is not completed, and the model reads the reason.",
     ),
-    "SessionStart": Occasion(
+    "SessionStart": HookEventDescription(
         when="A session begins, or its conversation was summarised.",
-        told={"source": "`startup`, `resume`, `clear` or `compact`."},
-        at_times={"model": "The model of the lead; not after `compact`."},
+        fields={"source": "`startup`, `resume`, `clear` or `compact`."},
+        optional_fields={"model": "The model of the lead; not after `compact`."},
     ),
-    "SessionEnd": Occasion(
-        when="A session ends.", told={"reason": "`clear`, `prompt_input_exit` or `other`."}
+    "SessionEnd": HookEventDescription(
+        when="A session ends.", fields={"reason": "`clear`, `prompt_input_exit` or `other`."}
     ),
-    "PreCompact": Occasion(
+    "PreCompact": HookEventDescription(
         when="Before a conversation is summarised.",
-        told={
+        fields={
             "trigger": "`manual` or `auto`.",
             "custom_instructions": "What the person wants the summary to hold.",
         },
-        blocked="`/compact` is refused; where the window is full the person is only told.",
+        on_block="`/compact` is refused; where the window is full the person is only told.",
     ),
-    "Notification": Occasion(
+    "Notification": HookEventDescription(
         when="A person is waited for.",
-        told={
+        fields={
             "message": "A sentence for them.",
             "title": "A title for it.",
             "notification_type": "`permission_prompt`, `elicitation_dialog` or `idle_prompt`.",
         },
     ),
-    "WorktreeCreate": Occasion(
+    "WorktreeCreate": HookEventDescription(
         when="An agent needs a worktree. The hook writes the path of the directory to use.",
-        told={"name": "What the worktree would be called."},
-        blocked="The agent is not started.",
+        fields={"name": "What the worktree would be called."},
+        on_block="The agent is not started.",
     ),
-    "WorktreeRemove": Occasion(
-        when="A worktree is gone.", told={"name": "What it was called.", "worktree_path": "Where it was."}
+    "WorktreeRemove": HookEventDescription(
+        when="A worktree is gone.", fields={"name": "What it was called.", "worktree_path": "Where it was."}
     ),
 }

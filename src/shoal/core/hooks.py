@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 from msgspec import Struct
 
 from shoal.core.ids import AgentId
-from shoal.core.permissions import Behavior
+from shoal.core.permissions import RuleBehavior
 
 HookEvent: TypeAlias = Literal[
     "PreToolUse",
@@ -29,8 +29,8 @@ HookEvent: TypeAlias = Literal[
     "WorktreeCreate",
     "WorktreeRemove",
 ]
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
-MATCHED: Mapping[HookEvent, str] = {
+HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+MATCHER_FIELDS: Mapping[HookEvent, str] = {
     "PreToolUse": "tool_name",
     "PostToolUse": "tool_name",
     "PostToolUseFailure": "tool_name",
@@ -43,52 +43,52 @@ MATCHED: Mapping[HookEvent, str] = {
     "Notification": "notification_type",
 }
 """Field that a matcher applies to; for other events every hook runs."""
-TOLD_ONLY: frozenset[HookEvent] = frozenset(
+NOTIFY_ONLY_EVENTS: frozenset[HookEvent] = frozenset(
     {"SubagentStart", "SessionStart", "SessionEnd", "Notification", "WorktreeRemove"}
 )
 """Events that cannot be blocked: a blocking answer is only shown to the person."""
-DECIDED: frozenset[HookEvent] = frozenset(
+BLOCKING_EVENTS: frozenset[HookEvent] = frozenset(
     {"PreToolUse", "PermissionRequest", "TaskCreated", "TaskCompleted", "PreCompact", "WorktreeCreate"}
 )
 """Events that hooks decide before they happen; a background hook would answer too late."""
-STOPPING: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
+STOP_EVENTS: frozenset[HookEvent] = frozenset({"Stop", "SubagentStop", "TeammateIdle"})
 """Events that repeat each time an agent is sent back to work."""
-IN_A_ROW = 8
+MAX_WAKES_IN_A_ROW = 8
 """Times in a row that hooks may send a stopping agent back to work before it stops anyway."""
-USUAL_SECONDS = 60.0
-LONGEST_SECONDS = 24 * 3600.0
-PARTING_SECONDS = 5.0
+DEFAULT_HOOK_SECONDS = 60.0
+MAX_HOOK_SECONDS = 24 * 3600.0
+SESSION_END_HOOK_SECONDS = 5.0
 """Default timeout of a hook at the end of a session."""
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class HookCommand(Struct, frozen=True, kw_only=True):
     """Shell command that gets the event as JSON on its standard input."""
 
     command: str
 
 
-class Post(Struct, frozen=True, kw_only=True):
+class HookHttpPost(Struct, frozen=True, kw_only=True):
     """URL that the event is posted to."""
 
     url: str
     headers: Mapping[str, str] = {}
 
 
-class Called(Struct, frozen=True, kw_only=True):
+class HookCallback(Struct, frozen=True, kw_only=True):
     """Function of the program that opened the session; it may be async."""
 
     function: Callable[[dict[str, Any]], Any]
 
 
-Doer: TypeAlias = Command | Post | Called
+HookAction: TypeAlias = HookCommand | HookHttpPost | HookCallback
 
 
 class Hook(Struct, frozen=True, kw_only=True):
     event: HookEvent
     matcher: str = ""
     """Name, names separated by `|`, a regular expression, or `*`; empty matches everything."""
-    does: Doer
-    seconds: float = USUAL_SECONDS
+    action: HookAction
+    seconds: float = DEFAULT_HOOK_SECONDS
     blocks_on_failure: bool = False
     """True if a failure or timeout counts as a block."""
     background: bool = False
@@ -100,21 +100,21 @@ class Hook(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        match self.does:
-            case Command(command=command):
+        match self.action:
+            case HookCommand(command=command):
                 return " ".join(command.split())
-            case Post(url=url):
+            case HookHttpPost(url=url):
                 return url
-            case Called(function=function):
+            case HookCallback(function=function):
                 return getattr(function, "__qualname__", None) or type(function).__name__
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class HookDecision(Struct, frozen=True, kw_only=True):
     """Decision of hooks about an event."""
 
     blocked: str | None = None
     """Reason to block the event."""
-    decision: Behavior | None = None
+    decision: RuleBehavior | None = None
     """Permission for a call, instead of the mode: what rules forbid stays forbidden."""
     decision_reason: str = ""
     updated_input: dict[str, Any] | None = None
@@ -137,10 +137,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return self.blocked
 
 
-UNMOVED = Verdict()
+NO_DECISION = HookDecision()
 
 
-class HookWord(Struct, frozen=True, kw_only=True):
+class HookNotice(Struct, frozen=True, kw_only=True):
     """Output of a background hook for the agent whose event it ran on."""
 
     agent: AgentId
@@ -152,62 +152,62 @@ class HookWord(Struct, frozen=True, kw_only=True):
     """True if it wakes the agent; else it is delivered with an item that does."""
 
 
-class HookNews(Protocol):
+class HookNoticeSink(Protocol):
     """Delivers hook notices to agents."""
 
-    def told(self, word: HookWord) -> None: ...
+    def deliver_notice(self, notice: HookNotice) -> None: ...
 
 
-class Unheard:
-    def told(self, word: HookWord) -> None: ...
+class NullHookNoticeSink:
+    def deliver_notice(self, notice: HookNotice) -> None: ...
 
 
 _Value = TypeVar("_Value")
-_STRENGTH: tuple[Behavior, ...] = ("deny", "ask", "allow")
+_STRENGTH: tuple[RuleBehavior, ...] = ("deny", "ask", "allow")
 
 
-def merged(verdicts: Sequence[Verdict]) -> Verdict:
+def merge_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
     """Merge decisions: the strictest permission, the first of each refusal, all contexts."""
-    if len(verdicts) == 1:
-        return verdicts[0]
+    if len(decisions) == 1:
+        return decisions[0]
     strictest = next(
-        (each for strength in _STRENGTH for each in verdicts if each.decision == strength), UNMOVED
+        (each for strength in _STRENGTH for each in decisions if each.decision == strength), NO_DECISION
     )
-    return Verdict(
-        blocked=_first(each.blocked for each in verdicts),
+    return HookDecision(
+        blocked=_first_not_none(each.blocked for each in decisions),
         decision=strictest.decision,
         decision_reason=strictest.decision_reason,
-        updated_input=_first(each.updated_input for each in verdicts),
-        context="\n\n".join(each.context for each in verdicts if each.context),
-        stop=_first(each.stop for each in verdicts),
-        message="\n".join(each.message for each in verdicts if each.message),
-        suppressed=any(each.suppressed for each in verdicts),
-        output=_first(each.output or None for each in verdicts) or "",
+        updated_input=_first_not_none(each.updated_input for each in decisions),
+        context="\n\n".join(each.context for each in decisions if each.context),
+        stop=_first_not_none(each.stop for each in decisions),
+        message="\n".join(each.message for each in decisions if each.message),
+        suppressed=any(each.suppressed for each in decisions),
+        output=_first_not_none(each.output or None for each in decisions) or "",
     )
 
 
-def _first(values: Iterable[_Value | None]) -> _Value | None:
+def _first_not_none(values: Iterable[_Value | None]) -> _Value | None:
     return next((value for value in values if value is not None), None)
 
 
-class Hooks(Protocol):
+class HookDispatcher(Protocol):
     """Runs the hooks of one agent."""
 
-    def wants(self, event: HookEvent) -> bool:
+    def has_hooks_for(self, event: HookEvent) -> bool:
         """Return True if any hook handles the event. Called before every tool call, so it is cheap."""
         ...
 
-    async def run(self, event: HookEvent, fields: Mapping[str, Any]) -> Verdict:
+    async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
         """Run all matching hooks concurrently. A failed hook is reported to the person."""
         ...
 
 
-class NoHooks:
-    def wants(self, event: HookEvent) -> bool:
+class NullHookDispatcher:
+    def has_hooks_for(self, event: HookEvent) -> bool:
         return False
 
-    async def run(self, event: HookEvent, fields: Mapping[str, Any]) -> Verdict:
-        return UNMOVED
+    async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
+        return NO_DECISION
 
 
-NO_HOOKS = NoHooks()
+NO_HOOKS = NullHookDispatcher()

@@ -10,14 +10,14 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.ids import LEAD, AgentId, SessionId
+from shoal.core.ids import LEAD_ID, AgentId, SessionId
 
-Form: TypeAlias = Literal["in-process", "process"]
+TeammateForm: TypeAlias = Literal["in-process", "process"]
 
 
-class Identity(Struct, frozen=True, kw_only=True):
+class AgentIdentity(Struct, frozen=True, kw_only=True):
     session: SessionId
-    agent: AgentId = LEAD
+    agent: AgentId = LEAD_ID
     name: str = "lead"
     team: str | None = None
     color: str | None = None
@@ -25,7 +25,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     kind: str = "lead"
     depth: int = 0
     """Number of agents between it and the person."""
-    teammate: Form | None = None
+    teammate: TeammateForm | None = None
     """Execution form of a teammate; None for a lead and for the agents that members start."""
     parent_session: SessionId | None = None
     """Session of its lead, for a teammate."""
@@ -34,7 +34,7 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def is_lead(self) -> bool:
-        return self.agent == LEAD and self.teammate is None
+        return self.agent == LEAD_ID and self.teammate is None
 
     @property
     def is_teammate(self) -> bool:
@@ -46,64 +46,64 @@ class Identity(Struct, frozen=True, kw_only=True):
         return self.teammate == "in-process"
 
 
-class Place(Protocol):
+class HasCwd(Protocol):
     @property
     def cwd(self) -> Path: ...
 
 
-class _Serving(Struct, frozen=True):
+class _IdentityContext(Struct, frozen=True):
     """Two nested contexts: the member that owns the work, and the agent that does it."""
 
-    member: Identity
-    run: Identity
-    place: Place | None
+    member: AgentIdentity
+    run: AgentIdentity
+    workspace: HasCwd | None
 
 
-_serving: ContextVar[_Serving | None] = ContextVar("shoal_serving", default=None)
+_identity_context: ContextVar[_IdentityContext | None] = ContextVar("shoal_serving", default=None)
 
 
-def current_identity() -> Identity:
+def current_identity() -> AgentIdentity:
     """Return the agent that the running code serves. Raises `LookupError` outside of one."""
-    return _current().run
+    return _current_context().run
 
 
-def current_member() -> Identity:
+def current_member() -> AgentIdentity:
     """Return the lead or teammate that owns the work; for a sub-agent, the one that started it."""
-    return _current().member
+    return _current_context().member
 
 
 def current_cwd() -> Path:
     """Return the agent's current working directory."""
-    place = _current().place
-    if place is None:
+    workspace = _current_context().workspace
+    if workspace is None:
         raise LookupError("no agent with a directory is running in this context")
-    return place.cwd
+    return workspace.cwd
 
 
-def assume(identity: Identity, place: Place | None = None) -> None:
+def assume_identity(identity: AgentIdentity, workspace: HasCwd | None = None) -> None:
     """Set the identity of the running task and of every task it starts from now on."""
-    _serving.set(_serving_as(identity, place))
+    _identity_context.set(_context_for(identity, workspace))
 
 
 @contextmanager
-def acting_as(identity: Identity, place: Place | None = None) -> Iterator[None]:
+def acting_as(identity: AgentIdentity, workspace: HasCwd | None = None) -> Iterator[None]:
     """Run the block, including the tasks it starts, as this agent."""
-    token = _serving.set(_serving_as(identity, place))
+    token = _identity_context.set(_context_for(identity, workspace))
     try:
         yield
     finally:
-        _serving.reset(token)
+        _identity_context.reset(token)
 
 
-def _serving_as(identity: Identity, place: Place | None) -> _Serving:
-    before = _serving.get()
-    is_member = identity.is_lead or identity.is_teammate or before is None
-    member = identity if is_member or before is None else before.member
-    return _Serving(member, identity, place or (before.place if before else None))
+def _context_for(identity: AgentIdentity, workspace: HasCwd | None) -> _IdentityContext:
+    outer = _identity_context.get()
+    is_member = identity.is_lead or identity.is_teammate or outer is None
+    member = identity if is_member or outer is None else outer.member
+    return _IdentityContext(member, identity, workspace or (outer.workspace if outer else None))
 
 
-def _current() -> _Serving:
-    serving = _serving.get()
-    if serving is None:
+def _current_context() -> _IdentityContext:
+    context = _identity_context.get()
+    if context is None:
         raise LookupError("no agent is running in this context")
-    return serving
+    return context

@@ -9,7 +9,7 @@ from msgspec import Struct
 from shoal.core.names import AgentName
 
 
-class Mail(Struct, frozen=True, kw_only=True, gc=False):
+class MailMessage(Struct, frozen=True, kw_only=True, gc=False):
     """Message as stored in an inbox."""
 
     id: str
@@ -27,12 +27,12 @@ class Mail(Struct, frozen=True, kw_only=True, gc=False):
     """Signature with the team's key, if one of its own processes wrote it."""
 
 
-Standing: TypeAlias = Literal["delivered", "queued"]
+MailDeliveryState: TypeAlias = Literal["delivered", "queued"]
 """`delivered`: in the inbox file. `queued`: in the overflow, in order, until earlier mail is taken."""
 
 
-class Receipt(Struct, frozen=True, kw_only=True):
+class PostReceipt(Struct, frozen=True, kw_only=True):
     """Receipt for posted mail, which is on disk in either state."""
 
     id: str
-    standing: Standing
+    standing: MailDeliveryState

@@ -9,31 +9,31 @@ from msgspec import Struct
 
 # A tool call whose arguments were not JSON stores them under this key, so that the history stays valid for
 # every provider and the call gets an error result instead of being run.
-MALFORMED = "__malformed_json__"
+MALFORMED_INPUT_KEY = "__malformed_json__"
 
 
-INTERRUPTED = (
+INTERRUPTED_RESULT = (
     "Interrupted before it returned: what it did, if anything, is not known. Check before you repeat it."
 )
 """Result of a call that will get no other."""
 
 
-class Block(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
+class BaseBlock(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     """Base class of the parts of a message."""
 
 
-class Text(Block, frozen=True, tag="text"):
+class TextBlock(BaseBlock, frozen=True, tag="text"):
     text: str
 
 
-class Thinking(Block, frozen=True, tag="thinking"):
+class ThinkingBlock(BaseBlock, frozen=True, tag="thinking"):
     """Reasoning signed by a provider; it must be sent back unchanged, or the provider rejects the history."""
 
     thinking: str
     signature: str = ""
 
 
-class RedactedThinking(Block, frozen=True, tag="redacted_thinking"):
+class RedactedThinkingBlock(BaseBlock, frozen=True, tag="redacted_thinking"):
     data: str
 
 
@@ -46,23 +46,25 @@ class UrlSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="url", 
     url: str
 
 
-class Image(Block, frozen=True, tag="image"):
+class ImageBlock(BaseBlock, frozen=True, tag="image"):
     source: Base64Source | UrlSource
 
 
-class ToolUse(Block, frozen=True, tag="tool_use"):
+class ToolUseBlock(BaseBlock, frozen=True, tag="tool_use"):
     id: str
     name: str
     input: dict[str, Any]
 
 
-class ToolResult(Block, frozen=True, tag="tool_result"):
+class ToolResultBlock(BaseBlock, frozen=True, tag="tool_result"):
     tool_use_id: str
-    content: str | tuple[Text | Image, ...] = ""
+    content: str | tuple[TextBlock | ImageBlock, ...] = ""
     is_error: bool = False
 
 
-ContentBlock: TypeAlias = Text | Thinking | RedactedThinking | Image | ToolUse | ToolResult
+ContentBlock: TypeAlias = (
+    TextBlock | ThinkingBlock | RedactedThinkingBlock | ImageBlock | ToolUseBlock | ToolResultBlock
+)
 Role: TypeAlias = Literal["user", "assistant"]
 
 
@@ -72,30 +74,30 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def text(self) -> str:
-        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+        return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
     @property
-    def tool_uses(self) -> tuple[ToolUse, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolUse))
+    def tool_uses(self) -> tuple[ToolUseBlock, ...]:
+        return tuple(block for block in self.content if isinstance(block, ToolUseBlock))
 
 
-def user(text: str) -> Message:
-    return Message(role="user", content=(Text(text=text),))
+def user_message(text: str) -> Message:
+    return Message(role="user", content=(TextBlock(text=text),))
 
 
-def result_text(result: ToolResult) -> str:
+def extract_result_text(result: ToolResultBlock) -> str:
     """Return the text of a tool result, with a marker for each image."""
     if isinstance(result.content, str):
         return result.content
-    return "\n".join(b.text if isinstance(b, Text) else "[image]" for b in result.content)
+    return "\n".join(b.text if isinstance(b, TextBlock) else "[image]" for b in result.content)
 
 
-def cut_off_call(messages: Iterable[Message], call_id: str) -> ToolUse | None:
+def find_interrupted_call(messages: Iterable[Message], call_id: str) -> ToolUseBlock | None:
     """Return the call with that id if it was interrupted before it returned a result."""
-    made: ToolUse | None = None
+    found: ToolUseBlock | None = None
     for message in messages:
-        made = next((call for call in message.tool_uses if call.id == call_id), made)
+        found = next((call for call in message.tool_uses if call.id == call_id), found)
         for block in message.content:
-            if isinstance(block, ToolResult) and block.tool_use_id == call_id:
-                return made if block.content == INTERRUPTED else None
+            if isinstance(block, ToolResultBlock) and block.tool_use_id == call_id:
+                return found if block.content == INTERRUPTED_RESULT else None
     return None

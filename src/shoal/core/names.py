@@ -6,53 +6,53 @@ import re
 import unicodedata
 from typing import NewType
 
-from shoal.core.errors import BadName
+from shoal.core.errors import InvalidName
 
 TeamName = NewType("TeamName", str)
 AgentName = NewType("AgentName", str)
 TaskId = NewType("TaskId", str)
 
 LEAD_NAME = AgentName("team-lead")
-PERSON = AgentName("user")
-TASK_LIST = AgentName("task-list")
-RESERVED: frozenset[str] = frozenset({LEAD_NAME, PERSON, TASK_LIST, "system"})
+USER_NAME = AgentName("user")
+TASK_LIST_NAME = AgentName("task-list")
+RESERVED_NAMES: frozenset[str] = frozenset({LEAD_NAME, USER_NAME, TASK_LIST_NAME, "system"})
 """Sender names that only the runtime may use."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
-def name_from(text: str) -> str:
+def parse_name(text: str) -> str:
     """Parse a name: fold compatibility forms, then allow only letters, digits, `_` and `-`."""
     folded = unicodedata.normalize("NFKC", text).strip()
     if _NAME.fullmatch(folded) is None:
-        raise BadName(
+        raise InvalidName(
             f"{text[:80]!r} cannot be a name: it needs 1 to 64 letters, digits, '_' or '-', "
             "and starts with a letter or digit."
         )
     return folded
 
 
-def team_name(text: str) -> TeamName:
-    return TeamName(name_from(text))
+def parse_team_name(text: str) -> TeamName:
+    return TeamName(parse_name(text))
 
 
-def agent_name(text: str) -> AgentName:
-    return AgentName(name_from(text))
+def parse_agent_name(text: str) -> AgentName:
+    return AgentName(parse_name(text))
 
 
-def task_id(text: str) -> TaskId:
+def parse_task_id(text: str) -> TaskId:
     """Parse a task id: a decimal number without leading zeros."""
     if _TASK_ID.fullmatch(text) is None:
-        raise BadName(f"{text[:80]!r} is not a task id: ids are whole numbers from 1 on.")
+        raise InvalidName(f"{text[:80]!r} is not a task id: ids are whole numbers from 1 on.")
     return TaskId(text)
 
 
-def free_name(wanted: str, taken: set[str]) -> str:
+def find_free_name(requested: str, taken: set[str]) -> str:
     """Return the name, with the first number that makes it unique if it is taken."""
-    if wanted not in taken:
-        return wanted
+    if requested not in taken:
+        return requested
     number = 2
-    while (candidate := f"{wanted[: 63 - len(str(number))]}-{number}") in taken:
+    while (candidate := f"{requested[: 63 - len(str(number))]}-{number}") in taken:
         number += 1
     return candidate

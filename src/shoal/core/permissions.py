@@ -6,14 +6,14 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Mode: TypeAlias = Literal[
+PermissionMode: TypeAlias = Literal[
     "default", "acceptEdits", "plan", "dontAsk", "bypassPermissions", "delegate", "bubble"
 ]
-Behavior: TypeAlias = Literal["allow", "ask", "deny"]
-Destination: TypeAlias = Literal["session", "localSettings", "projectSettings", "userSettings"]
+RuleBehavior: TypeAlias = Literal["allow", "ask", "deny"]
+RuleDestination: TypeAlias = Literal["session", "localSettings", "projectSettings", "userSettings"]
 
 
-class RuleValue(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class SuggestedRule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Rule `Tool` or `Tool(content)`."""
 
     tool_name: str
@@ -23,31 +23,33 @@ class RuleValue(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults
         return self.tool_name if self.rule_content is None else f"{self.tool_name}({self.rule_content})"
 
 
-class AddRules(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
-    rules: tuple[RuleValue, ...]
-    behavior: Behavior = "allow"
-    destination: Destination = "session"
+class AddRulesSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
+    rules: tuple[SuggestedRule, ...]
+    behavior: RuleBehavior = "allow"
+    destination: RuleDestination = "session"
 
 
-class AddDirectories(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
+class AddDirectoriesSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories"):
     directories: tuple[str, ...]
-    destination: Destination = "session"
+    destination: RuleDestination = "session"
 
 
-class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
-    mode: Mode
-    destination: Destination = "session"
+class SetModeSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+    mode: PermissionMode
+    destination: RuleDestination = "session"
 
 
-Suggestion: TypeAlias = AddRules | AddDirectories | SetMode
+PermissionSuggestion: TypeAlias = AddRulesSuggestion | AddDirectoriesSuggestion | SetModeSuggestion
 
 
-def lasting(suggestions: tuple[Suggestion, ...], destination: Destination) -> Suggestion | None:
+def find_suggestion(
+    suggestions: tuple[PermissionSuggestion, ...], destination: RuleDestination
+) -> PermissionSuggestion | None:
     """Return the suggestion for that destination: the first, which is the narrowest."""
     return next((each for each in suggestions if each.destination == destination), None)
 
 
-def for_session(suggestions: tuple[Suggestion, ...]) -> str:
+def format_session_rule(suggestions: tuple[PermissionSuggestion, ...]) -> str:
     """Return the rules that an answer for the whole session would add, as text; empty if none."""
-    found = lasting(suggestions, "session")
-    return ", ".join(map(str, found.rules)) if isinstance(found, AddRules) else ""
+    found = find_suggestion(suggestions, "session")
+    return ", ".join(map(str, found.rules)) if isinstance(found, AddRulesSuggestion) else ""

@@ -8,14 +8,14 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.filenames import shown
+from shoal.core.filenames import escape_filename
 
-Offered: TypeAlias = Literal["flag", "settings", "home"]
-ROOT = "${CLAUDE_PLUGIN_ROOT}"
+PluginSourceKind: TypeAlias = Literal["flag", "settings", "home"]
+PLUGIN_ROOT_VARIABLE = "${CLAUDE_PLUGIN_ROOT}"
 """Placeholder for the plugin's directory in its configuration."""
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class PluginProblem(Struct, frozen=True, kw_only=True):
     """Problem found in a plugin."""
 
     what: str
@@ -26,11 +26,13 @@ class Fault(Struct, frozen=True, kw_only=True):
     """True if the whole plugin is ignored; else the rest of it is used."""
 
     def __str__(self) -> str:
-        place = shown(self.path) if self.line is None else f"{shown(self.path)}:{self.line}"
-        return f"{place}: {self.what}"
+        location = (
+            escape_filename(self.path) if self.line is None else f"{escape_filename(self.path)}:{self.line}"
+        )
+        return f"{location}: {self.what}"
 
 
-class Configured(Struct, frozen=True, kw_only=True):
+class PluginConfigFile(Struct, frozen=True, kw_only=True):
     """JSON file of a plugin: its text and the relevant part of it."""
 
     path: Path
@@ -42,7 +44,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
     name: str
     root: Path
     """Real path of its directory."""
-    offered: Offered
+    offered: PluginSourceKind
     origin: str
     """Place where it is enabled: a flag, a settings file with the line, or the home."""
     version: str = ""
@@ -50,9 +52,9 @@ class Plugin(Struct, frozen=True, kw_only=True):
     agents: tuple[Path, ...] = ()
     skills: tuple[Path, ...] = ()
     commands: tuple[Path, ...] = ()
-    hooks: Configured | None = None
+    hooks: PluginConfigFile | None = None
     """Hooks by event, as written."""
-    servers: Configured | None = None
+    servers: PluginConfigFile | None = None
     """MCP servers by their names in the plugin, as written."""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[PluginProblem, ...] = ()
     """Problems of the parts that are ignored."""

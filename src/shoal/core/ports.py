@@ -8,15 +8,15 @@ from typing import BinaryIO, Protocol
 
 from msgspec import Struct
 
-from shoal.core.arrivals import Item
-from shoal.core.decisions import Decision
-from shoal.core.entries import Entry
-from shoal.core.events import Journaled
-from shoal.core.identity import Identity
-from shoal.core.messages import ToolUse
+from shoal.core.events import JournaledEvent
+from shoal.core.identity import AgentIdentity
+from shoal.core.inbox_items import InboxItem
+from shoal.core.messages import ToolUseBlock
+from shoal.core.model_requests import DeltaListener, ModelReply, ModelRequest
+from shoal.core.permission_decisions import PermissionDecision
 from shoal.core.questions import Answer, Question
-from shoal.core.requests import Hear, Reply, Request
 from shoal.core.tools import Tool
+from shoal.core.transcript_entries import TranscriptEntry
 from shoal.core.usage import ModelCard
 
 
@@ -24,7 +24,7 @@ class Model(Protocol):
     @property
     def card(self) -> ModelCard: ...
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         """Return the complete reply. `on_delta` gets `AttemptStarted` before each attempt, then the deltas.
 
         Raises a `ModelError`. A partially received tool call is never part of a reply.
@@ -37,7 +37,7 @@ class Model(Protocol):
 class Transcript(Protocol):
     """Conversation of one agent on disk."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: TranscriptEntry) -> None:
         """Append an entry; it is on disk when this returns. On `StoreError` the file is left intact."""
         ...
 
@@ -45,52 +45,52 @@ class Transcript(Protocol):
 
 
 class Journal(Protocol):
-    def append(self, event: Journaled) -> None: ...
+    def append(self, event: JournaledEvent) -> None: ...
 
     def close(self) -> None: ...
 
 
-class Results(Protocol):
+class ResultStore(Protocol):
     """Store of texts too long for a conversation, which are read by reference."""
 
-    def keep(self, name: str, content: bytes) -> Path: ...
+    def save_result(self, name: str, content: bytes) -> Path: ...
 
 
-class Inlet(Protocol):
+class AgentInbox(Protocol):
     """Items that arrived for an agent while it worked; checked at every tool-round boundary."""
 
-    def take(self, *, resting: bool = False) -> Item | None:
+    def take_next(self, *, only_waking: bool = False) -> InboxItem | None:
         """Take the next item. It enters the conversation before anything else is awaited.
 
         An agent with nothing more to do passes `only_waking`: items that wake nobody do not keep it going.
         """
         ...
 
-    def entered(self, item: Item) -> None:
+    def mark_delivered(self, item: InboxItem) -> None:
         """Confirm that the item is on the transcript."""
         ...
 
-    def put_back(self, item: Item) -> None:
+    def put_back(self, item: InboxItem) -> None:
         """Return an item that could not be delivered; it is the next one again."""
         ...
 
 
-class Permissions(Protocol):
-    def decide(self, call: ToolUse, tool: Tool, agent: Identity) -> Decision: ...
+class PermissionPolicy(Protocol):
+    def decide_call(self, call: ToolUseBlock, tool: Tool, agent: AgentIdentity) -> PermissionDecision: ...
 
-    def remember(self, call: ToolUse, answer: Answer) -> None: ...
+    def remember_answer(self, call: ToolUseBlock, answer: Answer) -> None: ...
 
-    def unreadable(self, tool: str, top: str) -> Callable[[str], bool]:
+    def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
         """Return a filter for a search below `top`: True for files it may not read. All are real paths."""
         ...
 
-    def turn_over(self) -> None:
+    def end_turn(self) -> None:
         """Drop what was allowed for this turn only."""
         ...
 
 
-class Desk(Protocol):
-    async def ask(self, question: Question) -> Answer:
+class QuestionBroker(Protocol):
+    async def ask_person(self, question: Question) -> Answer:
         """Return the first answer from any surface, or the policy's answer if nobody is there."""
         ...
 
@@ -105,37 +105,37 @@ class Workspace(Protocol):
     def cwd(self) -> Path: ...
 
     @property
-    def granted(self) -> tuple[Path, ...]:
+    def granted_directories(self) -> tuple[Path, ...]:
         """Additional directories, with links resolved, in which tools may work."""
         ...
 
-    def grant(self, directory: Path) -> None: ...
+    def grant_directory(self, directory: Path) -> None: ...
 
-    def move(self, cwd: Path) -> bool:
+    def change_directory(self, cwd: Path) -> bool:
         """Change the working directory; return False outside the project and the granted directories."""
         ...
 
-    def contains(self, path: Path) -> bool:
+    def contains_path(self, path: Path) -> bool:
         """Return True if the path, with links resolved, is in the project or a granted directory."""
         ...
 
-    def locate(self, path: str) -> Path:
+    def resolve_path(self, path: str) -> Path:
         """Return the absolute path of a tool argument relative to `cwd`; raises `WorkspaceError`."""
         ...
 
-    def read(self, path: Path) -> bytes:
+    def read_file(self, path: Path) -> bytes:
         """Return the content and record it as seen, so that a later write can detect staleness."""
         ...
 
-    def open(self, path: Path) -> BinaryIO:
+    def open_file(self, path: Path) -> BinaryIO:
         """Open a regular file to read parts of it; record it as seen by size and time."""
         ...
 
-    def current(self, path: Path, *, intended: bytes | None = None) -> bytes:
+    def read_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
         """Return the content as the basis of a change; refused like `write_file` of `intended`."""
         ...
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write_file(self, path: Path, content: bytes) -> None:
         """Replace or create the whole file and save its old content for undo.
 
         Raises `WorkspaceError` with the diff if an existing file was not read or has changed since.
@@ -158,7 +158,7 @@ class Process(Protocol):
         ...
 
 
-class Launch(Struct, frozen=True, kw_only=True):
+class ProcessLaunch(Struct, frozen=True, kw_only=True):
     argv: Sequence[str]
     cwd: Path
     env: Mapping[str, str]
@@ -168,9 +168,9 @@ class Launch(Struct, frozen=True, kw_only=True):
     """File descriptor; None is /dev/null."""
 
 
-class Processes(Protocol):
+class ProcessLauncher(Protocol):
     """Starts processes that cannot outlive the session, even if it crashes."""
 
-    async def start(self, launch: Launch) -> Process: ...
+    async def start_process(self, launch: ProcessLaunch) -> Process: ...
 
     async def aclose(self) -> None: ...

@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from shoal.core.ids import AgentId
-from shoal.core.permissions import Mode, Suggestion
+from shoal.core.permissions import PermissionMode, PermissionSuggestion
 
 
-class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permission"):
+class PermissionQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="permission"):
     """Question: may this agent make this tool call?"""
 
     id: str
@@ -22,31 +22,31 @@ class MayRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="permissio
     reason: str
     rule: str = ""
     """Rule that an answer for the whole session would add; empty if it would allow only this call."""
-    suggestions: tuple[Suggestion, ...] = ()
+    suggestions: tuple[PermissionSuggestion, ...] = ()
     """Permission changes that avoid the same question in future."""
 
 
-class Option(Struct, frozen=True, kw_only=True):
+class ChoiceOption(Struct, frozen=True, kw_only=True):
     label: str
     description: str = ""
 
 
-class Choice(Struct, frozen=True, kw_only=True, rename="camel"):
+class MultipleChoice(Struct, frozen=True, kw_only=True, rename="camel"):
     question: str
     header: str
-    options: tuple[Option, ...]
+    options: tuple[ChoiceOption, ...]
     multi_select: bool = False
 
 
-class Choose(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
+class ChoiceQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="choice"):
     """Question: which of these options does the person want?"""
 
     id: str
     agent: AgentId
-    choices: tuple[Choice, ...]
+    choices: tuple[MultipleChoice, ...]
 
 
-class ApprovePlan(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan"):
+class PlanApprovalQuestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan"):
     """Question: may this agent leave plan mode and carry out this plan?"""
 
     id: str
@@ -59,36 +59,36 @@ class ApprovePlan(Struct, frozen=True, kw_only=True, tag_field="type", tag="plan
     """Permissions that the plan will need; approving the plan does not grant them."""
 
 
-Question: TypeAlias = MayRun | Choose | ApprovePlan
-Remember: TypeAlias = Literal["once", "session", "settings"]
+Question: TypeAlias = PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion
+RememberScope: TypeAlias = Literal["once", "session", "settings"]
 
 
-class Allowed(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
-    remember: Remember = "once"
+class AllowAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="allowed"):
+    remember: RememberScope = "once"
     input: dict[str, Any] | None = None
     """Input of the call as the person changed it."""
-    updates: tuple[Suggestion, ...] = ()
+    updates: tuple[PermissionSuggestion, ...] = ()
     """Permission changes made with the answer; if empty, `remember` applies the suggested one."""
 
 
-class Denied(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
+class DenyAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="denied"):
     reason: str
     by: Literal["person", "policy"] = "person"
     ends_turn: bool = False
     """True if the agent that asked must stop."""
 
 
-class Chosen(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
+class ChoiceAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="chosen"):
     answers: Mapping[str, str]
     """Answer by question; several choices are joined with a comma."""
 
 
-class Approved(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
+class PlanApprovalAnswer(Struct, frozen=True, kw_only=True, tag_field="type", tag="approved"):
     digest: str
     """Digest of the approved plan."""
-    mode: Mode | None = None
+    mode: PermissionMode | None = None
     """Mode to continue in; None restores the mode from before planning."""
     by: Literal["person", "policy"] = "person"
 
 
-Answer: TypeAlias = Allowed | Denied | Chosen | Approved
+Answer: TypeAlias = AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovalAnswer

@@ -6,17 +6,26 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.names import LEAD_NAME, RESERVED, AgentName, TeamName, agent_name, free_name
+from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName, find_free_name, parse_agent_name
 
-Color: TypeAlias = Literal["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
-COLORS: tuple[Color, ...] = ("blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red")
+MemberColor: TypeAlias = Literal["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
+MEMBER_COLORS: tuple[MemberColor, ...] = (
+    "blue",
+    "green",
+    "yellow",
+    "purple",
+    "orange",
+    "pink",
+    "cyan",
+    "red",
+)
 """Assigned in the order in which teammates are spawned, then repeated."""
-GUEST = "guest"
+EXTERNAL_MEMBER_TYPE = "guest"
 """Type of an external member: another program that joined by itself and that no lead starts or stops."""
 BackendType: TypeAlias = Literal["tmux", "in-process", "iterm2", "process"]
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class RosterEntry(Struct, frozen=True, kw_only=True):
     """Member in a roster. Times are Unix milliseconds. The lead has no prompt, color, backend or activity."""
 
     agent_id: str
@@ -39,7 +48,7 @@ class Member(Struct, frozen=True, kw_only=True):
         return TeamName(self.agent_id.rpartition("@")[2])
 
 
-class Newcomer(Struct, frozen=True, kw_only=True):
+class NewMember(Struct, frozen=True, kw_only=True):
     """Member to be added; its name may get a number, its color is the next free one."""
 
     name: AgentName
@@ -51,9 +60,9 @@ class Newcomer(Struct, frozen=True, kw_only=True):
     tmux_pane_id: str = "in-process"
     plan_mode_required: bool = False
 
-    def as_lead(self, team: TeamName, *, at: int) -> Member:
-        return Member(
-            agent_id=agent_id(LEAD_NAME, team),
+    def to_lead_entry(self, team: TeamName, *, at: int) -> RosterEntry:
+        return RosterEntry(
+            agent_id=format_agent_id(LEAD_NAME, team),
             name=LEAD_NAME,
             agent_type=self.agent_type,
             model=self.model,
@@ -61,9 +70,11 @@ class Newcomer(Struct, frozen=True, kw_only=True):
             cwd=self.cwd,
         )
 
-    def as_teammate(self, name: AgentName, team: TeamName, *, at: int, spawned_before: int) -> Member:
-        return Member(
-            agent_id=agent_id(name, team),
+    def to_teammate_entry(
+        self, name: AgentName, team: TeamName, *, at: int, spawned_before: int
+    ) -> RosterEntry:
+        return RosterEntry(
+            agent_id=format_agent_id(name, team),
             name=name,
             agent_type=self.agent_type,
             model=self.model,
@@ -78,26 +89,26 @@ class Newcomer(Struct, frozen=True, kw_only=True):
         )
 
 
-class Team(Struct, frozen=True, kw_only=True):
+class TeamRoster(Struct, frozen=True, kw_only=True):
     name: TeamName
     description: str | None
     created_at: int
     lead_agent_id: str
     lead_session_id: str
-    members: tuple[Member, ...]
+    members: tuple[RosterEntry, ...]
 
-    def member(self, name: str) -> Member | None:
+    def find_member(self, name: str) -> RosterEntry | None:
         return next((member for member in self.members if member.name == name), None)
 
-    def name_for(self, newcomer: Newcomer) -> AgentName:
+    def choose_member_name(self, new_member: NewMember) -> AgentName:
         """Return the requested name, with a number if it is taken. Raises `InvalidName`."""
-        taken = {member.name for member in self.members} | RESERVED
-        return AgentName(free_name(agent_name(newcomer.name), taken))
+        taken = {member.name for member in self.members} | RESERVED_NAMES
+        return AgentName(find_free_name(parse_agent_name(new_member.name), taken))
 
 
-def agent_id(name: AgentName, team: TeamName) -> str:
+def format_agent_id(name: AgentName, team: TeamName) -> str:
     return f"{name}@{team}"
 
 
-def next_color(spawned_before: int) -> Color:
-    return COLORS[spawned_before % len(COLORS)]
+def next_color(spawned_before: int) -> MemberColor:
+    return MEMBER_COLORS[spawned_before % len(MEMBER_COLORS)]

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from shoal.core.ids import AgentId
 
-MOST = 50
+MAX_SCHEDULES = 50
 """Maximum number of schedules of a session."""
-LIFETIME = 7 * 24 * 60 * 60 * 1000
+SCHEDULE_LIFETIME_MS = 7 * 24 * 60 * 60 * 1000
 """Milliseconds after which a schedule expires."""
-ScheduleEnd: TypeAlias = Literal["deleted", "done", "expired"]
+ScheduleEndReason: TypeAlias = Literal["deleted", "done", "expired"]
 
 
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,24 +25,26 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     recurring: bool = True
 
     @property
-    def until(self) -> int:
-        return self.made + LIFETIME
+    def expires_at(self) -> int:
+        return self.made + SCHEDULE_LIFETIME_MS
 
 
-class Due(Struct, frozen=True, kw_only=True):
+class ScheduleOccurrence(Struct, frozen=True, kw_only=True):
     """Schedule and the time at which it is next due."""
 
     schedule: Schedule
     at: int
 
 
-class Timetable(Protocol):
+class Scheduler(Protocol):
     """Schedules of a session. All raise `ScheduleRefused` or `InvalidCronExpression`."""
 
-    def make(self, agent: AgentId, cron: str, prompt: str, *, recurring: bool) -> Due: ...
+    def create_schedule(
+        self, agent: AgentId, cron: str, prompt: str, *, recurring: bool
+    ) -> ScheduleOccurrence: ...
 
-    def all(self) -> tuple[Due, ...]:
+    def list_schedules(self) -> tuple[ScheduleOccurrence, ...]:
         """Return all schedules in order of creation."""
         ...
 
-    def delete(self, schedule: str) -> Schedule: ...
+    def delete_schedule(self, schedule: str) -> Schedule: ...

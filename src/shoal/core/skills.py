@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.definitions import Source
+from shoal.core.agent_definitions import DefinitionSource
 
 SkillKind: TypeAlias = Literal["skill", "command"]
 
@@ -20,7 +20,7 @@ class Skill(Struct, frozen=True, kw_only=True):
     """Name with its namespace: `plugin:skill`, `directory:command`."""
     description: str
     body: str
-    source: Source
+    source: DefinitionSource
     kind: SkillKind = "skill"
     license: str = ""
     compatibility: str = ""
@@ -48,7 +48,7 @@ class Skill(Struct, frozen=True, kw_only=True):
         return self.source.path.parent
 
 
-class TypedPrompt(Struct, frozen=True, kw_only=True):
+class SlashPrompt(Struct, frozen=True, kw_only=True):
     """Prompt of another program that a person can invoke by typing `/name`."""
 
     name: str
@@ -56,16 +56,16 @@ class TypedPrompt(Struct, frozen=True, kw_only=True):
     argument_hint: str = ""
 
 
-class TypedPrompts(Protocol):
+class SlashPromptSource(Protocol):
     """Source of slash prompts, such as the MCP servers of a session: `mcp__server__prompt`."""
 
-    def list(self) -> tuple[TypedPrompt, ...]: ...
+    def list_prompts(self) -> tuple[SlashPrompt, ...]: ...
 
-    async def text(self, name: str, arguments: str) -> str:
+    async def expand_prompt(self, name: str, arguments: str) -> str:
         """Return the text of the prompt. Raises a `ShoalError`."""
         ...
 
 
-def named_alike(name: str, full: str) -> bool:
+def matches_skill_name(name: str, full: str) -> bool:
     """Return True if a name is the full name, or the part of it after a colon."""
     return name == full or full.endswith(f":{name}")

@@ -8,17 +8,17 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from shoal.core.errors import TaskRefused
+from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName, TaskId
 
-Status: TypeAlias = Literal["pending", "in_progress", "completed"]
-ATTEMPT = "shoal:attempt"
+TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
+ATTEMPT_KEY = "shoal:attempt"
 """Key in `metadata` of the attempt that holds a task; foreign readers ignore it."""
 
 
-RANK = "shoal:rank"
+RANK_KEY = "shoal:rank"
 """Key in `metadata` of the position that a person gave a task."""
-_FARTHEST = 1e300
+_MAX_RANK = 1e300
 """A rank beyond it is ignored: programs may write anything into a task."""
 
 
@@ -27,7 +27,7 @@ class Task(Struct, frozen=True, kw_only=True):
     subject: str
     description: str = ""
     active_form: str = ""
-    status: Status = "pending"
+    status: TaskStatus = "pending"
     owner: AgentName | None = None
     blocks: tuple[TaskId, ...] = ()
     blocked_by: tuple[TaskId, ...] = ()
@@ -36,41 +36,41 @@ class Task(Struct, frozen=True, kw_only=True):
     @property
     def attempt(self) -> str | None:
         """Attempt that holds it; a completion by any other is stale."""
-        value = self.metadata.get(ATTEMPT)
+        value = self.metadata.get(ATTEMPT_KEY)
         return value if isinstance(value, str) else None
 
     @property
     def rank(self) -> float | None:
         """Position that a person gave it; tasks without one are ordered by number."""
-        value = self.metadata.get(RANK)
-        return float(value) if isinstance(value, int | float) and abs(value) <= _FARTHEST else None
+        value = self.metadata.get(RANK_KEY)
+        return float(value) if isinstance(value, int | float) and abs(value) <= _MAX_RANK else None
 
     @property
-    def place(self) -> tuple[float, int]:
+    def sort_key(self) -> tuple[float, int]:
         """Sort key: of two claimable tasks, the lower one is claimed first."""
         number, rank = int(self.id), self.rank
         return (number if rank is None else rank, number)
 
 
-def mark_of(attempt: str | None) -> str:
+def extract_attempt_mark(attempt: str | None) -> str:
     """Return the part of an attempt id that stays when its owner continues in another process."""
     return "" if attempt is None else attempt.partition("-")[2]
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class TaskDraft(Struct, frozen=True, kw_only=True):
     subject: str
     description: str
     active_form: str = ""
     metadata: Mapping[str, Any] = {}
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class TaskUpdate(Struct, frozen=True, kw_only=True):
     """Update of a task. Unset fields stay unchanged; a `metadata` key set to None is deleted."""
 
     subject: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
     active_form: str | UnsetType = UNSET
-    status: Status | Literal["deleted"] | UnsetType = UNSET
+    status: TaskStatus | Literal["deleted"] | UnsetType = UNSET
     owner: AgentName | UnsetType | None = UNSET
     add_blocks: tuple[TaskId, ...] = ()
     add_blocked_by: tuple[TaskId, ...] = ()
@@ -79,23 +79,23 @@ class Change(Struct, frozen=True, kw_only=True):
     """Attempt of the caller; a status change by a stale attempt is refused."""
 
 
-ClaimRefusal: TypeAlias = Literal["task_not_found", "already_claimed", "already_resolved", "blocked"]
+ClaimRefusalReason: TypeAlias = Literal["task_not_found", "already_claimed", "already_resolved", "blocked"]
 
 
-class Claim(Struct, frozen=True, kw_only=True):
+class ClaimResult(Struct, frozen=True, kw_only=True):
     """Result of claiming a task; pass `attempt` with later updates."""
 
     success: bool
-    reason: ClaimRefusal | None = None
+    reason: ClaimRefusalReason | None = None
     task: Task | None = None
     attempt: str | None = None
 
 
-def by_number(tasks: Iterable[Task]) -> list[Task]:
+def sort_by_number(tasks: Iterable[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: int(task.id))
 
 
-def open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...]:
+def find_open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...]:
     """Return the blockers that are neither completed nor deleted."""
     return tuple(
         blocker
@@ -104,22 +104,24 @@ def open_blockers(task: Task, board: Mapping[TaskId, Task]) -> tuple[TaskId, ...
     )
 
 
-def claimable(board: Mapping[TaskId, Task]) -> list[Task]:
+def find_claimable_tasks(board: Mapping[TaskId, Task]) -> list[Task]:
     """Return the tasks that are pending, unowned and unblocked, in the order of their sort keys."""
-    return sorted(_claimable(board), key=lambda task: task.place)
+    return sorted(_iter_claimable(board), key=lambda task: task.sort_key)
 
 
-def any_claimable(board: Mapping[TaskId, Task]) -> bool:
-    return next(_claimable(board), None) is not None
+def has_claimable_task(board: Mapping[TaskId, Task]) -> bool:
+    return next(_iter_claimable(board), None) is not None
 
 
-def _claimable(board: Mapping[TaskId, Task]) -> Iterator[Task]:
+def _iter_claimable(board: Mapping[TaskId, Task]) -> Iterator[Task]:
     for task in board.values():
-        if task.status == "pending" and task.owner is None and not open_blockers(task, board):
+        if task.status == "pending" and task.owner is None and not find_open_blockers(task, board):
             yield task
 
 
-def claim_refusal(task: Task | None, board: Mapping[TaskId, Task], *, by: AgentName) -> ClaimRefusal | None:
+def find_claim_refusal(
+    task: Task | None, board: Mapping[TaskId, Task], *, by: AgentName
+) -> ClaimRefusalReason | None:
     """Return why `by` may not claim it, in the protocol's order of checks; the owner may claim again."""
     if task is None:
         return "task_not_found"
@@ -127,118 +129,126 @@ def claim_refusal(task: Task | None, board: Mapping[TaskId, Task], *, by: AgentN
         return "already_claimed"
     if task.status == "completed":
         return "already_resolved"
-    return "blocked" if open_blockers(task, board) else None
+    return "blocked" if find_open_blockers(task, board) else None
 
 
-def is_legal(old: Status, new: Status) -> bool:
+def is_legal_transition(old: TaskStatus, new: TaskStatus) -> bool:
     """Return True if the transition is legal: from `completed` only back to `pending`, else any."""
     return not (old == "completed" and new == "in_progress")
 
 
-def unblocked_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
+def find_unblocked_tasks(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     """Return the tasks that become claimable by completing `done`, which `board` has as completed."""
-    return [task for task in claimable(board) if done in task.blocked_by]
+    return [task for task in find_claimable_tasks(board) if done in task.blocked_by]
 
 
-def around(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
+def select_related_tasks(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskId, Task]:
     """Return the task, the tasks it blocks, and their blockers: enough to tell what its completion frees."""
-    waiting = [other for each in task.blocks if (other := board.get(each)) is not None]
-    near = {task.id, *task.blocks, *(blocker for other in waiting for blocker in other.blocked_by)}
-    return {each: board[each] for each in near if each in board}
+    blocked_tasks = [other for each in task.blocks if (other := board.get(each)) is not None]
+    related_ids = {
+        task.id,
+        *task.blocks,
+        *(blocker for other in blocked_tasks for blocker in other.blocked_by),
+    }
+    return {each: board[each] for each in related_ids if each in board}
 
 
-def begun_by(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
+def find_startable_tasks(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     """Return the owned tasks that can start now that `done` is completed."""
-    return by_number(
+    return sort_by_number(
         task
         for task in board.values()
         if done in task.blocked_by
         and task.status == "pending"
         and task.owner is not None
-        and not open_blockers(task, board)
+        and not find_open_blockers(task, board)
     )
 
 
-def closes_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
+def would_close_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
     """Return True if `blocked` waiting for `blocker` would close a dependency cycle."""
-    waiting, seen = [blocker], set[TaskId]()
-    while waiting:
-        at = waiting.pop()
-        if at == blocked:
+    pending, seen = [blocker], set[TaskId]()
+    while pending:
+        current = pending.pop()
+        if current == blocked:
             return True
-        if at not in seen and (task := board.get(at)) is not None:
-            seen.add(at)
-            waiting.extend(task.blocked_by)
+        if current not in seen and (task := board.get(current)) is not None:
+            seen.add(current)
+            pending.extend(task.blocked_by)
     return False
 
 
-def changed(task: Task, change: Change) -> Task:
+def apply_update(task: Task, change: TaskUpdate) -> Task:
     """Return the task after the change, except for its dependencies. Raises `TaskUpdateRefused`.
 
     The attempt that held it ends when its owner changes or it goes back to pending; a task put back without
     an owner has none.
     """
     if change.status is not UNSET and change.attempt not in (None, task.attempt):
-        raise TaskRefused(
+        raise TaskUpdateRefused(
             f"Task {task.id} is no longer held by this attempt: it was given back or taken over since. "
             "Look at it again before you go on with it."
         )
-    metadata = merged(task.metadata, change.metadata)
-    new = {
+    metadata = merge_metadata(task.metadata, change.metadata)
+    changes = {
         name: value
         for name in ("subject", "description", "active_form", "status", "owner")
         if (value := getattr(change, name)) is not UNSET
     }
-    status = new.get("status", task.status)
-    if not is_legal(task.status, status):
-        raise TaskRefused(f"Task {task.id} is completed. To work on it again, set it back to pending first.")
+    status = changes.get("status", task.status)
+    if not is_legal_transition(task.status, status):
+        raise TaskUpdateRefused(
+            f"Task {task.id} is completed. To work on it again, set it back to pending first."
+        )
     if status == "pending" != task.status:
-        new.setdefault("owner", None)
-    if status == "pending" or new.get("owner", task.owner) != task.owner:
-        metadata.pop(ATTEMPT, None)
-    return structs.replace(task, **new, metadata=metadata)
+        changes.setdefault("owner", None)
+    if status == "pending" or changes.get("owner", task.owner) != task.owner:
+        metadata.pop(ATTEMPT_KEY, None)
+    return structs.replace(task, **changes, metadata=metadata)
 
 
-def merged(metadata: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def merge_metadata(metadata: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Merge key by key; None deletes a key. The attempt that holds a task cannot be changed this way."""
-    given = {key: value for key, value in new.items() if key != ATTEMPT}
-    deleted = {key for key, value in given.items() if value is None}
-    return {key: value for key, value in {**metadata, **given}.items() if key not in deleted}
+    updates = {key: value for key, value in new.items() if key != ATTEMPT_KEY}
+    deleted = {key for key, value in updates.items() if value is None}
+    return {key: value for key, value in {**metadata, **updates}.items() if key not in deleted}
 
 
-def with_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: Change) -> dict[TaskId, Task]:
+def apply_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: TaskUpdate) -> dict[TaskId, Task]:
     """Return the tasks that the new dependencies change, on both sides. Raises `TaskUpdateRefused`."""
     pairs = [(blocker, task) for blocker in change.add_blocked_by]
     pairs += [(task, blocked) for blocked in change.add_blocks]
     if not pairs:
         return {}
-    unknown = sorted(
+    unknown_ids = sorted(
         {end for pair in pairs for end in pair if end not in board}, key=lambda end: (len(end), end)
     )
-    if unknown:
-        raise TaskRefused(f"There is no task {', '.join(unknown)}, so nothing can wait for it or block it.")
+    if unknown_ids:
+        raise TaskUpdateRefused(
+            f"There is no task {', '.join(unknown_ids)}, so nothing can wait for it or block it."
+        )
     changed: dict[TaskId, Task] = {}
-    after = laid_over(board, changed)
+    updated_board = overlay_tasks(board, changed)
     for blocker, blocked in pairs:
         if blocker == blocked:
-            raise TaskRefused(f"Task {task} cannot wait for itself.")
-        if closes_cycle(after, blocker, blocked):
-            raise TaskRefused(
+            raise TaskUpdateRefused(f"Task {task} cannot wait for itself.")
+        if would_close_cycle(updated_board, blocker, blocked):
+            raise TaskUpdateRefused(
                 f"Task {blocked} cannot wait for task {blocker}, because {blocker} already waits for "
                 f"{blocked}: both would wait forever."
             )
-        if blocker not in after[blocked].blocked_by:
-            changed[blocked] = _with(after[blocked], "blocked_by", blocker)
-        if blocked not in after[blocker].blocks:
-            changed[blocker] = _with(after[blocker], "blocks", blocked)
+        if blocker not in updated_board[blocked].blocked_by:
+            changed[blocked] = _add_dependency(updated_board[blocked], "blocked_by", blocker)
+        if blocked not in updated_board[blocker].blocks:
+            changed[blocker] = _add_dependency(updated_board[blocker], "blocks", blocked)
     return changed
 
 
-def laid_over(board: Mapping[TaskId, Task], other: dict[TaskId, Task]) -> Mapping[TaskId, Task]:
+def overlay_tasks(board: Mapping[TaskId, Task], other: dict[TaskId, Task]) -> Mapping[TaskId, Task]:
     """Return the board with the other tasks on top, without copying it."""
     return ChainMap(other, cast("MutableMapping[TaskId, Task]", board))
 
 
-def _with(task: Task, side: Literal["blocks", "blocked_by"], other: TaskId) -> Task:
-    there: tuple[TaskId, ...] = getattr(task, side)
-    return structs.replace(task, **{side: (*there, other)})
+def _add_dependency(task: Task, side: Literal["blocks", "blocked_by"], other: TaskId) -> Task:
+    existing: tuple[TaskId, ...] = getattr(task, side)
+    return structs.replace(task, **{side: (*existing, other)})

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.agents import Resolved
+from shoal.core.agents import ResolvedSpawn
 from shoal.core.ids import AgentId
-from shoal.core.mail import Standing
+from shoal.core.mail import MailDeliveryState
 from shoal.core.names import AgentName, TeamName
-from shoal.core.roster import Team
+from shoal.core.roster import TeamRoster
 
 if TYPE_CHECKING:
-    from shoal.core.agents import Order
-    from shoal.core.tools import Site
+    from shoal.core.agents import SpawnRequest
+    from shoal.core.tools import ToolContext
 
 MemberState: TypeAlias = Literal["created", "running", "idle", "shutdown"]
 
 
-class Spawned(Struct, frozen=True, kw_only=True):
+class SpawnedTeammate(Struct, frozen=True, kw_only=True):
     """Teammate that has joined; its prompt is the first message in its inbox."""
 
     teammate: AgentId
@@ -27,20 +27,20 @@ class Spawned(Struct, frozen=True, kw_only=True):
     name: AgentName
     team: TeamName
     color: str | None
-    resolved: Resolved
+    resolved: ResolvedSpawn
 
 
-class Posted(Struct, frozen=True, kw_only=True):
+class PostedMessage(Struct, frozen=True, kw_only=True):
     """Message that is in an inbox."""
 
     sender: AgentName
     to: AgentName
     color: str | None
     """Color of the recipient."""
-    standing: Standing
+    standing: MailDeliveryState
 
 
-class Teammate(Struct, frozen=True, kw_only=True):
+class TeammateStatus(Struct, frozen=True, kw_only=True):
     """Current status of a member."""
 
     agent: AgentId
@@ -55,42 +55,46 @@ class Teammate(Struct, frozen=True, kw_only=True):
     """Pane id as in the roster."""
 
 
-class Teams(Protocol):
+class TeamOperations(Protocol):
     """Operations on the session's team. Raise `AgentRequestRefused`, or `TeamStoreError` if storage fails."""
 
-    async def create(self, name: str, *, description: str | None, kind: str | None, site: Site) -> Team:
+    async def create_team(
+        self, name: str, *, description: str | None, kind: str | None, context: ToolContext
+    ) -> TeamRoster:
         """Create a team; a name that is taken gets a number. A session leads one team at a time."""
         ...
 
-    async def delete(self, site: Site) -> TeamName:
+    async def delete_team(self, context: ToolContext) -> TeamName:
         """Delete the team and end its idle members. A working member prevents the deletion."""
         ...
 
-    async def spawn(self, order: Order, site: Site) -> Spawned | None:
+    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> SpawnedTeammate | None:
         """Start a teammate; return None if the request is not for a teammate."""
         ...
 
-    async def send(
-        self, to: str, text: str, summary: str, site: Site, *, fyi: bool = False
-    ) -> tuple[Posted, ...] | None:
+    async def send_message(
+        self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
+    ) -> tuple[PostedMessage, ...] | None:
         """Send to a member, the lead or everybody (`*`). An `fyi` message wakes nobody.
 
         Returns None if no team is concerned.
         """
         ...
 
-    async def ask_to_end(self, to: str, reason: str, site: Site) -> str:
+    async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
         """Ask a member to shut down and return the request id. Without an answer it ends after the grace."""
         ...
 
-    async def answer_end(self, request: str, reason: str, *, approve: bool, site: Site) -> None: ...
+    async def answer_shutdown(
+        self, request: str, reason: str, *, approve: bool, context: ToolContext
+    ) -> None: ...
 
     async def answer_plan(
-        self, to: str, request: str, feedback: str, *, approve: bool, site: Site
+        self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName: ...
 
-    async def stop(self, name: str, site: Site) -> bool:
+    async def stop_member(self, name: str, context: ToolContext) -> bool:
         """Stop a member immediately; return False if no member has that name."""
         ...
 
-    def members(self) -> tuple[Teammate, ...]: ...
+    def list_members(self) -> tuple[TeammateStatus, ...]: ...

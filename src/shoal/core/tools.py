@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.hooks import NO_HOOKS, Hooks
-from shoal.core.identity import Identity
-from shoal.core.messages import Image, Text, ToolUse
-from shoal.core.requests import ToolSchema
+from shoal.core.hooks import NO_HOOKS, HookDispatcher
+from shoal.core.identity import AgentIdentity
+from shoal.core.messages import ImageBlock, TextBlock, ToolUseBlock
+from shoal.core.model_requests import ToolSchema
 
 if TYPE_CHECKING:
     from shoal.core.clock import Clock
-    from shoal.core.ids import Ids
-    from shoal.core.ports import Desk, Processes, Results, Workspace
+    from shoal.core.ids import IdGenerator
+    from shoal.core.ports import ProcessLauncher, QuestionBroker, ResultStore, Workspace
     from shoal.core.sandbox import Sandbox
 
-Progress: TypeAlias = Callable[[str], Awaitable[None]]
+ProgressCallback: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-ALIASES = {"Task": "Agent"}
+TOOL_ALIASES = {"Task": "Agent"}
 """Other names that models use for tools, mapped to the names here."""
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class ToolOutput(Struct, frozen=True, kw_only=True):
     """Output of a tool: text (and images) for the model, `data` for programs."""
 
-    content: str | tuple[Text | Image, ...]
+    content: str | tuple[TextBlock | ImageBlock, ...]
     is_error: bool = False
     data: Mapping[str, Any] | None = None
 
@@ -37,38 +37,38 @@ class Outcome(Struct, frozen=True, kw_only=True):
         """Text without the images."""
         if isinstance(self.content, str):
             return self.content
-        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+        return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
 
-def failed(why: str) -> Outcome:
+def error_output(why: str) -> ToolOutput:
     """Create an error output that the model can act on."""
-    return Outcome(content=why, is_error=True)
+    return ToolOutput(content=why, is_error=True)
 
 
-def all_readable(top: str) -> Callable[[str], bool]:
+def hide_no_files(top: str) -> Callable[[str], bool]:
     return lambda _: False
 
 
-class Site(Struct, frozen=True, kw_only=True):
+class ToolContext(Struct, frozen=True, kw_only=True):
     """Everything one tool call may use."""
 
     call_id: str
-    calls: tuple[ToolUse, ...] = ()
+    calls: tuple[ToolUseBlock, ...] = ()
     """All calls of the message that contains this one."""
-    agent: Identity
+    agent: AgentIdentity
     workspace: Workspace
-    processes: Processes
-    desk: Desk
-    results: Results
+    processes: ProcessLauncher
+    question_broker: QuestionBroker
+    results: ResultStore
     clock: Clock
-    ids: Ids
-    progress: Progress
+    ids: IdGenerator
+    report_progress: ProgressCallback
     env: Mapping[str, str]
-    unreadable: Callable[[str], Callable[[str], bool]] = all_readable
+    unreadable_filter: Callable[[str], Callable[[str], bool]] = hide_no_files
     """Returns a filter for a search below a directory: True for files it may not read. All are real paths."""
     sandbox: Sandbox | None = None
     """Sandbox of this agent, instead of the session's."""
-    hooks: Hooks = NO_HOOKS
+    hooks: HookDispatcher = NO_HOOKS
 
 
 class Tool(Protocol):
@@ -76,12 +76,12 @@ class Tool(Protocol):
     def schema(self) -> ToolSchema: ...
 
     @property
-    def reads_only(self) -> bool:
+    def is_read_only(self) -> bool:
         """True if a call changes nothing."""
         ...
 
     @property
-    def side_by_side(self) -> bool:
+    def is_concurrent(self) -> bool:
         """True if a call may run concurrently with others: reads, and tools that order themselves."""
         ...
 
@@ -90,6 +90,6 @@ class Tool(Protocol):
         """Seconds that one call may take; None if the tool has its own deadline or waits for a person."""
         ...
 
-    async def run(self, arguments: Mapping[str, Any], site: Site) -> Outcome:
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Run a call. Invalid arguments give an error output that names them, not an exception."""
         ...

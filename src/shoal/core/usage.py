@@ -41,7 +41,7 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False):
         return self.prompt_tokens + self.output_tokens
 
 
-class Spent(Struct, frozen=True, kw_only=True):
+class CostTotals(Struct, frozen=True, kw_only=True):
     """Total usage and cost of several requests."""
 
     requests: int = 0
@@ -50,8 +50,8 @@ class Spent(Struct, frozen=True, kw_only=True):
     unpriced: int = 0
     """Requests of unknown price; `usd` excludes them."""
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: CostTotals) -> CostTotals:
+        return CostTotals(
             requests=self.requests + other.requests,
             usage=self.usage + other.usage,
             usd=self.usd + other.usd,
@@ -66,23 +66,23 @@ class Price(Struct, frozen=True, kw_only=True):
     output: float
     cache_write: float | None = None
     cache_read: float | None = None
-    beyond: LongPrompt | None = None
+    beyond: LongPromptPrice | None = None
 
-    def of(self, usage: Usage) -> float:
+    def compute_cost(self, usage: Usage) -> float:
         """Return the cost of one request in dollars."""
         if self.beyond is not None and usage.prompt_tokens > self.beyond.tokens:
-            return self.beyond.price.of(usage)
-        write = self.input * 1.25 if self.cache_write is None else self.cache_write
-        read = self.input if self.cache_read is None else self.cache_read
+            return self.beyond.price.compute_cost(usage)
+        write_price = self.input * 1.25 if self.cache_write is None else self.cache_write
+        read_price = self.input if self.cache_read is None else self.cache_read
         return (
             usage.input_tokens * self.input
             + usage.output_tokens * self.output
-            + usage.cache_creation_input_tokens * write
-            + usage.cache_read_input_tokens * read
+            + usage.cache_creation_input_tokens * write_price
+            + usage.cache_read_input_tokens * read_price
         ) / 1_000_000
 
 
-class LongPrompt(Struct, frozen=True, kw_only=True):
+class LongPromptPrice(Struct, frozen=True, kw_only=True):
     """Price that applies to a whole request if its prompt has more than `tokens` tokens."""
 
     tokens: int

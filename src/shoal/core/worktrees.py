@@ -7,11 +7,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-State: TypeAlias = Literal["making", "live", "kept", "removing"]
+WorktreeState: TypeAlias = Literal["making", "live", "kept", "removing"]
 """State after a crash: `making` holds no work yet, `removing` holds none that is not stored elsewhere."""
 
 
-class Owner(Struct, frozen=True, kw_only=True):
+class WorktreeOwner(Struct, frozen=True, kw_only=True):
     """Process that created the worktree. `lease` names the file it keeps locked while it runs."""
 
     pid: int
@@ -26,7 +26,7 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
 
     name: str
     agent: str
-    owner: Owner
+    owner: WorktreeOwner
     path: Path
     branch: str
     base: str
@@ -36,10 +36,10 @@ class WorktreeRecord(Struct, frozen=True, kw_only=True):
     inside: str = ""
     """Directory of the lead relative to its checkout; empty at the top."""
     made_at: int
-    state: State = "making"
+    state: WorktreeState = "making"
 
 
-class Work(Struct, frozen=True, kw_only=True):
+class WorktreeChanges(Struct, frozen=True, kw_only=True):
     """Changes in a worktree since it was created."""
 
     head: str
@@ -57,30 +57,30 @@ class Work(Struct, frozen=True, kw_only=True):
     """True if HEAD or another ref has a commit that the base does not contain."""
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.moved or self.uncommitted or self.nested)
 
 
-class Removed(Struct, frozen=True, kw_only=True):
+class RemovedWorktree(Struct, frozen=True, kw_only=True):
     """Worktree that was removed with its branch; `ref` holds unmerged changes, if any."""
 
     name: str
     ref: str | None = None
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class RetainedWorktree(Struct, frozen=True, kw_only=True):
     """Worktree that still exists; a ref holds its changes too."""
 
     name: str
     path: Path
     branch: str
     ref: str | None
-    work: Work | None
+    work: WorktreeChanges | None
     """None if git cannot tell."""
     note: str = ""
 
 
-class Merged(Struct, frozen=True, kw_only=True):
+class MergedWorktree(Struct, frozen=True, kw_only=True):
     name: str
     into: str
     """Branch it was merged into."""
@@ -89,14 +89,14 @@ class Merged(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class WorktreeStatus(Struct, frozen=True, kw_only=True):
     """Status of a worktree, for display. Without a record only its ref is left."""
 
     name: str
     record: WorktreeRecord | None = None
     alive: bool = False
     """True if the process that created it is running."""
-    work: Work | None = None
+    work: WorktreeChanges | None = None
     """None if git cannot tell, or only a ref is left."""
     merged: bool = False
     """True if the caller's checkout contains all of it."""

@@ -7,22 +7,29 @@ import re
 from msgspec import structs
 
 from shoal.core.errors import BadRequest, ServerFault
-from shoal.core.messages import Text
-from shoal.core.requests import Delta, Hear, Reply, Request, Sent, TextDelta
+from shoal.core.messages import TextBlock
+from shoal.core.model_requests import (
+    AttemptStarted,
+    DeltaListener,
+    ModelReply,
+    ModelRequest,
+    StreamDelta,
+    TextDelta,
+)
 from shoal.core.usage import ModelCard
-from shoal.models.chat_body import Dialect, body_of
-from shoal.models.chat_stream import ChatAssembly
-from shoal.models.emulation import emulated, response_format, understood
-from shoal.models.hearing import Listening
-from shoal.models.http import Endpoint
-from shoal.models.json_text import encoded
+from shoal.models.chat_body import ChatDialect, build_chat_body
+from shoal.models.chat_stream import ChatReplyAssembler
+from shoal.models.model_endpoint import ModelEndpoint
+from shoal.models.provider_json import encode_json
+from shoal.models.reply_stream import ReplyStreamReader
+from shoal.models.tool_emulation import build_response_format, emulate_tools, parse_emulated_reply
 
 _NO_TOOLS = (
     r"(?i)not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice"
 )
 """Errors of servers whose model or start-up options do not support tools."""
 
-_MISSES_REASONING = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
+_REASONING_REQUIRED = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
 
 
 class ChatModel:
@@ -31,57 +38,57 @@ class ChatModel:
     Tools are emulated for a server without tool support; reasoning is sent back to one that requires it.
     """
 
-    def __init__(self, card: ModelCard, endpoint: Endpoint, dialect: Dialect) -> None:
+    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ChatDialect) -> None:
         self._card = card
         self._endpoint = endpoint
         self._dialect = dialect
-        self._emulates = not card.tools
+        self._emulates_tools = not card.tools
 
     @property
     def card(self) -> ModelCard:
         return self._card
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
-        if request.tools and self._emulates:
-            return await self._reply_emulated(request, hear)
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        if request.tools and self._emulates_tools:
+            return await self._generate_emulated_reply(request, on_delta)
         try:
-            body = body_of(request, self._card, self._dialect)
-            return await self._ask(encoded(body), request, hear)
+            body = build_chat_body(request, self._card, self._dialect)
+            return await self._send_request(encode_json(body), request, on_delta)
         except (BadRequest, ServerFault) as error:
-            if not self._learned(str(error), request):
+            if not self._adapt_dialect(str(error), request):
                 raise
-        return await self.reply(request, hear)
+        return await self.generate_reply(request, on_delta)
 
-    def _learned(self, complaint: str, request: Request) -> bool:
+    def _adapt_dialect(self, error_text: str, request: ModelRequest) -> bool:
         """Adapt to what the complaint says about the server. Return True if something changed."""
-        if request.tools and re.search(_NO_TOOLS, complaint):
-            self._emulates = True
+        if request.tools and re.search(_NO_TOOLS, error_text):
+            self._emulates_tools = True
             return True
-        if re.search(_MISSES_REASONING, complaint) and not self._dialect.reasoning_back:
+        if re.search(_REASONING_REQUIRED, error_text) and not self._dialect.reasoning_back:
             self._dialect = structs.replace(self._dialect, reasoning_back=True)
             return True
         return False
 
-    async def _ask(self, body: bytes, request: Request, hear: Hear) -> Reply:
-        assembly = ChatAssembly(self._endpoint.asked, request.messages)
-        listening = Listening(self._endpoint.asked, assembly, hear)
-        await hear(Sent())
-        await self._endpoint.ask(body, listening.take)
-        return assembly.reply()
+    async def _send_request(self, body: bytes, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        assembler = ChatReplyAssembler(self._endpoint.target, request.messages)
+        reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
+        await on_delta(AttemptStarted())
+        await self._endpoint.post(body, reader.feed)
+        return assembler.build_reply()
 
-    async def _reply_emulated(self, request: Request, hear: Hear) -> Reply:
-        body = body_of(emulated(request), self._card, self._dialect)
-        body["response_format"] = response_format(request.tools)
+    async def _generate_emulated_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        body = build_chat_body(emulate_tools(request), self._card, self._dialect)
+        body["response_format"] = build_response_format(request.tools)
 
-        async def hear_no_json(delta: Delta) -> None:
+        async def forward_without_text(delta: StreamDelta) -> None:
             if not isinstance(delta, TextDelta):
-                await hear(delta)
+                await on_delta(delta)
 
-        raw = await self._ask(encoded(body), request, hear_no_json)
-        reply = understood(raw, request.messages)
+        raw = await self._send_request(encode_json(body), request, forward_without_text)
+        reply = parse_emulated_reply(raw, request.messages)
         for block in reply.message.content:
-            if isinstance(block, Text):
-                await hear(TextDelta(block.text))
+            if isinstance(block, TextBlock):
+                await on_delta(TextDelta(block.text))
         return reply
 
     async def aclose(self) -> None:

@@ -11,23 +11,23 @@ from msgspec import Struct
 from shoal.core.messages import (
     Base64Source,
     ContentBlock,
-    Image,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    result_text,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_result_text,
 )
-from shoal.core.requests import Request
+from shoal.core.model_requests import ModelRequest
 from shoal.core.usage import ModelCard
-from shoal.models.catalogue import is_openai, is_own_machine, version_of
-from shoal.models.json_text import encoded
-from shoal.models.turns import alternating, sendable
+from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
+from shoal.models.provider_json import encode_json
+from shoal.models.request_turns import alternate_turns, prepare_block
 
 _EFFORTS = ((4_000, "low"), (16_000, "medium"))
 
 
-class Dialect(Struct, frozen=True, kw_only=True):
+class ChatDialect(Struct, frozen=True, kw_only=True):
     """Differences between servers of this API."""
 
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -39,30 +39,30 @@ class Dialect(Struct, frozen=True, kw_only=True):
     """The model's own reasoning is part of the history."""
     tools_forbid_thinking: bool = False
     """Tools are accepted only with the reasoning level "none"."""
-    marks: bool = False
+    cache_marks: bool = False
     """The cache holds only marked prefixes; elsewhere it holds every prefix."""
 
 
-def dialect_of(provider: str, model: str, base_url: str) -> Dialect:
+def select_chat_dialect(provider: str, model: str, base_url: str) -> ChatDialect:
     if provider == "openrouter":
-        return Dialect(thinking="budget", marks=model.startswith("anthropic/"))
-    if not is_openai(base_url):
+        return ChatDialect(thinking="budget", cache_marks=model.startswith("anthropic/"))
+    if not is_openai_url(base_url):
         # A small local model may never stop; a hosted one has its own limit.
-        return Dialect(always_limited=is_own_machine(base_url))
-    version = version_of(model)
-    return Dialect(
+        return ChatDialect(always_limited=is_local_url(base_url))
+    version = parse_model_version(model)
+    return ChatDialect(
         limit="max_completion_tokens",
         thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
         tools_forbid_thinking=version >= (5, 4),
     )
 
 
-def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:
+def build_chat_body(request: ModelRequest, card: ModelCard, dialect: ChatDialect) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": card.id,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **_limits(request, card, dialect),
+        **_build_limits(request, card, dialect),
     }
     if request.tools:
         body["tools"] = [
@@ -80,41 +80,41 @@ def body_of(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
 
-    def thought(block: Thinking) -> bool:
+    def is_sendable_thinking(block: ThinkingBlock) -> bool:
         # A signature belongs to another provider, and so does what it signs.
         return dialect.reasoning_back and not block.signature
 
-    sent = partial(sendable, images=card.images, thought=thought)
-    for role, blocks in alternating(request.messages, sent):
-        messages += _assistant(blocks) if role == "assistant" else _user(blocks)
-    if dialect.marks:
-        _mark(messages)
+    prepare = partial(prepare_block, images=card.images, keeps_thinking=is_sendable_thinking)
+    for role, blocks in alternate_turns(request.messages, prepare):
+        messages += _encode_assistant_turn(blocks) if role == "assistant" else _encode_user_turn(blocks)
+    if dialect.cache_marks:
+        _add_cache_breakpoints(messages)
     body["messages"] = messages
     return body
 
 
-def _mark(messages: list[dict[str, Any]]) -> None:
+def _add_cache_breakpoints(messages: list[dict[str, Any]]) -> None:
     """Set breakpoints as in the Messages API.
 
     They mark the system prompt, the ends of the last two user turns, and tool results that text follows.
     """
     roles = [message["role"] for message in messages]
     last = len(roles) - 1
-    ends = [
+    turn_ends = [
         index
         for index, role in enumerate(roles)
         if role in ("user", "tool") and (index == last or roles[index + 1] == "assistant")
     ][-2:]
     if roles[-2:] == ["tool", "user"]:
-        ends.append(last - 1)
-    for index in [*(index for index, role in enumerate(roles) if role == "system"), *ends]:
+        turn_ends.append(last - 1)
+    for index in [*(index for index, role in enumerate(roles) if role == "system"), *turn_ends]:
         content = messages[index]["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if parts[-1].get("text") != "":
             messages[index]["content"] = [*parts[:-1], {**parts[-1], "cache_control": {"type": "ephemeral"}}]
 
 
-def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, Any]:
+def _build_limits(request: ModelRequest, card: ModelCard, dialect: ChatDialect) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if request.max_tokens is not None or dialect.always_limited:
         limits[dialect.limit] = min(request.max_tokens or card.max_output, card.max_output)
@@ -122,7 +122,7 @@ def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
         limits["reasoning_effort"] = "none"
     elif request.thinking_tokens and dialect.thinking == "effort":
         limits["reasoning_effort"] = next(
-            (name for up_to, name in _EFFORTS if request.thinking_tokens < up_to), "high"
+            (name for limit, name in _EFFORTS if request.thinking_tokens < limit), "high"
         )
     elif request.thinking_tokens and dialect.thinking == "budget":
         limits["reasoning"] = {"max_tokens": request.thinking_tokens}
@@ -131,64 +131,68 @@ def _limits(request: Request, card: ModelCard, dialect: Dialect) -> dict[str, An
     return limits
 
 
-def _assistant(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
-    text = "\n".join(block.text for block in blocks if isinstance(block, Text))
+def _encode_assistant_turn(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
+    text = "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
     calls = [
         {
             "id": block.id,
             "type": "function",
-            "function": {"name": block.name, "arguments": encoded(block.input).decode()},
+            "function": {"name": block.name, "arguments": encode_json(block.input).decode()},
         }
         for block in blocks
-        if isinstance(block, ToolUse)
+        if isinstance(block, ToolUseBlock)
     ]
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if thought := "".join(block.thinking for block in blocks if isinstance(block, Thinking)):
-        message["reasoning_content"] = thought
+    if thinking := "".join(block.thinking for block in blocks if isinstance(block, ThinkingBlock)):
+        message["reasoning_content"] = thinking
     if calls:
         message["tool_calls"] = calls
     if calls or text:
         yield message
 
 
-def _user(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
+def _encode_user_turn(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
     """Yield each result as a separate message without images, then the user's content with the images."""
-    shown: list[Text | Image] = []
+    visible: list[TextBlock | ImageBlock] = []
     for block in blocks:
         match block:
-            case ToolResult():
-                yield {"role": "tool", "tool_call_id": block.tool_use_id, "content": result_words(block)}
-                pictures = [] if isinstance(block.content, str) else block.content
-                if images := [part for part in pictures if isinstance(part, Image)]:
-                    shown += [Text(text=f"Images from the result of {block.tool_use_id}:"), *images]
-            case Text() | Image():
-                shown.append(block)
+            case ToolResultBlock():
+                yield {
+                    "role": "tool",
+                    "tool_call_id": block.tool_use_id,
+                    "content": format_tool_result(block),
+                }
+                parts = [] if isinstance(block.content, str) else block.content
+                if images := [part for part in parts if isinstance(part, ImageBlock)]:
+                    visible += [TextBlock(text=f"Images from the result of {block.tool_use_id}:"), *images]
+            case TextBlock() | ImageBlock():
+                visible.append(block)
             case _:
                 pass
-    if shown:
-        yield {"role": "user", "content": _parts(shown)}
+    if visible:
+        yield {"role": "user", "content": _encode_parts(visible)}
 
 
-def result_words(result: ToolResult) -> str:
-    text = result_text(result)
+def format_tool_result(result: ToolResultBlock) -> str:
+    text = extract_result_text(result)
     # The API has no flag for a failed call.
     return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
 
 
-def _parts(blocks: Iterable[Text | Image]) -> str | list[dict[str, Any]]:
+def _encode_parts(blocks: Iterable[TextBlock | ImageBlock]) -> str | list[dict[str, Any]]:
     """Return plain text if there is nothing else: some servers do not support parts."""
     blocks = list(blocks)
-    if all(isinstance(block, Text) for block in blocks):
-        return "\n\n".join(block.text for block in blocks if isinstance(block, Text))
+    if all(isinstance(block, TextBlock) for block in blocks):
+        return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
     return [
         {"type": "text", "text": block.text}
-        if isinstance(block, Text)
-        else {"type": "image_url", "image_url": {"url": image_url(block)}}
+        if isinstance(block, TextBlock)
+        else {"type": "image_url", "image_url": {"url": build_image_url(block)}}
         for block in blocks
     ]
 
 
-def image_url(image: Image) -> str:
+def build_image_url(image: ImageBlock) -> str:
     source = image.source
     if isinstance(source, Base64Source):
         return f"data:{source.media_type};base64,{source.data}"

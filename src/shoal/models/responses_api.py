@@ -7,19 +7,21 @@ import re
 from msgspec import structs
 
 from shoal.core.errors import BadRequest
-from shoal.core.messages import Thinking
-from shoal.core.requests import Hear, Reply, Request, Sent
+from shoal.core.messages import ThinkingBlock
+from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard
-from shoal.models.hearing import Listening
-from shoal.models.http import Endpoint
-from shoal.models.json_text import encoded
-from shoal.models.reasoning import is_sealed
-from shoal.models.responses_body import ResponsesDialect, body_of
-from shoal.models.responses_stream import ResponseAssembly
+from shoal.models.model_endpoint import ModelEndpoint
+from shoal.models.provider_json import encode_json
+from shoal.models.reasoning_items import has_reasoning_item
+from shoal.models.reply_stream import ReplyStreamReader
+from shoal.models.responses_body import ResponsesDialect, build_responses_body
+from shoal.models.responses_stream import ResponsesReplyAssembler
 
-_CANNOT_OPEN = r"(?i)invalid_encrypted_content|encrypted content.{0,80}(?:could not|cannot|can't)"
+_CANNOT_DECRYPT = r"(?i)invalid_encrypted_content|encrypted content.{0,80}(?:could not|cannot|can't)"
 """Reasoning of another account, or too old."""
-_NO_SEALING = r"(?i)encrypted.content.{0,40}not supported|reasoning\.encrypted_content|parameter: 'include"
+_NO_ENCRYPTED_REASONING = (
+    r"(?i)encrypted.content.{0,40}not supported|reasoning\.encrypted_content|parameter: 'include"
+)
 _NO_SUMMARY = r"(?i)reasoning[ ._]summar"
 _NO_REASONING = r"(?i)reasoning.{0,20}(?:is|are)? ?not supported|reasoning\.effort"
 
@@ -27,52 +29,54 @@ _NO_REASONING = r"(?i)reasoning.{0,20}(?:is|are)? ?not supported|reasoning\.effo
 class ResponsesModel:
     """Model behind the Responses API. Adapts to what a server's errors say it accepts."""
 
-    def __init__(self, card: ModelCard, endpoint: Endpoint, dialect: ResponsesDialect) -> None:
+    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ResponsesDialect) -> None:
         self._card = card
         self._endpoint = endpoint
         self._dialect = dialect
-        self._unread: set[str] = set()
+        self._unreadable_signatures: set[str] = set()
 
     @property
     def card(self) -> ModelCard:
         return self._card
 
-    async def reply(self, request: Request, hear: Hear) -> Reply:
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         while True:
-            body = body_of(request, self._card, self._dialect, unread=self._unread)
+            body = build_responses_body(
+                request, self._card, self._dialect, unreadable=self._unreadable_signatures
+            )
             try:
-                return await self._ask(encoded(body), request, hear)
+                return await self._send_request(encode_json(body), request, on_delta)
             except BadRequest as error:
-                if not self._learned(str(error), request):
+                if not self._adapt_dialect(str(error), request):
                     raise
 
-    async def _ask(self, body: bytes, request: Request, hear: Hear) -> Reply:
-        assembly = ResponseAssembly(self._endpoint.asked, request.messages)
-        listening = Listening(self._endpoint.asked, assembly, hear)
-        await hear(Sent())
-        await self._endpoint.ask(body, listening.take)
-        return assembly.reply()
+    async def _send_request(self, body: bytes, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        assembler = ResponsesReplyAssembler(self._endpoint.target, request.messages)
+        reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
+        await on_delta(AttemptStarted())
+        await self._endpoint.post(body, reader.feed)
+        return assembler.build_reply()
 
-    def _learned(self, complaint: str, request: Request) -> bool:
+    def _adapt_dialect(self, error_text: str, request: ModelRequest) -> bool:
         """Adapt to what the complaint says about the server. Return True if something changed."""
-        if re.search(_CANNOT_OPEN, complaint):
+        if re.search(_CANNOT_DECRYPT, error_text):
             sent = {
                 block.signature
                 for message in request.messages
                 for block in message.content
-                if isinstance(block, Thinking) and is_sealed(block)
+                if isinstance(block, ThinkingBlock) and has_reasoning_item(block)
             }
-            is_new = not sent <= self._unread
-            self._unread |= sent
+            is_new = not sent <= self._unreadable_signatures
+            self._unreadable_signatures |= sent
             return is_new
-        known = self._dialect
-        if re.search(_NO_SEALING, complaint):
-            self._dialect = structs.replace(known, sealed=False)
-        elif re.search(_NO_SUMMARY, complaint):
-            self._dialect = structs.replace(known, summarised=False)
-        elif re.search(_NO_REASONING, complaint):
-            self._dialect = structs.replace(known, reasons=False)
-        return self._dialect != known
+        dialect = self._dialect
+        if re.search(_NO_ENCRYPTED_REASONING, error_text):
+            self._dialect = structs.replace(dialect, encrypted_reasoning=False)
+        elif re.search(_NO_SUMMARY, error_text):
+            self._dialect = structs.replace(dialect, reasoning_summary=False)
+        elif re.search(_NO_REASONING, error_text):
+            self._dialect = structs.replace(dialect, reasoning_effort=False)
+        return self._dialect != dialect
 
     async def aclose(self) -> None:
         await self._endpoint.aclose()

@@ -11,55 +11,55 @@ from msgspec import Struct
 
 from shoal.core.messages import (
     ContentBlock,
-    Image,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
 )
-from shoal.core.requests import Request
+from shoal.core.model_requests import ModelRequest
 from shoal.core.usage import ModelCard
-from shoal.models.catalogue import is_openai, is_own_machine, version_of
-from shoal.models.chat_body import image_url, result_words
-from shoal.models.json_text import encoded
-from shoal.models.reasoning import is_sealed, sealed_in
-from shoal.models.turns import alternating, sendable
+from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
+from shoal.models.chat_body import build_image_url, format_tool_result
+from shoal.models.provider_json import encode_json
+from shoal.models.reasoning_items import decode_signature, has_reasoning_item
+from shoal.models.request_turns import alternate_turns, prepare_block
 
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
-_LEAST_OUTPUT = 16
+_MIN_OUTPUT_TOKENS = 16
 
 
 class ResponsesDialect(Struct, frozen=True, kw_only=True):
     """Differences between models and servers of this API."""
 
-    reasons: bool = True
+    reasoning_effort: bool = True
     """Accepts a reasoning level, and then no temperature."""
-    most: str = "high"
+    max_effort: str = "high"
     """The highest level it supports."""
-    sealed: bool = True
+    encrypted_reasoning: bool = True
     """Returns its reasoning in an encrypted form that can be sent back."""
-    summarised: bool = True
+    reasoning_summary: bool = True
     """Returns a summary of its reasoning if asked."""
-    phases: bool = False
+    labels_phases: bool = False
     """Expects its earlier texts to be labelled as commentary or final answers."""
     always_limited: bool = False
 
 
-def dialect_of(model: str, base_url: str) -> ResponsesDialect:
-    version = version_of(model)
-    if not is_openai(base_url):
-        return ResponsesDialect(always_limited=is_own_machine(base_url))
-    reasons = version >= (5, 0) or bool(re.match(r"o\d", model))
+def select_responses_dialect(model: str, base_url: str) -> ResponsesDialect:
+    version = parse_model_version(model)
+    if not is_openai_url(base_url):
+        return ResponsesDialect(always_limited=is_local_url(base_url))
+    can_reason = version >= (5, 0) or bool(re.match(r"o\d", model))
     return ResponsesDialect(
-        reasons=reasons,
-        most="xhigh" if version >= (5, 2) else "high",
-        sealed=reasons,
-        phases=version >= (5, 3),
+        reasoning_effort=can_reason,
+        max_effort="xhigh" if version >= (5, 2) else "high",
+        encrypted_reasoning=can_reason,
+        labels_phases=version >= (5, 3),
     )
 
 
-def body_of(
-    request: Request, card: ModelCard, dialect: ResponsesDialect, *, unread: Container[str] = ()
+def build_responses_body(
+    request: ModelRequest, card: ModelCard, dialect: ResponsesDialect, *, unreadable: Container[str] = ()
 ) -> dict[str, Any]:
     """Return the request body: all messages, with encrypted reasoning, since nothing is stored remotely.
 
@@ -80,83 +80,91 @@ def body_of(
             }
             for tool in request.tools
         ]
-    body |= _limits(request, card, dialect)
+    body |= _build_limits(request, card, dialect)
 
-    def thought(block: Thinking) -> bool:
-        return is_sealed(block) and block.signature not in unread
+    def is_sendable_thinking(block: ThinkingBlock) -> bool:
+        return has_reasoning_item(block) and block.signature not in unreadable
 
-    sent = partial(sendable, images=card.images, thought=thought)
+    prepare = partial(prepare_block, images=card.images, keeps_thinking=is_sendable_thinking)
     items: list[dict[str, Any]] = []
-    for role, blocks in alternating(request.messages, sent):
-        items += _assistant(blocks, phases=dialect.phases) if role == "assistant" else _user(blocks)
+    for role, blocks in alternate_turns(request.messages, prepare):
+        items += (
+            _encode_assistant_turn(blocks, phases=dialect.labels_phases)
+            if role == "assistant"
+            else _encode_user_turn(blocks)
+        )
     body["input"] = items
     return body
 
 
-def _limits(request: Request, card: ModelCard, dialect: ResponsesDialect) -> dict[str, Any]:
+def _build_limits(request: ModelRequest, card: ModelCard, dialect: ResponsesDialect) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if request.max_tokens is not None or dialect.always_limited:
-        wanted = min(request.max_tokens or card.max_output, card.max_output)
-        limits["max_output_tokens"] = max(_LEAST_OUTPUT, wanted)
-    if dialect.sealed:
+        max_tokens = min(request.max_tokens or card.max_output, card.max_output)
+        limits["max_output_tokens"] = max(_MIN_OUTPUT_TOKENS, max_tokens)
+    if dialect.encrypted_reasoning:
         limits["include"] = ["reasoning.encrypted_content"]
-    if request.thinking_tokens and dialect.reasons:
-        levels = (name for up_to, name in _EFFORTS if request.thinking_tokens < up_to)
-        limits["reasoning"] = {"effort": next(levels, dialect.most)}
-        if dialect.summarised:
+    if request.thinking_tokens and dialect.reasoning_effort:
+        levels = (name for limit, name in _EFFORTS if request.thinking_tokens < limit)
+        limits["reasoning"] = {"effort": next(levels, dialect.max_effort)}
+        if dialect.reasoning_summary:
             limits["reasoning"]["summary"] = "auto"
-    elif request.temperature is not None and not (dialect.reasons and dialect.sealed):
+    elif request.temperature is not None and not (dialect.reasoning_effort and dialect.encrypted_reasoning):
         limits["temperature"] = request.temperature
     return limits
 
 
-def _assistant(blocks: Sequence[ContentBlock], *, phases: bool) -> Iterator[dict[str, Any]]:
-    last_call = max((i for i, block in enumerate(blocks) if isinstance(block, ToolUse)), default=-1)
-    last_item = max((i for i, block in enumerate(blocks) if not isinstance(block, Thinking)), default=-1)
+def _encode_assistant_turn(blocks: Sequence[ContentBlock], *, phases: bool) -> Iterator[dict[str, Any]]:
+    last_call = max((i for i, block in enumerate(blocks) if isinstance(block, ToolUseBlock)), default=-1)
+    last_item = max((i for i, block in enumerate(blocks) if not isinstance(block, ThinkingBlock)), default=-1)
     for index, block in enumerate(blocks):
         match block:
-            case Thinking() if (item := sealed_in(block)) is not None and index < last_item:
+            case ThinkingBlock() if (item := decode_signature(block)) is not None and index < last_item:
                 # A trailing reasoning item without output is rejected.
-                words = [{"type": "summary_text", "text": block.thinking}] if block.thinking else []
+                summary = [{"type": "summary_text", "text": block.thinking}] if block.thinking else []
                 yield {
                     "type": "reasoning",
                     "id": item.id,
-                    "summary": words,
+                    "summary": summary,
                     "encrypted_content": item.content,
                 }
-            case Text():
+            case TextBlock():
                 message = {"type": "message", "role": "assistant", "content": block.text}
                 if phases:
                     message["phase"] = "commentary" if index < last_call else "final_answer"
                 yield message
-            case ToolUse():
+            case ToolUseBlock():
                 yield {
                     "type": "function_call",
                     "call_id": block.id,
                     "name": block.name,
-                    "arguments": encoded(block.input).decode(),
+                    "arguments": encode_json(block.input).decode(),
                 }
             case _:
                 pass
 
 
-def _user(blocks: Sequence[ContentBlock]) -> Iterator[dict[str, Any]]:
+def _encode_user_turn(blocks: Sequence[ContentBlock]) -> Iterator[dict[str, Any]]:
     for block in blocks:
-        if isinstance(block, ToolResult):
-            yield {"type": "function_call_output", "call_id": block.tool_use_id, "output": _output(block)}
-    shown = [block for block in blocks if isinstance(block, Text | Image)]
-    if shown:
-        yield {"type": "message", "role": "user", "content": [_part(block) for block in shown]}
+        if isinstance(block, ToolResultBlock):
+            yield {
+                "type": "function_call_output",
+                "call_id": block.tool_use_id,
+                "output": _encode_output(block),
+            }
+    visible = [block for block in blocks if isinstance(block, TextBlock | ImageBlock)]
+    if visible:
+        yield {"type": "message", "role": "user", "content": [_encode_part(block) for block in visible]}
 
 
-def _output(result: ToolResult) -> str | list[dict[str, Any]]:
-    if isinstance(result.content, str) or not any(isinstance(part, Image) for part in result.content):
-        return result_words(result)
-    failed = [Text(text="Error:")] if result.is_error else []
-    return [_part(part) for part in (*failed, *result.content)]
+def _encode_output(result: ToolResultBlock) -> str | list[dict[str, Any]]:
+    if isinstance(result.content, str) or not any(isinstance(part, ImageBlock) for part in result.content):
+        return format_tool_result(result)
+    error_prefix = [TextBlock(text="Error:")] if result.is_error else []
+    return [_encode_part(part) for part in (*error_prefix, *result.content)]
 
 
-def _part(block: Text | Image) -> dict[str, Any]:
-    if isinstance(block, Text):
+def _encode_part(block: TextBlock | ImageBlock) -> dict[str, Any]:
+    if isinstance(block, TextBlock):
         return {"type": "input_text", "text": block.text}
-    return {"type": "input_image", "image_url": image_url(block), "detail": "auto"}
+    return {"type": "input_image", "image_url": build_image_url(block), "detail": "auto"}

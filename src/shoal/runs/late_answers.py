@@ -5,32 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from shoal.core.errors import StoreError
-from shoal.core.ids import LEAD
-from shoal.core.permissions import SetMode, Suggestion, lasting
-from shoal.core.questions import Allowed, Answer, MayRun
-from shoal.stores.files.questions import Questions, is_cut_off
-from shoal.stores.files.watch import DirectoryWatch
+from shoal.core.ids import LEAD_ID
+from shoal.core.permissions import PermissionSuggestion, SetModeSuggestion, find_suggestion
+from shoal.core.questions import AllowAnswer, Answer, PermissionQuestion
+from shoal.stores.files.file_watch import DirectoryWatch
+from shoal.stores.files.question_files import QuestionFiles, is_run_ended_denial
 
 _PREFIX = "late-"
 
 
-def late_item(question_id: str) -> str:
+def format_late_answer_id(question_id: str) -> str:
     """Return the item id of a late approval: always the same, so that it is delivered once."""
     return f"{_PREFIX}{question_id}"
 
 
-def question_of(item_id: str) -> str:
+def question_id_from_item(item_id: str) -> str:
     """Return the question id of a late approval's item id; empty for other items."""
     return item_id.removeprefix(_PREFIX) if item_id.startswith(_PREFIX) else ""
 
 
-def kept_updates(question: MayRun, answer: Allowed) -> tuple[Suggestion, ...]:
+def select_lasting_updates(
+    question: PermissionQuestion, answer: AllowAnswer
+) -> tuple[PermissionSuggestion, ...]:
     """Return the permission changes beyond this call. Mode changes apply only if the lead asked."""
     updates = answer.updates
     if not updates and answer.remember != "once":
-        wanted = lasting(question.suggestions, "session" if answer.remember == "session" else "localSettings")
-        updates = () if wanted is None else (wanted,)
-    return tuple(each for each in updates if question.agent == LEAD or not isinstance(each, SetMode))
+        suggestion = find_suggestion(
+            question.suggestions, "session" if answer.remember == "session" else "localSettings"
+        )
+        updates = () if suggestion is None else (suggestion,)
+    return tuple(
+        each for each in updates if question.agent == LEAD_ID or not isinstance(each, SetModeSuggestion)
+    )
 
 
 class LateAnswers:
@@ -39,60 +45,64 @@ class LateAnswers:
     This holds for one call and for the lifetime of this process.
     """
 
-    def __init__(self, questions: Questions) -> None:
-        self.heard: Callable[[MayRun, Allowed], None] = lambda _question, _answer: None
+    def __init__(self, questions: QuestionFiles) -> None:
+        self.on_answer: Callable[[PermissionQuestion, AllowAnswer], None] = lambda _question, _answer: None
         self._questions = questions
-        self._cut_off: dict[str, MayRun] = {}
-        self._granted: list[tuple[MayRun, Allowed]] = []
+        self._interrupted: dict[str, PermissionQuestion] = {}
+        self._granted: list[tuple[PermissionQuestion, AllowAnswer]] = []
         self._watch: DirectoryWatch | None = None
 
-    def adopt(self, cut_off: Iterable[MayRun]) -> None:
+    def watch_questions(self, interrupted: Iterable[PermissionQuestion]) -> None:
         """Watch the questions of an earlier process whose calls have no result and were not reported."""
-        self._cut_off |= {question.id: question for question in cut_off}
-        if self._cut_off and self._watch is None:
-            self._watch = DirectoryWatch(self._questions.directory, self._look)
-        self._look()
+        self._interrupted |= {question.id: question for question in interrupted}
+        if self._interrupted and self._watch is None:
+            self._watch = DirectoryWatch(self._questions.directory, self._check_answers)
+        self._check_answers()
 
     def close(self) -> None:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
 
-    def question(self, question_id: str) -> MayRun | None:
+    def find_question(self, question_id: str) -> PermissionQuestion | None:
         """Return the permission question with that id; None if there is none."""
         question = self._questions.get(question_id)
-        return question if isinstance(question, MayRun) else None
+        return question if isinstance(question, PermissionQuestion) else None
 
-    def unheard(self, question: MayRun) -> Answer | None:
+    def find_unreported_answer(self, question: PermissionQuestion) -> Answer | None:
         """Return an answer given while the asking process lived, or may have lived."""
-        answer = self._questions.answer_to(question)
-        return None if is_cut_off(answer) else answer
+        answer = self._questions.read_answer(question)
+        return None if is_run_ended_denial(answer) else answer
 
-    def give(self, question_id: str, answer: Answer) -> None:
+    def submit_answer(self, question_id: str, answer: Answer) -> None:
         """Submit a late answer. Raises `StoreError` if not interrupted, already answered, or denied."""
         self._questions.answer_late(question_id, answer)
-        self._look()
+        self._check_answers()
 
-    def granted(self, question: MayRun) -> Allowed | None:
+    def take_grant(self, question: PermissionQuestion) -> AllowAnswer | None:
         """Return the late approval of this exact call; it is used only once."""
-        for each in self._granted:
-            asked, answer = each
-            wanted = asked.input if answer.input is None else answer.input
-            if (asked.agent, asked.tool, wanted) == (question.agent, question.tool, question.input):
-                self._granted.remove(each)
-                return Allowed()
+        for grant in self._granted:
+            granted_question, answer = grant
+            granted_input = granted_question.input if answer.input is None else answer.input
+            if (granted_question.agent, granted_question.tool, granted_input) == (
+                question.agent,
+                question.tool,
+                question.input,
+            ):
+                self._granted.remove(grant)
+                return AllowAnswer()
         return None
 
-    def _look(self) -> None:
-        for question in tuple(self._cut_off.values()):
-            answer = self._questions.late_answer_to(question)
+    def _check_answers(self) -> None:
+        for question in tuple(self._interrupted.values()):
+            answer = self._questions.read_late_answer(question)
             if answer is None:
                 continue
             try:
-                self.heard(question, answer)
+                self.on_answer(question, answer)
             except StoreError:
                 return  # it could not be stored: the next check reports it
-            del self._cut_off[question.id]
+            del self._interrupted[question.id]
             self._granted.append((question, answer))
-        if not self._cut_off:
+        if not self._interrupted:
             self.close()

@@ -6,28 +6,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shoal.core.ids import Ids as Ids
-    from shoal.testing.caching import PrefixCache as PrefixCache
-    from shoal.testing.clock import FakeClock as FakeClock
-    from shoal.testing.record import MemoryRecord as MemoryRecord
-    from shoal.testing.replies import Answer as Answer
-    from shoal.testing.replies import call as call
+    from shoal.core.ids import IdGenerator as IdGenerator
+    from shoal.testing.fake_clock import FakeClock as FakeClock
+    from shoal.testing.memory_team_storage import MemoryTeamStorage as MemoryTeamStorage
+    from shoal.testing.mock_replies import MockReply as MockReply
+    from shoal.testing.mock_replies import make_tool_call as make_tool_call
+    from shoal.testing.prefix_cache import PrefixCache as PrefixCache
     from shoal.testing.servers import MockServer as MockServer
     from shoal.testing.servers import chat_server as chat_server
-    from shoal.testing.servers import in_thread as in_thread
     from shoal.testing.servers import messages_server as messages_server
     from shoal.testing.servers import responses_server as responses_server
+    from shoal.testing.servers import run_in_thread as run_in_thread
 
 _HOMES = {
-    "Answer": "shoal.testing.replies",
-    "FakeClock": "shoal.testing.clock",
-    "Ids": "shoal.core.ids",
-    "MemoryRecord": "shoal.testing.record",
+    "MockReply": "shoal.testing.mock_replies",
+    "FakeClock": "shoal.testing.fake_clock",
+    "IdGenerator": "shoal.core.ids",
+    "MemoryTeamStorage": "shoal.testing.memory_team_storage",
     "MockServer": "shoal.testing.servers",
-    "PrefixCache": "shoal.testing.caching",
-    "call": "shoal.testing.replies",
+    "PrefixCache": "shoal.testing.prefix_cache",
+    "make_tool_call": "shoal.testing.mock_replies",
     "chat_server": "shoal.testing.servers",
-    "in_thread": "shoal.testing.servers",
+    "run_in_thread": "shoal.testing.servers",
     "messages_server": "shoal.testing.servers",
     "responses_server": "shoal.testing.servers",
 }

@@ -19,13 +19,29 @@ import msgspec
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.usage import Usage
-from shoal.testing.caching import PrefixCache
-from shoal.testing.chat_form import ChatForm, ollama_tags
-from shoal.testing.http import HttpRequest, read_request, whole
-from shoal.testing.messages_form import MessagesForm
-from shoal.testing.outgoing import Form, HungUp, Outgoing, Received, unless_hung_up
-from shoal.testing.replies import Answer, Body, HttpError, Mind, Reset, Sayable, Stale, answer_from, with_ids
-from shoal.testing.responses_form import ResponsesForm
+from shoal.testing.chat_format import ChatFormat, encode_ollama_tags
+from shoal.testing.http_messages import HttpRequest, encode_response, read_request
+from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.mock_replies import (
+    ConnectionResetFault,
+    HttpErrorFault,
+    MockReply,
+    ReplyLike,
+    RequestBody,
+    Responder,
+    StaleConnectionFault,
+    add_call_ids,
+    reply_from,
+)
+from shoal.testing.prefix_cache import PrefixCache
+from shoal.testing.reply_sender import (
+    ClientDisconnected,
+    ProviderFormat,
+    ReceivedRequest,
+    ReplySender,
+    await_unless_disconnected,
+)
+from shoal.testing.responses_format import ResponsesFormat
 
 
 class MockServer:
@@ -36,8 +52,8 @@ class MockServer:
 
     def __init__(
         self,
-        form: Form,
-        mind: Mind,
+        api_format: ProviderFormat,
+        responder: Responder,
         *,
         models: Sequence[str] = ("mock",),
         clock: Clock | None = None,
@@ -45,9 +61,9 @@ class MockServer:
         keep_requests: bool = True,
         cache: PrefixCache | None = None,
     ) -> None:
-        self._form = form
+        self._format = api_format
         self._cache = cache
-        self._think = mind if callable(mind) else _in_order(mind)
+        self._respond = responder if callable(responder) else _respond_in_order(responder)
         self._models = models
         self._clock = clock or SystemClock()
         self._strict = strict
@@ -58,22 +74,24 @@ class MockServer:
         self._connections = 0
         self._stopping = False
         self.url = ""
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         """Model requests, in order."""
         self.lookups: list[str] = []
         """Paths of all other requests."""
-        self.count = 0
+        self.request_count = 0
         """Number of model requests received."""
-        self.reported = Usage()
+        self.reported_usage = Usage()
         """Total usage that complete replies reported."""
-        self.unsettled = Usage()
+        self.unsettled_usage = Usage()
         """Total usage of replies that were cut before the client could know it."""
-        self.answered = 0
+        self.replies_sent = 0
         """Number of replies that were sent completely."""
-        self.mind_errors: list[Exception] = []
+        self.responder_errors: list[Exception] = []
 
     async def start(self, *, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, limit=1 << 20, backlog=1024)
+        self._server = await asyncio.start_server(
+            self._serve_connection, "127.0.0.1", port, limit=1 << 20, backlog=1024
+        )
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
@@ -86,31 +104,31 @@ class MockServer:
         await asyncio.gather(*self._handlers, return_exceptions=True)
         await self._server.wait_closed()
 
-    async def arrived(self, count: int, *, within: float = 5.0) -> None:
+    async def wait_for_requests(self, count: int, *, within: float = 5.0) -> None:
         """Return when that many model requests were received."""
-        await self._until(lambda: self.count >= count, within)
+        await self._wait_until(lambda: self.request_count >= count, within)
 
-    async def left(self, *, within: float = 5.0) -> None:
+    async def wait_for_disconnect(self, *, within: float = 5.0) -> None:
         """Return when no connection is open."""
-        await self._until(lambda: not self._handlers, within)
+        await self._wait_until(lambda: not self._handlers, within)
 
-    async def _until(self, true: Callable[[], bool], within: float) -> None:
+    async def _wait_until(self, condition: Callable[[], bool], within: float) -> None:
         async with asyncio.timeout(within), self._changed:
-            await self._changed.wait_for(true)
+            await self._changed.wait_for(condition)
 
-    async def _tell(self) -> None:
+    async def _notify_waiters(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         handler = cast("asyncio.Task[None]", asyncio.current_task())
         self._handlers.add(handler)
         self._connections += 1
         connection = self._connections
         try:
             while (request := await read_request(reader)) is not None:
-                await self._answer(request, connection, reader, writer)
-        except (HungUp, ConnectionError):
+                await self._answer_request(request, connection, reader, writer)
+        except (ClientDisconnected, ConnectionError):
             pass
         except asyncio.CancelledError:
             # asyncio reports a cancelled connection handler as a failure; `stop` cancelled this one.
@@ -119,59 +137,61 @@ class MockServer:
         finally:
             writer.close()
             self._handlers.discard(handler)
-            await self._tell()
+            await self._notify_waiters()
 
-    async def _answer(
+    async def _answer_request(
         self,
         request: HttpRequest,
         connection: int,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        if request.method != "POST" or request.path != self._form.path:
+        if request.method != "POST" or request.path != self._format.path:
             self.lookups.append(request.path)
-            writer.write(self._looked_up(request))
+            writer.write(self._answer_lookup(request))
             return
-        self.count += 1
-        received = self._receive(request, connection)
-        await self._tell()
-        answer = await self._thought(received, reader)
-        usage = self._usage(received, answer)
-        out = Outgoing(self._form, self._clock, reader, writer, received)
+        self.request_count += 1
+        received = self._record_request(request, connection)
+        await self._notify_waiters()
+        answer = await self._get_reply(received, reader)
+        usage = self._compute_usage(received, answer)
+        out = ReplySender(self._format, self._clock, reader, writer, received)
         try:
-            await out.send(answer, usage, lambda: self._settle(usage, received.body))
+            await out.send_reply(answer, usage, lambda: self._record_usage(usage, received.body))
         finally:
-            if out.began and not out.settled:
-                self.unsettled += usage
-        if any(isinstance(fault, Stale) for fault in answer.faults):
+            if out.has_begun and not out.is_settled:
+                self.unsettled_usage += usage
+        if any(isinstance(fault, StaleConnectionFault) for fault in answer.faults):
             await read_request(reader)
-            raise HungUp
+            raise ClientDisconnected
 
-    def _usage(self, received: Received, answer: Answer) -> Usage:
-        usage = _estimated(received.raw, answer)
-        if self._cache is not None and not any(isinstance(f, HttpError | Reset) for f in answer.faults):
-            usage = self._cache.usage(received.body, usage.output_tokens)
+    def _compute_usage(self, received: ReceivedRequest, answer: MockReply) -> Usage:
+        usage = _estimate_usage(received.raw, answer)
+        if self._cache is not None and not any(
+            isinstance(f, HttpErrorFault | ConnectionResetFault) for f in answer.faults
+        ):
+            usage = self._cache.charge_request(received.body, usage.output_tokens)
         return answer.usage or usage
 
-    def _settle(self, usage: Usage, body: Body) -> None:
-        self.answered += 1
-        self.reported += self._form.reported(usage, body)
+    def _record_usage(self, usage: Usage, body: RequestBody) -> None:
+        self.replies_sent += 1
+        self.reported_usage += self._format.report_usage(usage, body)
 
-    def _looked_up(self, request: HttpRequest) -> bytes:
+    def _answer_lookup(self, request: HttpRequest) -> bytes:
         if request.method == "GET" and request.path == "/v1/models":
-            return whole(self._form.models(self._models))
-        if request.method == "GET" and request.path == "/api/tags" and isinstance(self._form, ChatForm):
-            return whole(ollama_tags(self._models))
-        missing = HttpError(status=404, message=f"Not found: {request.method} {request.path}")
-        return whole(self._form.error(missing, {}, 0), status=404)
+            return encode_response(self._format.encode_models(self._models))
+        if request.method == "GET" and request.path == "/api/tags" and isinstance(self._format, ChatFormat):
+            return encode_response(encode_ollama_tags(self._models))
+        not_found = HttpErrorFault(status=404, message=f"Not found: {request.method} {request.path}")
+        return encode_response(self._format.encode_error(not_found, {}, 0), status=404)
 
-    def _receive(self, request: HttpRequest, connection: int) -> Received:
+    def _record_request(self, request: HttpRequest, connection: int) -> ReceivedRequest:
         try:
             body = msgspec.json.decode(request.content)
         except msgspec.DecodeError:
             body = None
-        received = Received(
-            number=self.count,
+        received = ReceivedRequest(
+            number=self.request_count,
             path=request.path,
             headers=request.headers,
             body=body if isinstance(body, dict) else {},
@@ -183,102 +203,110 @@ class MockServer:
             self.requests.append(received)
         return received
 
-    async def _thought(self, received: Received, reader: asyncio.StreamReader) -> Answer:
+    async def _get_reply(self, received: ReceivedRequest, reader: asyncio.StreamReader) -> MockReply:
         if self._strict:
-            if not self._form.key_given(received.headers):
-                return Answer(faults=(HttpError(status=401),))
-            if (wrong := self._form.complaint(received.headers, received.body)) is not None:
-                return Answer(faults=(HttpError(status=400, message=wrong),))
+            if not self._format.has_api_key(received.headers):
+                return MockReply(faults=(HttpErrorFault(status=401),))
+            if (
+                request_error := self._format.find_request_error(received.headers, received.body)
+            ) is not None:
+                return MockReply(faults=(HttpErrorFault(status=400, message=request_error),))
         try:
-            said = self._think(received.body)
-            if inspect.isawaitable(said):
-                said = await unless_hung_up(reader, said)
-            answer = answer_from(said)
-        except HungUp:
+            reply = self._respond(received.body)
+            if inspect.isawaitable(reply):
+                reply = await await_unless_disconnected(reader, reply)
+            answer = reply_from(reply)
+        except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the responder is the test's code; `run_server` raises it at the end
-            self.mind_errors.append(error)
-            return Answer(faults=(HttpError(status=400, message=f"The mock's mind failed: {error}"),))
-        return with_ids(answer, f"{self._form.call_prefix}{received.number:04d}_")
+            self.responder_errors.append(error)
+            return MockReply(faults=(HttpErrorFault(status=400, message=f"The mock's mind failed: {error}"),))
+        return add_call_ids(answer, f"{self._format.call_prefix}{received.number:04d}_")
 
 
-def _in_order(said: Sequence[Sayable]) -> Callable[[Body], Sayable]:
-    if isinstance(said, str):
+def _respond_in_order(replies: Sequence[ReplyLike]) -> Callable[[RequestBody], ReplyLike]:
+    if isinstance(replies, str):
         raise TypeError("A mind is a function or a list of answers; a single answer is a list of one.")
-    remaining = iter(said)
+    remaining_replies = iter(replies)
 
-    def think(_: Body) -> Sayable:
-        for next_said in remaining:
-            return next_said
-        raise IndexError(f"all {len(said)} answers were given and one more was asked for")
+    def respond(_: RequestBody) -> ReplyLike:
+        for reply in remaining_replies:
+            return reply
+        raise IndexError(f"all {len(replies)} answers were given and one more was asked for")
 
-    return think
+    return respond
 
 
-def _estimated(request: bytes, answer: Answer) -> Usage:
+def _estimate_usage(request: bytes, answer: MockReply) -> Usage:
     """Estimate the usage as one token per four bytes."""
-    said = len(msgspec.json.encode(answer.content))
-    return Usage(input_tokens=max(1, len(request) // 4), output_tokens=max(1, said // 4))
+    content_length = len(msgspec.json.encode(answer.content))
+    return Usage(input_tokens=max(1, len(request) // 4), output_tokens=max(1, content_length // 4))
 
 
 @contextlib.asynccontextmanager
-async def serving(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockServer]:
+async def run_server(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockServer]:
     """Run the server; on exit, raise the first exception of its responder."""
     await server.start(port=port)
     try:
         yield server
     finally:
         await server.stop()
-    if server.mind_errors:
-        raise server.mind_errors[0]
+    if server.responder_errors:
+        raise server.responder_errors[0]
 
 
-def messages_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
+def messages_server(
+    responder: Responder, **options: Any
+) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """Run a provider of the Messages API. `options` are those of `MockServer`.
 
     `cache=PrefixCache()` gives it a prompt cache, so that a test can see what a request read from it.
     """
-    return serving(MockServer(MessagesForm(), mind, **options))
+    return run_server(MockServer(MessagesFormat(), responder, **options))
 
 
-def chat_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
+def chat_server(responder: Responder, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """Run a provider of Chat Completions. `options` are those of `MockServer`."""
-    return serving(MockServer(ChatForm(), mind, **options))
+    return run_server(MockServer(ChatFormat(), responder, **options))
 
 
-def responses_server(mind: Mind, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
+def responses_server(
+    responder: Responder, **options: Any
+) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """Run a provider of OpenAI's Responses API. `options` are those of `MockServer`."""
-    return serving(MockServer(ResponsesForm(), mind, **options))
+    return run_server(MockServer(ResponsesFormat(), responder, **options))
 
 
 @contextlib.contextmanager
-def in_thread(serve: contextlib.AbstractAsyncContextManager[MockServer]) -> Generator[MockServer]:
+def run_in_thread(
+    server_context: contextlib.AbstractAsyncContextManager[MockServer],
+) -> Generator[MockServer]:
     """Run a server in its own thread, for tests without a loop: `with run_in_thread(chat_server(…)) as …`."""
-    ready: list[tuple[MockServer, asyncio.AbstractEventLoop, asyncio.Event]] = []
+    running: list[tuple[MockServer, asyncio.AbstractEventLoop, asyncio.Event]] = []
     started = threading.Event()
     failures: list[BaseException] = []
 
-    async def run() -> None:
-        async with serve as server:
+    async def serve_until_end() -> None:
+        async with server_context as server:
             end = asyncio.Event()
-            ready.append((server, asyncio.get_running_loop(), end))
+            running.append((server, asyncio.get_running_loop(), end))
             started.set()
             await end.wait()
 
-    def host() -> None:
+    def run_loop() -> None:
         try:
-            asyncio.run(run())
+            asyncio.run(serve_until_end())
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             failures.append(error)
         finally:
             started.set()
 
-    thread = threading.Thread(target=host, name="mock-provider", daemon=True)
+    thread = threading.Thread(target=run_loop, name="mock-provider", daemon=True)
     thread.start()
     started.wait()
-    if not ready:
+    if not running:
         raise failures[0]
-    server, loop, end = ready[0]
+    server, loop, end = running[0]
     try:
         yield server
     finally:
@@ -291,6 +319,6 @@ def in_thread(serve: contextlib.AbstractAsyncContextManager[MockServer]) -> Gene
 
 
 if __name__ == "__main__":
-    from shoal.testing.script import main
+    from shoal.testing.scripted_server import main
 
     main()

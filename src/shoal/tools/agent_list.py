@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from shoal.core.definitions import EVERY, Definition
-from shoal.tools.bounded_list import bounded_list
+from shoal.core.agent_definitions import ALL_TOOLS, AgentDefinition
+from shoal.tools.bounded_list import format_bounded_list
 
-LONGEST = 16_000
+MAX_LIST_CHARACTERS = 16_000
 """Limit of the whole list, which is sent with every request."""
-_ROOMS = (2_000, 600, 200, 80)
-_MOST_TOOLS = 12
+_DESCRIPTION_LIMITS = (2_000, 600, 200, 80)
+_MAX_TOOLS = 12
 
 
-def listing(definitions: Iterable[Definition], *, longest: int = LONGEST) -> str:
+def format_agent_list(
+    definitions: Iterable[AgentDefinition], *, max_characters: int = MAX_LIST_CHARACTERS
+) -> str:
     """Return one line per agent: its name, when to use it, and its tools. Never exceeds `max_characters`."""
-    return bounded_list(
+    return format_bounded_list(
         tuple(definitions),
-        longest=longest,
-        rooms=_ROOMS,
-        more=lambda agent: f" (Tools: {_tools(agent)})",
+        max_characters=max_characters,
+        description_limits=_DESCRIPTION_LIMITS,
+        format_extra=lambda agent: f" (Tools: {_format_tools(agent)})",
     )
 
 
-def _tools(agent: Definition) -> str:
-    off = f" except {_some(agent.disallowed_tools)}" if agent.disallowed_tools else ""
-    if agent.tools is None or EVERY in agent.tools:
-        return f"all{off}"
-    return f"{_some(agent.tools)}{off}" if agent.tools else "none"
+def _format_tools(agent: AgentDefinition) -> str:
+    exceptions = f" except {_format_names(agent.disallowed_tools)}" if agent.disallowed_tools else ""
+    if agent.tools is None or ALL_TOOLS in agent.tools:
+        return f"all{exceptions}"
+    return f"{_format_names(agent.tools)}{exceptions}" if agent.tools else "none"
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_TOOLS} more" if len(names) > _MOST_TOOLS else ""
-    return ", ".join(name[:80] for name in names[:_MOST_TOOLS]) + more
+def _format_names(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - _MAX_TOOLS} more" if len(names) > _MAX_TOOLS else ""
+    return ", ".join(name[:80] for name in names[:_MAX_TOOLS]) + rest

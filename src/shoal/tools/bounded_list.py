@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from shoal.core.neutral import neutral
+from shoal.core.control_tags import escape_control_tags
 
 
-class Described(Protocol):
+class DescribedItem(Protocol):
     @property
     def name(self) -> str: ...
 
@@ -16,39 +16,39 @@ class Described(Protocol):
     def description(self) -> str: ...
 
 
-_Item = TypeVar("_Item", bound=Described)
+_Item = TypeVar("_Item", bound=DescribedItem)
 
 
-def bounded_list(
+def format_bounded_list(
     items: Sequence[_Item],
     *,
-    longest: int,
-    rooms: Sequence[int],
-    more: Callable[[_Item], str] = lambda _: "",
+    max_characters: int,
+    description_limits: Sequence[int],
+    format_extra: Callable[[_Item], str] = lambda _: "",
 ) -> str:
     """Return names, descriptions and `format_extra` of each item in at most `max_characters`.
 
     Each description is cut to the first of `description_limits` that makes the whole list fit. If none does,
     only the first names are listed, with a count of the rest.
     """
-    for room in rooms:
-        text = "\n".join(_line(item, room, more(item)) for item in items)
-        if len(text) <= longest:
+    for max_description in description_limits:
+        text = "\n".join(_format_line(item, max_description, format_extra(item)) for item in items)
+        if len(text) <= max_characters:
             return text
     lines: list[str] = []
-    left = longest - len(f"… and {len(items)} more")
+    remaining = max_characters - len(f"… and {len(items)} more")
     for item in items:
-        line = neutral(f"- {item.name}")
-        if len(line) + 1 > left:
+        line = escape_control_tags(f"- {item.name}")
+        if len(line) + 1 > remaining:
             return "\n".join([*lines, f"… and {len(items) - len(lines)} more"])
         lines.append(line)
-        left -= len(line) + 1
+        remaining -= len(line) + 1
     return "\n".join(lines)
 
 
-def _line(item: Described, room: int, more: str) -> str:
-    described = " ".join(item.description.split())
-    if len(described) > room:
-        described = f"{described[: room - 1].rstrip()}…"
+def _format_line(item: DescribedItem, max_description: int, extra: str) -> str:
+    description = " ".join(item.description.split())
+    if len(description) > max_description:
+        description = f"{description[: max_description - 1].rstrip()}…"
     # Descriptions come from project files that anyone may have written, so their tags are escaped.
-    return neutral(f"- {item.name}: {described}{more}")
+    return escape_control_tags(f"- {item.name}: {description}{extra}")

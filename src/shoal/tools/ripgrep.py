@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.core.ports import Launch
-from shoal.core.tools import Site
+from shoal.core.ports import ProcessLaunch
+from shoal.core.tools import ToolContext
 
 NOT_INSTALLED = (
     "Searching needs ripgrep (the program rg), which is not on PATH. Install it with one of: "
@@ -18,71 +18,75 @@ NOT_INSTALLED = (
 )
 NEVER_SEARCHED = (".git", ".hg", ".svn", ".jj")
 _CHUNK = 256 * 1024
-_LONGEST_COMPLAINT = 2000
+_MAX_ERROR_BYTES = 2000
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class RipgrepResult(Struct, frozen=True, kw_only=True):
     output: bytes
-    complaint: str
+    error_text: str
     status: int
-    cut: bool
+    truncated: bool
     """True if the output was cut off."""
     left_out: int = 0
     """Number of files removed from the output because a rule makes them unreadable."""
 
 
-def program(site: Site) -> str | None:
+def find_ripgrep(context: ToolContext) -> str | None:
     """Return the path of rg, from PATH or Python's scripts directory, or None."""
     import shutil
     import sysconfig
 
-    found = shutil.which("rg", path=site.env.get("PATH"))
+    found = shutil.which("rg", path=context.env.get("PATH"))
     return found or shutil.which("rg", path=sysconfig.get_path("scripts"))
 
 
-async def ripgrep(site: Site, arguments: Sequence[str], *, rg: str, cwd: Path, most: int) -> Found:
+async def run_ripgrep(
+    context: ToolContext, arguments: Sequence[str], *, rg: str, cwd: Path, max_bytes: int
+) -> RipgrepResult:
     """Run `rg arguments` and return its output; rg is stopped after `max_bytes`."""
     import tempfile
 
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as complaints:
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(read_fd, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as error_file:
         try:
-            process = await site.processes.start(
-                Launch(
+            process = await context.processes.start_process(
+                ProcessLaunch(
                     # --no-config: the user's own ripgrep settings must not change a tool's results.
                     argv=(rg, "--no-config", *arguments),
                     cwd=cwd,
-                    env=site.env,
-                    stdout=writing,
-                    stderr=complaints.fileno(),
+                    env=context.env,
+                    stdout=write_fd,
+                    stderr=error_file.fileno(),
                 )
             )
         finally:
-            os.close(writing)
-        ended = False
+            os.close(write_fd)
+        has_ended = False
         try:
-            output = await _taken(pipe, most + 1)
-            cut = len(output) > most
-            status = await (process.stop(grace=0.1) if cut else process.wait())
-            ended = True
+            output = await _read_pipe(pipe, max_bytes + 1)
+            is_truncated = len(output) > max_bytes
+            status = await (process.stop(grace=0.1) if is_truncated else process.wait())
+            has_ended = True
         finally:
-            if not ended:
+            if not has_ended:
                 await process.stop(grace=0.1)
-        complaints.seek(0)
-        complaint = complaints.read(_LONGEST_COMPLAINT).decode(errors="backslashreplace").strip()
-    return Found(output=output[:most], complaint=complaint, status=status, cut=cut)
+        error_file.seek(0)
+        error_text = error_file.read(_MAX_ERROR_BYTES).decode(errors="backslashreplace").strip()
+    return RipgrepResult(
+        output=output[:max_bytes], error_text=error_text, status=status, truncated=is_truncated
+    )
 
 
-async def _taken(pipe: object, most: int) -> bytes:
+async def _read_pipe(pipe: object, max_bytes: int) -> bytes:
     reader = asyncio.StreamReader(limit=_CHUNK)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
     chunks: list[bytes] = []
-    taken = 0
+    size = 0
     try:
-        while taken < most and (chunk := await reader.read(_CHUNK)):
+        while size < max_bytes and (chunk := await reader.read(_CHUNK)):
             chunks.append(chunk)
-            taken += len(chunk)
+            size += len(chunk)
     finally:
         transport.close()
     return b"".join(chunks)

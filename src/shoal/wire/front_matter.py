@@ -16,153 +16,167 @@ from msgspec import Struct
 if TYPE_CHECKING:
     import yaml
 
-Value: TypeAlias = str | list[Any] | dict[str, Any] | None
+FrontMatterValue: TypeAlias = str | list[Any] | dict[str, Any] | None
 """A top-level scalar is its text: the field decides what it means."""
 
-LONGEST = 65_536
+MAX_HEADER_LENGTH = 65_536
 """Maximum characters of front matter."""
-_MOST_NODES = 5_000
-_DEEPEST = 32
-_KEY = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
-_BARE = re.compile(r"[A-Za-z0-9_./(][^\t]*")
-_QUOTED = re.compile(r'"[^"\\]*"|\'[^\']*\'')
-_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
-_WRITTEN_AS = {
+_MAX_NODES = 5_000
+_MAX_DEPTH = 32
+_KEY_LINE = re.compile(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
+_BARE_VALUE = re.compile(r"[A-Za-z0-9_./(][^\t]*")
+_QUOTED_VALUE = re.compile(r'"[^"\\]*"|\'[^\']*\'')
+_NULL_VALUES = frozenset({"", "~", "null", "Null", "NULL"})
+_NODE_KINDS = {
     **dict.fromkeys(("str", "timestamp", "value", "merge", "null", "bool", "int", "float"), "scalar"),
     "map": "mapping",
     "seq": "sequence",
 }
 """Node kinds by tag: a tag can claim a kind that the node does not have."""
-_STARTS_OTHER_THAN_TEXT = ('"', "'", "[", "{", "|", ">", "&", "!", "#")
+_NON_TEXT_PREFIXES = ('"', "'", "[", "{", "|", ">", "&", "!", "#")
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class FrontMatterEntry(Struct, frozen=True, kw_only=True):
     key: str
-    value: Value
+    value: FrontMatterValue
     line: int
 
 
-class Remark(Struct, frozen=True, kw_only=True):
+class FrontMatterWarning(Struct, frozen=True, kw_only=True):
     line: int
     key: str
     text: str
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    entries: tuple[Entry, ...]
+class FrontMatterDocument(Struct, frozen=True, kw_only=True):
+    entries: tuple[FrontMatterEntry, ...]
     body: str
-    remarks: tuple[Remark, ...] = ()
+    warnings: tuple[FrontMatterWarning, ...] = ()
 
 
-class Unreadable(Exception):
+class InvalidFrontMatter(Exception):
     """Invalid front matter: the mistake, its line and its entry."""
 
-    def __init__(self, what: str, *, line: int, key: str | None = None) -> None:
-        super().__init__(what)
-        self.what = what
+    def __init__(self, problem: str, *, line: int, key: str | None = None) -> None:
+        super().__init__(problem)
+        self.what = problem
         self.line = line
         self.key = key
 
 
-def read_page(text: str, known: Collection[str]) -> Page:
+def parse_front_matter(text: str, known_keys: Collection[str]) -> FrontMatterDocument:
     """Parse the text; `known_keys` start an entry if YAML parsing fails. Raises `InvalidFrontMatter`."""
-    header, start, body = parts_of(text)
-    entries, remarks = _entries(header, start, known)
-    _refuse_twice(entries)
-    return Page(entries=tuple(entries), body="\n".join(body).strip(), remarks=tuple(remarks))
+    header, start, body = split_front_matter(text)
+    entries, warnings = _parse_entries(header, start, known_keys)
+    _reject_duplicates(entries)
+    return FrontMatterDocument(entries=tuple(entries), body="\n".join(body).strip(), warnings=tuple(warnings))
 
 
-def parts_of(text: str) -> tuple[list[str], int, list[str]]:
+def split_front_matter(text: str) -> tuple[list[str], int, list[str]]:
     """Return the header lines, the number of the first, and the body lines; raise `InvalidFrontMatter`."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     first = next((number for number, line in enumerate(lines) if line.strip()), None)
     if first is None:
-        raise Unreadable("the file is empty", line=1)
+        raise InvalidFrontMatter("the file is empty", line=1)
     if lines[first].rstrip() != "---":
-        raise Unreadable("there is no front matter: the file does not begin with a line ---", line=first + 1)
+        raise InvalidFrontMatter(
+            "there is no front matter: the file does not begin with a line ---", line=first + 1
+        )
     last = next((n for n in range(first + 1, len(lines)) if lines[n].rstrip() == "---"), None)
     if last is None:
-        raise Unreadable("the front matter does not end: a second line --- is missing", line=first + 1)
+        raise InvalidFrontMatter(
+            "the front matter does not end: a second line --- is missing", line=first + 1
+        )
     header = lines[first + 1 : last]
-    if sum(map(len, header)) + len(header) > LONGEST:
-        raise Unreadable(f"the front matter has more than {LONGEST:,} characters", line=first + 1)
+    if sum(map(len, header)) + len(header) > MAX_HEADER_LENGTH:
+        raise InvalidFrontMatter(
+            f"the front matter has more than {MAX_HEADER_LENGTH:,} characters", line=first + 1
+        )
     return header, first + 2, lines[last + 1 :]
 
 
-def _entries(header: Sequence[str], start: int, known: Collection[str]) -> tuple[list[Entry], list[Remark]]:
-    simple = _simple(header, start)
+def _parse_entries(
+    header: Sequence[str], start: int, known_keys: Collection[str]
+) -> tuple[list[FrontMatterEntry], list[FrontMatterWarning]]:
+    simple = _parse_simple_lines(header, start)
     if simple is not None:
         return simple, []
     try:
-        return _composed("\n".join(header), start), []
-    except Unreadable as problem:
-        return _loose(header, start, known, problem)
+        return _parse_yaml("\n".join(header), start), []
+    except InvalidFrontMatter as problem:
+        return _parse_loosely(header, start, known_keys, problem)
 
 
-def _refuse_twice(entries: Sequence[Entry]) -> None:
-    seen: dict[str, int] = {}
+def _reject_duplicates(entries: Sequence[FrontMatterEntry]) -> None:
+    first_lines: dict[str, int] = {}
     for entry in entries:
-        if entry.key in seen:
-            what = f"it is there twice, first on line {seen[entry.key]}"
-            raise Unreadable(what, line=entry.line, key=entry.key)
-        seen[entry.key] = entry.line
+        if entry.key in first_lines:
+            problem = f"it is there twice, first on line {first_lines[entry.key]}"
+            raise InvalidFrontMatter(problem, line=entry.line, key=entry.key)
+        first_lines[entry.key] = entry.line
 
 
-def _simple(header: Sequence[str], start: int) -> list[Entry] | None:
+def _parse_simple_lines(header: Sequence[str], start: int) -> list[FrontMatterEntry] | None:
     """Return the entries if YAML would read every line as the same text; otherwise None."""
-    entries: list[Entry] = []
+    entries: list[FrontMatterEntry] = []
     for number, line in enumerate(header):
         if not line.strip() or line.startswith("#"):
             continue
-        match = _KEY.fullmatch(line.rstrip(" "))
+        match = _KEY_LINE.fullmatch(line.rstrip(" "))
         if match is None or not line.isprintable():
             return None
         value: str | None = match[2] or ""
         assert value is not None
-        if _QUOTED.fullmatch(value):
+        if _QUOTED_VALUE.fullmatch(value):
             value = value[1:-1]
-        elif value in _NOTHING:
+        elif value in _NULL_VALUES:
             value = None
-        elif not _BARE.fullmatch(value) or ": " in value or " #" in value or value.endswith(":"):
+        elif not _BARE_VALUE.fullmatch(value) or ": " in value or " #" in value or value.endswith(":"):
             return None
-        entries.append(Entry(key=match[1], value=value, line=start + number))
+        entries.append(FrontMatterEntry(key=match[1], value=value, line=start + number))
     return entries
 
 
-def _loose(
-    header: Sequence[str], start: int, known: Collection[str], problem: Unreadable
-) -> tuple[list[Entry], list[Remark]]:
+def _parse_loosely(
+    header: Sequence[str], start: int, known_keys: Collection[str], problem: InvalidFrontMatter
+) -> tuple[list[FrontMatterEntry], list[FrontMatterWarning]]:
     """Parse entry by entry: as YAML if possible, else as plain text, else raise the YAML problem."""
-    entries: list[Entry] = []
-    remarks: list[Remark] = []
-    for key, first, lines in _chunks(header, known):
+    entries: list[FrontMatterEntry] = []
+    warnings: list[FrontMatterWarning] = []
+    for key, first, lines in _split_chunks(header, known_keys):
         line = start + first
         try:
-            found = _composed("\n".join(lines), line)
+            found = _parse_yaml("\n".join(lines), line)
             if [entry.key for entry in found] == [key]:
                 entries += found
                 continue
-            why = "its lines are not indented"
-        except Unreadable as error:
-            why = error.what
+            reason = "its lines are not indented"
+        except InvalidFrontMatter as error:
+            reason = error.what
         value = lines[0].partition(":")[2].strip()
-        if not value or value.startswith(_STARTS_OTHER_THAN_TEXT):
-            raise Unreadable(why, line=problem.line if len(lines) > 1 else line, key=key) from problem
+        if not value or value.startswith(_NON_TEXT_PREFIXES):
+            raise InvalidFrontMatter(
+                reason, line=problem.line if len(lines) > 1 else line, key=key
+            ) from problem
         text = "\n".join([value, *(following.strip() for following in lines[1:])]).strip()
-        entries.append(Entry(key=key, value=text, line=line))
-        told = f"not valid YAML ({why}), read as plain text; put it in quotes, or indented below `{key}: |`"
-        remarks.append(Remark(line=line, key=key, text=told))
+        entries.append(FrontMatterEntry(key=key, value=text, line=line))
+        warning_text = (
+            f"not valid YAML ({reason}), read as plain text; put it in quotes, or indented below `{key}: |`"
+        )
+        warnings.append(FrontMatterWarning(line=line, key=key, text=warning_text))
     if not entries:
         raise problem
-    return entries, remarks
+    return entries, warnings
 
 
-def _chunks(header: Sequence[str], known: Collection[str]) -> Iterator[tuple[str, int, list[str]]]:
+def _split_chunks(header: Sequence[str], known_keys: Collection[str]) -> Iterator[tuple[str, int, list[str]]]:
     key, first = "", 0
     lines: list[str] = []
     for number, line in enumerate(header):
-        match = _KEY.fullmatch(line)
-        if match is not None and (match[1] in known or get_close_matches(match[1], known, n=1, cutoff=0.8)):
+        match = _KEY_LINE.fullmatch(line)
+        if match is not None and (
+            match[1] in known_keys or get_close_matches(match[1], known_keys, n=1, cutoff=0.8)
+        ):
             if key:
                 yield key, first, lines
             key, first, lines = match[1], number, [line]
@@ -172,41 +186,45 @@ def _chunks(header: Sequence[str], known: Collection[str]) -> Iterator[tuple[str
         yield key, first, lines
 
 
-def _composed(text: str, start: int) -> list[Entry]:
+def _parse_yaml(text: str, start: int) -> list[FrontMatterEntry]:
     """Parse the entries as YAML; only text, numbers, lists and mappings are constructed."""
     import yaml
 
-    node = composed(text, start)
+    node = compose_yaml(text, start)
     if node is None:
         return []
     if not isinstance(node, yaml.MappingNode):
-        raise Unreadable("it is not a list of `key: value` lines", line=start)
-    values = _Values(start)
+        raise InvalidFrontMatter("it is not a list of `key: value` lines", line=start)
+    values = _YamlConverter(start)
     return [
-        Entry(key=values.key(key), value=values.top(value), line=start + key.start_mark.line)
+        FrontMatterEntry(
+            key=values.convert_key(key),
+            value=values.convert_top_value(value),
+            line=start + key.start_mark.line,
+        )
         for key, value in node.value
     ]
 
 
-def composed(text: str, start: int) -> yaml.Node | None:
+def compose_yaml(text: str, start: int) -> yaml.Node | None:
     """Return the YAML tree of text that starts at line `start` of its file; raise `InvalidFrontMatter`."""
     import yaml
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _refuse_depth(yaml.parse(text, Loader=loader), start)
+        _check_depth(yaml.parse(text, Loader=loader), start)
         node: yaml.Node | None = yaml.compose(text, Loader=loader)
     except UnicodeEncodeError as error:
-        before = text[: error.start].count("\n")
-        raise Unreadable("it holds bytes that are no text", line=start + before) from error
+        preceding_lines = text[: error.start].count("\n")
+        raise InvalidFrontMatter("it holds bytes that are no text", line=start + preceding_lines) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
-        raise Unreadable(str(what), line=start + (mark.line if mark is not None else 0)) from error
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+        raise InvalidFrontMatter(str(problem), line=start + (mark.line if mark is not None else 0)) from error
     return node
 
 
-def _refuse_depth(events: Iterable[yaml.Event], start: int) -> None:
+def _check_depth(events: Iterable[yaml.Event], start: int) -> None:
     """Reject deep nesting: composing is recursive, and in C too deep a text crashes the process."""
     import yaml
 
@@ -214,53 +232,55 @@ def _refuse_depth(events: Iterable[yaml.Event], start: int) -> None:
     for event in events:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > _DEEPEST:
+            if depth > _MAX_DEPTH:
                 mark = event.start_mark
-                raise Unreadable("it is nested too deeply", line=start + (mark.line if mark else 0))
+                raise InvalidFrontMatter("it is nested too deeply", line=start + (mark.line if mark else 0))
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 
 
-class _Values:
+class _YamlConverter:
     """Converts YAML nodes to values. Aliases can repeat a node many times, so the count is bounded."""
 
     def __init__(self, start: int) -> None:
         self._start = start
         self._seen = 0
 
-    def top(self, node: yaml.Node) -> Value:
-        value = self.of(node)
+    def convert_top_value(self, node: yaml.Node) -> FrontMatterValue:
+        value = self.convert_node(node)
         return value if value is None or isinstance(value, list | dict) else str(node.value)
 
-    def key(self, node: yaml.Node) -> str:
+    def convert_key(self, node: yaml.Node) -> str:
         if not isinstance(node.value, str):
-            raise self._unreadable("a key is a word", node)
+            raise self._build_error("a key is a word", node)
         return node.value
 
-    def of(self, node: yaml.Node, depth: int = 0) -> Any:
+    def convert_node(self, node: yaml.Node, depth: int = 0) -> Any:
         self._seen += 1
-        if self._seen > _MOST_NODES or depth > _DEEPEST:
-            raise self._unreadable("it holds too much: aliases that repeat each other", node)
+        if self._seen > _MAX_NODES or depth > _MAX_DEPTH:
+            raise self._build_error("it holds too much: aliases that repeat each other", node)
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        written: str = getattr(node, "id", "")
-        if written != _WRITTEN_AS.get(kind, written):
-            raise self._unreadable(f"the tag {node.tag} is for something else than this", node)
+        node_type: str = getattr(node, "id", "")
+        if node_type != _NODE_KINDS.get(kind, node_type):
+            raise self._build_error(f"the tag {node.tag} is for something else than this", node)
         match kind:
             case "map":
-                return {self.key(key): self.of(value, depth + 1) for key, value in node.value}
+                return {
+                    self.convert_key(key): self.convert_node(value, depth + 1) for key, value in node.value
+                }
             case "seq":
-                return [self.of(item, depth + 1) for item in node.value]
+                return [self.convert_node(item, depth + 1) for item in node.value]
             case "str" | "timestamp" | "value" | "merge":
                 return node.value
             case "null" | "bool" | "int" | "float":
-                return _scalar(kind, node.value)
-        raise self._unreadable(f"the tag {node.tag} is not understood", node)
+                return _parse_scalar(kind, node.value)
+        raise self._build_error(f"the tag {node.tag} is not understood", node)
 
-    def _unreadable(self, what: str, node: yaml.Node) -> Unreadable:
-        return Unreadable(what, line=self._start + node.start_mark.line)
+    def _build_error(self, problem: str, node: yaml.Node) -> InvalidFrontMatter:
+        return InvalidFrontMatter(problem, line=self._start + node.start_mark.line)
 
 
-def _scalar(kind: str, text: str) -> Any:
+def _parse_scalar(kind: str, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bool":

@@ -9,9 +9,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.errors import WorktreeError
-from shoal.workspaces.git import Git, Place
+from shoal.workspaces.git_runner import GitLocation, GitRunner
 
-_NAMED = 5
+_MAX_NAMES = 5
 """Maximum number of files named in a note."""
 
 
@@ -25,89 +25,89 @@ class Checkout(Struct, frozen=True, kw_only=True):
     """Relative directory in which the lead works; empty at the top."""
 
     @property
-    def place(self) -> Place:
-        return Place(entry=self.entry, common=self.common, tree=self.top)
+    def git_location(self) -> GitLocation:
+        return GitLocation(entry=self.entry, common=self.common, tree=self.top)
 
 
-async def find_checkout(git: Git, directory: Path) -> Checkout:
+async def find_checkout(git: GitRunner, directory: Path) -> Checkout:
     """Find the checkout around a directory. Raises `WorktreeError` outside a git working tree."""
-    words = ("--is-bare-repository", "--is-inside-work-tree", "--git-common-dir", "--git-dir")
-    said = await git.tried("rev-parse", *words, at=directory)
-    if said.status != 0:
-        if "not a git repository" in said.complaint:
+    arguments = ("--is-bare-repository", "--is-inside-work-tree", "--git-common-dir", "--git-dir")
+    result = await git.try_run("rev-parse", *arguments, at=directory)
+    if result.status != 0:
+        if "not a git repository" in result.error:
             raise WorktreeError(
                 f"{directory} is not in a git repository, so an agent cannot have a worktree of it. "
                 "Make it one (git init, and a first commit), or work without a worktree."
             )
-        raise WorktreeError(f"The git repository of {directory} cannot be used: {said.complaint}")
-    bare, within, common, entry = said.text.split("\n")
-    if within != "true":
-        what = "a bare repository" if bare == "true" else "the inside of a git repository"
+        raise WorktreeError(f"The git repository of {directory} cannot be used: {result.error}")
+    is_bare, is_inside, common, entry = result.text.split("\n")
+    if is_inside != "true":
+        description = "a bare repository" if is_bare == "true" else "the inside of a git repository"
         raise WorktreeError(
-            f"{directory} is {what}: there is no checkout to work from. Start in a working tree of it."
+            f"{directory} is {description}: there is no checkout to work from. Start in a working tree of it."
         )
-    shown = (await git("rev-parse", "--show-toplevel", "--show-prefix", at=directory)).text.split("\n")
+    lines = (await git("rev-parse", "--show-toplevel", "--show-prefix", at=directory)).text.split("\n")
     return Checkout(
-        top=_real(Path(shown[0])),
-        common=_real(directory / common),
-        entry=_real(directory / entry),
-        inside=shown[1].rstrip("/") if len(shown) > 1 else "",
+        top=_resolve_path(Path(lines[0])),
+        common=_resolve_path(directory / common),
+        entry=_resolve_path(directory / entry),
+        inside=lines[1].rstrip("/") if len(lines) > 1 else "",
     )
 
 
-async def head_of(git: Git, checkout: Checkout) -> str:
-    said = await git.tried("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=checkout.place)
-    if said.status != 0:
+async def get_head_commit(git: GitRunner, checkout: Checkout) -> str:
+    result = await git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=checkout.git_location)
+    if result.status != 0:
         raise WorktreeError(
             f"The git repository {checkout.top} has no commit yet to make a worktree from. "
             "Make a first one: git add -A && git commit."
         )
-    return said.text
+    return result.text
 
 
-async def left_behind(git: Git, checkout: Checkout) -> tuple[str, ...]:
+async def describe_uncommitted(git: GitRunner, checkout: Checkout) -> tuple[str, ...]:
     """Describe to the agent the changes of the checkout that a worktree made from its HEAD lacks."""
-    status = await git.tried(
+    status = await git.try_run(
         "status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal",
-        "--ignore-submodules=none", at=checkout.place,
+        "--ignore-submodules=none", at=checkout.git_location,
     )  # fmt: skip
     if status.status != 0:
         return ()
     changed: list[str] = []
-    dirty: list[str] = []
+    changed_submodules: list[str] = []
     for line in status.names:
         kind, _, rest = line.partition(" ")
         if kind == "?":
             changed.append(rest)
         elif kind in ("1", "u"):
             fields = rest.split(" ", 7 if kind == "1" else 9)
-            (dirty if fields[1].startswith("S") else changed).append(fields[-1])
-    return tuple(_sentences(changed, dirty, await _submodules(git, checkout)))
+            (changed_submodules if fields[1].startswith("S") else changed).append(fields[-1])
+    return tuple(_format_notes(changed, changed_submodules, await _list_submodules(git, checkout)))
 
 
-def _sentences(changed: list[str], dirty: list[str], submodules: tuple[str, ...]) -> Iterator[str]:
+def _format_notes(changed: list[str], dirty: list[str], submodules: tuple[str, ...]) -> Iterator[str]:
     if changed:
         yield (
             f"The lead's checkout has changes that are not committed, and that are not in this worktree: "
-            f"{_listed(changed)}."
+            f"{_join_names(changed)}."
         )
     if submodules:
-        yield f"Submodules are empty in this worktree: {_listed(submodules)}."
+        yield f"Submodules are empty in this worktree: {_join_names(submodules)}."
     if dirty:
-        yield f"Changes the lead has in these submodules are not in it either: {_listed(dirty)}."
+        yield f"Changes the lead has in these submodules are not in it either: {_join_names(dirty)}."
 
 
-async def _submodules(git: Git, checkout: Checkout) -> tuple[str, ...]:
+async def _list_submodules(git: GitRunner, checkout: Checkout) -> tuple[str, ...]:
     if not (checkout.top / ".gitmodules").exists():
         return ()
-    listed = await git.tried("ls-files", "--stage", "-z", at=checkout.place)
-    return tuple(line.partition("\t")[2] for line in listed.names if line.startswith("160000 "))
+    result = await git.try_run("ls-files", "--stage", "-z", at=checkout.git_location)
+    return tuple(line.partition("\t")[2] for line in result.names if line.startswith("160000 "))
 
 
-def _real(path: Path) -> Path:
+def _resolve_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _listed(names: list[str] | tuple[str, ...]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+def _join_names(names: list[str] | tuple[str, ...]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from shoal.workspaces.complaints import complaint
+from shoal.workspaces.file_errors import build_file_error
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class CheckpointChange(Struct, frozen=True, kw_only=True):
     turn: int
     path: Path
     before: str | None
@@ -26,27 +26,27 @@ class Change(Struct, frozen=True, kw_only=True):
     """Mode bits of the file before the change."""
 
 
-class _Undone(Struct, frozen=True, kw_only=True):
+class _UndoMark(Struct, frozen=True, kw_only=True):
     undone: int
     replaced: dict[str, str | None]
 
 
-def _path(_: type, value: Any) -> Path:
+def _decode_path(_: type, value: Any) -> Path:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no path")  # noqa: TRY004 - of a file, not of an argument
     return Path(value)
 
 
-def private_directory(path: Path) -> None:
+def create_private_directory(path: Path) -> None:
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
-class Index:
+class CheckpointIndex:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def append(self, change: Change) -> None:
-        self._append(
+    def append_change(self, change: CheckpointChange) -> None:
+        self._append_line(
             {
                 "turn": change.turn,
                 "path": str(change.path),
@@ -58,29 +58,31 @@ class Index:
 
     def mark_undone(self, turn: int, replaced: Mapping[Path, str | None]) -> None:
         """Mark changes of these files from `turn` on as undone; `replaced` names what the undo removed."""
-        self._append({"undone": turn, "replaced": {str(path): name for path, name in replaced.items()}})
+        self._append_line({"undone": turn, "replaced": {str(path): name for path, name in replaced.items()}})
 
-    def changes(self) -> list[Change]:
+    def read_changes(self) -> list[CheckpointChange]:
         """Return the changes that are not undone, oldest first."""
-        live: list[Change] = []
-        for line in self._lines():
+        live: list[CheckpointChange] = []
+        for line in self._read_lines():
             try:
                 if "undone" in line:
-                    said = msgspec.convert(line, _Undone)
-                    live = [c for c in live if c.turn < said.undone or str(c.path) not in said.replaced]
+                    undo_mark = msgspec.convert(line, _UndoMark)
+                    live = [
+                        c for c in live if c.turn < undo_mark.undone or str(c.path) not in undo_mark.replaced
+                    ]
                 else:
-                    live.append(msgspec.convert(line, Change, dec_hook=_path))
+                    live.append(msgspec.convert(line, CheckpointChange, dec_hook=_decode_path))
             except (msgspec.ValidationError, UnicodeEncodeError):
                 continue
         return live
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
+    def _read_lines(self) -> Iterator[dict[str, Any]]:
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return
         except OSError as error:
-            raise complaint("read", self.path, error) from None
+            raise build_file_error("read", self.path, error) from None
         for line in content.split(b"\n"):
             try:
                 # The json module preserves file names that are not UTF-8.
@@ -90,9 +92,9 @@ class Index:
             if isinstance(parsed, dict):
                 yield parsed
 
-    def _append(self, line: Mapping[str, Any]) -> None:
+    def _append_line(self, line: Mapping[str, Any]) -> None:
         encoded = json.dumps(line).encode() + b"\n"
-        private_directory(self.path.parent)
+        create_private_directory(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(descriptor).st_size

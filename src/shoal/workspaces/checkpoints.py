@@ -11,9 +11,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from shoal.workspaces.checkpoint_index import Change, Index, private_directory
-from shoal.workspaces.complaints import complaint
-from shoal.workspaces.replacing import create, replace
+from shoal.workspaces.atomic_files import create_file, replace_file
+from shoal.workspaces.checkpoint_index import CheckpointChange, CheckpointIndex, create_private_directory
+from shoal.workspaces.file_errors import build_file_error
 
 
 class ChangedFile(Struct, frozen=True, kw_only=True):
@@ -21,12 +21,12 @@ class ChangedFile(Struct, frozen=True, kw_only=True):
     how: Literal["created", "changed", "deleted"]
 
 
-class TurnChanges(Struct, frozen=True, kw_only=True):
+class TurnFileChanges(Struct, frozen=True, kw_only=True):
     turn: int
     files: tuple[ChangedFile, ...]
 
 
-class LeftAlone(Struct, frozen=True, kw_only=True):
+class SkippedFile(Struct, frozen=True, kw_only=True):
     path: Path
     why: str
 
@@ -37,22 +37,22 @@ class UndoReport(Struct, frozen=True, kw_only=True):
     turn: int
     restored: tuple[Path, ...] = ()
     removed: tuple[Path, ...] = ()
-    left_alone: tuple[LeftAlone, ...] = ()
+    left_alone: tuple[SkippedFile, ...] = ()
 
 
-class _Blocked(Exception):
+class _UndoBlocked(Exception):
     """The text says why a file is skipped."""
 
 
-class Checkpoints:
+class CheckpointStore:
     """Old contents under `directory`: `blobs/` by digest, and `index.jsonl` with one line per change."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._blobs = directory / "blobs"
-        self._index = Index(directory / "index.jsonl")
+        self._index = CheckpointIndex(directory / "index.jsonl")
 
-    def keep(
+    def record_change(
         self, turn: int, path: Path, *, before: bytes | None, after: bytes | None, mode: int | None
     ) -> None:
         """Record a change; must be called before the change is made.
@@ -60,141 +60,145 @@ class Checkpoints:
         The old content and then the index line are on disk when this returns, so a crash at any point leaves
         either nothing to undo or everything that undoing needs.
         """
-        change = Change(
+        change = CheckpointChange(
             turn=turn,
             path=path,
-            before=None if before is None else self._store(before),
-            after=None if after is None else digest(after),
+            before=None if before is None else self._store_blob(before),
+            after=None if after is None else compute_digest(after),
             mode=mode,
         )
-        self._index.append(change)
+        self._index.append_change(change)
 
-    def turns(self) -> tuple[TurnChanges, ...]:
+    def list_turns(self) -> tuple[TurnFileChanges, ...]:
         """Return the turns that can be undone, oldest first."""
-        by_turn: dict[int, dict[Path, list[Change]]] = {}
-        for change in self._index.changes():
+        by_turn: dict[int, dict[Path, list[CheckpointChange]]] = {}
+        for change in self._index.read_changes():
             by_turn.setdefault(change.turn, {}).setdefault(change.path, []).append(change)
         return tuple(
-            TurnChanges(turn=turn, files=tuple(_changed(path, changes) for path, changes in files.items()))
+            TurnFileChanges(
+                turn=turn, files=tuple(_summarize_file(path, changes) for path, changes in files.items())
+            )
             for turn, files in sorted(by_turn.items())
         )
 
-    def undo(self, turn: int) -> UndoReport:
+    def undo_turn(self, turn: int) -> UndoReport:
         """Restore all files to their state before `turn`, except those that somebody else changed since."""
-        by_path: dict[Path, list[Change]] = {}
-        for change in self._index.changes():
+        by_path: dict[Path, list[CheckpointChange]] = {}
+        for change in self._index.read_changes():
             if change.turn >= turn:
                 by_path.setdefault(change.path, []).append(change)
         restored: list[Path] = []
         removed: list[Path] = []
-        left_alone: list[LeftAlone] = []
+        left_alone: list[SkippedFile] = []
         replaced: dict[Path, str | None] = {}
         for path, changes in reversed(by_path.items()):
             try:
-                was, now = self._bring_back(path, changes)
-            except _Blocked as blocked:
-                left_alone.append(LeftAlone(path=path, why=str(blocked)))
+                old_digest, new_digest = self._restore_file(path, changes)
+            except _UndoBlocked as blocked:
+                left_alone.append(SkippedFile(path=path, why=str(blocked)))
                 continue
-            replaced[path] = was
-            if was != now:
-                (removed if now is None else restored).append(path)
+            replaced[path] = old_digest
+            if old_digest != new_digest:
+                (removed if new_digest is None else restored).append(path)
         if replaced:
             try:
                 self._index.mark_undone(turn, replaced)
             except OSError as error:
-                raise complaint("note the undo in", self._index.path, error) from None
+                raise build_file_error("note the undo in", self._index.path, error) from None
         return UndoReport(
             turn=turn, restored=tuple(restored), removed=tuple(removed), left_alone=tuple(left_alone)
         )
 
-    def _bring_back(self, path: Path, changes: Sequence[Change]) -> tuple[str | None, str | None]:
+    def _restore_file(self, path: Path, changes: Sequence[CheckpointChange]) -> tuple[str | None, str | None]:
         """Restore one file; return the digests of its content before and after."""
-        content, state = _there(path)
-        was = None if content is None else digest(content)
-        reached, mode = _walk_back(was, changes)
-        if reached != was:
+        content, state = _read_current(path)
+        current_digest = None if content is None else compute_digest(content)
+        target_digest, mode = _trace_back(current_digest, changes)
+        if target_digest != current_digest:
             if content is not None:
                 # Content that the undo removes can be recovered from the blobs.
-                self._store(content)
-            self._put(path, reached, mode, state)
-        if reached != changes[0].before:
-            raise _Blocked(
+                self._store_blob(content)
+            self._write_content(path, target_digest, mode, state)
+        if target_digest != changes[0].before:
+            raise _UndoBlocked(
                 "it was changed by somebody else since the agent changed it"
-                if reached == was
+                if target_digest == current_digest
                 else "it is back to what somebody else had made of it, and goes no further"
             )
-        return was, reached
+        return current_digest, target_digest
 
-    def _put(self, path: Path, wanted: str | None, mode: int | None, state: os.stat_result | None) -> None:
+    def _write_content(
+        self, path: Path, digest_name: str | None, mode: int | None, state: os.stat_result | None
+    ) -> None:
         try:
-            if wanted is None:
+            if digest_name is None:
                 path.unlink()
                 return
-            content = self._load(wanted)
+            content = self._load_blob(digest_name)
             if state is not None:
-                replace(path, content, like=state)
+                replace_file(path, content, like=state)
                 if mode is not None and mode != stat.S_IMODE(state.st_mode):
                     path.chmod(mode)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                create(path, content, mode=mode)
+                create_file(path, content, mode=mode)
         except OSError as error:
-            raise _Blocked(str(complaint("bring back", path, error))) from None
+            raise _UndoBlocked(str(build_file_error("bring back", path, error))) from None
 
-    def _store(self, content: bytes) -> str:
-        name = digest(content)
+    def _store_blob(self, content: bytes) -> str:
+        name = compute_digest(content)
         blob = self._blobs / name[:2] / name
         if not blob.exists():
             for directory in (self._directory, self._blobs, blob.parent):
-                private_directory(directory)
-            replace(blob, content, mode=0o600)
+                create_private_directory(directory)
+            replace_file(blob, content, mode=0o600)
         return name
 
-    def _load(self, name: str) -> bytes:
+    def _load_blob(self, name: str) -> bytes:
         try:
             content = (self._blobs / name[:2] / name).read_bytes()
         except FileNotFoundError:
-            raise _Blocked("its old content is no longer kept") from None
-        if digest(content) != name:
-            raise _Blocked("its kept old content is damaged")
+            raise _UndoBlocked("its old content is no longer kept") from None
+        if compute_digest(content) != name:
+            raise _UndoBlocked("its kept old content is damaged")
         return content
 
 
-def digest(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def _walk_back(now: str | None, changes: Sequence[Change]) -> tuple[str | None, int | None]:
+def _trace_back(now: str | None, changes: Sequence[CheckpointChange]) -> tuple[str | None, int | None]:
     """Follow the agent's own changes back from `now` along an unbroken chain; return content and mode.
 
     A change whose `before` is already present was never made, or is undone: it is skipped.
     """
-    reached, mode = now, None
+    digest, mode = now, None
     if now == changes[0].before:
-        return reached, mode
+        return digest, mode
     for change in reversed(changes):
-        if reached == change.after:
-            reached, mode = change.before, change.mode
-        elif reached != change.before:
+        if digest == change.after:
+            digest, mode = change.before, change.mode
+        elif digest != change.before:
             break
-    return reached, mode
+    return digest, mode
 
 
-def _there(path: Path) -> tuple[bytes | None, os.stat_result | None]:
+def _read_current(path: Path) -> tuple[bytes | None, os.stat_result | None]:
     if os.path.realpath(path) != str(path):
-        raise _Blocked("it, or a directory above it, has become a symbolic link")
+        raise _UndoBlocked("it, or a directory above it, has become a symbolic link")
     try:
         state = path.lstat()
         if not stat.S_ISREG(state.st_mode):
-            raise _Blocked("it is no longer a regular file")
+            raise _UndoBlocked("it is no longer a regular file")
         return path.read_bytes(), state
     except (FileNotFoundError, NotADirectoryError):
         return None, None
     except OSError as error:
-        raise _Blocked(str(complaint("read", path, error))) from None
+        raise _UndoBlocked(str(build_file_error("read", path, error))) from None
 
 
-def _changed(path: Path, changes: Sequence[Change]) -> ChangedFile:
+def _summarize_file(path: Path, changes: Sequence[CheckpointChange]) -> ChangedFile:
     if changes[0].before is None:
         return ChangedFile(path=path, how="created")
     return ChangedFile(path=path, how="deleted" if changes[-1].after is None else "changed")

@@ -13,7 +13,7 @@ from pathlib import Path
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
 
-PATIENCE = 300.0
+LOCK_TIMEOUT = 300.0
 """Seconds; the holder has its own timeouts."""
 
 
@@ -26,15 +26,15 @@ class RepositoryLock:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def acquire(self) -> AsyncIterator[None]:
         async with self._turn:
-            fd = await self._locked()
+            fd = await self._open_locked()
             try:
                 yield
             finally:
                 os.close(fd)
 
-    async def _locked(self) -> int:
+    async def _open_locked(self) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             fd = os.open(self._path, flags, 0o600)
@@ -43,36 +43,36 @@ class RepositoryLock:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            await self._waited(fd)
+            await self._wait_for_lock(fd)
         return fd
 
-    async def _waited(self, fd: int) -> None:
-        wait = _Wait(fd)
+    async def _wait_for_lock(self, fd: int) -> None:
+        wait = _LockWait(fd)
         # Not a thread of the loop's pool: all of those could wait here while the holder needs one.
-        threading.Thread(target=wait.run, name="shoal-worktrees", daemon=True).start()
+        threading.Thread(target=wait.wait_for_lock, name="shoal-worktrees", daemon=True).start()
         try:
-            async with self._clock.deadline(PATIENCE):
-                await wait.given
+            async with self._clock.deadline(LOCK_TIMEOUT):
+                await wait.acquired
         except BaseException as error:
             wait.abandon()
             if isinstance(error, TimeoutError):
-                why = f"another process has held it for {PATIENCE:g} s; look for a git that hangs"
+                reason = f"another process has held it for {LOCK_TIMEOUT:g} s; look for a git that hangs"
             elif isinstance(error, OSError):
-                why = str(error.strerror)
+                reason = str(error.strerror)
             else:
                 raise
-            raise WorktreeError(f"{self._path} cannot be locked: {why}.") from error
+            raise WorktreeError(f"{self._path} cannot be locked: {reason}.") from error
 
 
-class _Wait:
+class _LockWait:
     """Pending flock on a descriptor, which this object owns until the lock is acquired."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
-        self.given: asyncio.Future[None] = self._loop.create_future()
+        self.acquired: asyncio.Future[None] = self._loop.create_future()
 
-    def run(self) -> None:
+    def wait_for_lock(self) -> None:
         """Acquire the lock; runs in the thread."""
         failure: OSError | None = None
         try:
@@ -80,20 +80,20 @@ class _Wait:
         except OSError as error:
             failure = error
         try:
-            self._loop.call_soon_threadsafe(self._give, failure)
+            self._loop.call_soon_threadsafe(self._set_result, failure)
         except RuntimeError:  # the loop was closed meanwhile
             os.close(self._fd)
 
     def abandon(self) -> None:
         """Give up the wait; if the thread still waits, the descriptor is closed once it ends."""
-        if self.given.cancelled() or self.given.cancel():
+        if self.acquired.cancelled() or self.acquired.cancel():
             return
         os.close(self._fd)
 
-    def _give(self, failure: OSError | None) -> None:
-        if self.given.cancelled():
+    def _set_result(self, failure: OSError | None) -> None:
+        if self.acquired.cancelled():
             os.close(self._fd)
         elif failure is not None:
-            self.given.set_exception(failure)
+            self.acquired.set_exception(failure)
         else:
-            self.given.set_result(None)
+            self.acquired.set_result(None)

@@ -9,11 +9,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.errors import WorkspaceError
-from shoal.core.filenames import shown
+from shoal.core.filenames import escape_filename
 from shoal.core.worktrees import WorktreeRecord
-from shoal.workspaces.checkpoints import Checkpoints
-from shoal.workspaces.local import LocalWorkspace
-from shoal.workspaces.work import prefix_of
+from shoal.workspaces.checkpoints import CheckpointStore
+from shoal.workspaces.local_workspace import LocalWorkspace
+from shoal.workspaces.worktree_changes import get_branch_prefix
 
 
 class Worktree(Struct, frozen=True, kw_only=True):
@@ -36,26 +36,26 @@ class Worktree(Struct, frozen=True, kw_only=True):
     @property
     def root(self) -> Path:
         """Directory in which the agent works, corresponding to the lead's directory in its checkout."""
-        place = self.path / self.record.inside
-        return place if place.is_dir() else self.path
+        directory = self.path / self.record.inside
+        return directory if directory.is_dir() else self.path
 
     @property
-    def writable(self) -> tuple[Path, ...]:
+    def writable_paths(self) -> tuple[Path, ...]:
         """Paths that the agent's commands may write, as a commit needs; creates the branch directories."""
-        own = (self.common / "refs/heads", self.common / "logs/refs/heads")
-        branches = [directory / prefix_of(self.name) for directory in own]
+        ref_directories = (self.common / "refs/heads", self.common / "logs/refs/heads")
+        branches = [directory / get_branch_prefix(self.name) for directory in ref_directories]
         for directory in branches:
             # Packing the refs removes it while it is empty.
             directory.mkdir(parents=True, exist_ok=True)
         return (self.path, self.entry, self.common / "objects", *branches)
 
     @property
-    def sealed(self) -> tuple[Path, ...]:
+    def sealed_paths(self) -> tuple[Path, ...]:
         """Paths that the agent's commands must not write, even inside a writable directory."""
         return (self.record.checkout, self.common)
 
     @property
-    def kept(self) -> tuple[Path, ...]:
+    def read_only_paths(self) -> tuple[Path, ...]:
         """Read-only paths inside writable ones: files that redirect git, and packed history."""
         return (
             self.path / ".git",
@@ -63,16 +63,18 @@ class Worktree(Struct, frozen=True, kw_only=True):
             *(self.common / "objects" / name for name in ("pack", "info")),
         )
 
-    def workspace(
+    def create_workspace(
         self,
         *,
         granted: Iterable[Path] = (),
-        lent: Iterable[Path] = (),
-        checkpoints: Checkpoints | None = None,
-        changed: Callable[[int, Path], None] | None = None,
+        extra_writable: Iterable[Path] = (),
+        checkpoints: CheckpointStore | None = None,
+        on_change: Callable[[int, Path], None] | None = None,
     ) -> WorktreeWorkspace:
         """Create a workspace; file tools may also write in `extra_writable`, as for plans."""
-        return WorktreeWorkspace(self, granted=granted, lent=lent, checkpoints=checkpoints, changed=changed)
+        return WorktreeWorkspace(
+            self, granted=granted, extra_writable=extra_writable, checkpoints=checkpoints, on_change=on_change
+        )
 
 
 class WorktreeWorkspace(LocalWorkspace):
@@ -83,83 +85,85 @@ class WorktreeWorkspace(LocalWorkspace):
         worktree: Worktree,
         *,
         granted: Iterable[Path] = (),
-        lent: Iterable[Path] = (),
-        checkpoints: Checkpoints | None = None,
-        changed: Callable[[int, Path], None] | None = None,
+        extra_writable: Iterable[Path] = (),
+        checkpoints: CheckpointStore | None = None,
+        on_change: Callable[[int, Path], None] | None = None,
     ) -> None:
         self._worktree = worktree
-        self._barred = tuple(Path(os.path.realpath(path)) for path in worktree.sealed)
-        self._own = Path(os.path.realpath(worktree.path))
-        self._lent = tuple(Path(os.path.realpath(directory)) for directory in lent)
-        super().__init__(worktree.root, checkpoints=checkpoints, changed=changed)
+        self._sealed_paths = tuple(Path(os.path.realpath(path)) for path in worktree.sealed_paths)
+        self._worktree_path = Path(os.path.realpath(worktree.path))
+        self._extra_writable = tuple(Path(os.path.realpath(directory)) for directory in extra_writable)
+        super().__init__(worktree.root, checkpoints=checkpoints, on_change=on_change)
         for directory in granted:
-            self.grant(directory)
+            self.grant_directory(directory)
 
-    def grant(self, directory: Path) -> None:
+    def grant_directory(self, directory: Path) -> None:
         """Grant a directory, unless it is in the lead's checkout, which the worktree replaces."""
-        if not _inside(Path(os.path.realpath(directory)), self._barred):
-            super().grant(directory)
+        if not _is_inside(Path(os.path.realpath(directory)), self._sealed_paths):
+            super().grant_directory(directory)
 
-    def lend(self, directory: Path) -> None:
+    def allow_writes(self, directory: Path) -> None:
         """Let file tools write there too; the path is real, so a link put in its place has no effect."""
-        self._lent = (*self._lent, directory)
+        self._extra_writable = (*self._extra_writable, directory)
 
-    def contains(self, path: Path) -> bool:
-        return super().contains(path) and self._may_write(path)
+    def contains_path(self, path: Path) -> bool:
+        return super().contains_path(path) and self._can_write(path)
 
-    def current(self, path: Path, *, intended: bytes | None = None) -> bytes:
+    def read_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
         self._refuse_outside(path)
-        return super().current(path, intended=intended)
+        return super().read_for_change(path, intended=intended)
 
-    def write(self, path: Path, content: bytes) -> None:
+    def write_file(self, path: Path, content: bytes) -> None:
         self._refuse_outside(path)
-        super().write(path, content)
+        super().write_file(path, content)
 
-    def _may_write(self, path: Path) -> bool:
+    def _can_write(self, path: Path) -> bool:
         real = Path(os.path.realpath(self.cwd / path))
-        if _inside(real, (self._own, *self._lent)):
+        if _is_inside(real, (self._worktree_path, *self._extra_writable)):
             return True
-        return _inside(real, self.granted) and not _inside(real, self._barred)
+        return _is_inside(real, self.granted_directories) and not _is_inside(real, self._sealed_paths)
 
     def _refuse_outside(self, path: Path) -> None:
-        if self._may_write(path):
+        if self._can_write(path):
             return
         real, record = Path(os.path.realpath(self.cwd / path)), self._worktree.record
         checkout = Path(os.path.realpath(record.checkout))
         if real.is_relative_to(checkout):
             raise WorkspaceError(
-                f"{shown(real)} belongs to the lead's checkout. You work in a copy of it: "
-                f"change {shown(record.path / real.relative_to(checkout))} instead."
+                f"{escape_filename(real)} belongs to the lead's checkout. You work in a copy of it: "
+                f"change {escape_filename(record.path / real.relative_to(checkout))} instead."
             )
         raise WorkspaceError(
-            f"{shown(real)} is outside your worktree {shown(record.path)}. Nothing outside of it is changed."
+            f"{escape_filename(real)} is outside your worktree {escape_filename(record.path)}. "
+            "Nothing outside of it is changed."
         )
 
 
-def _inside(path: Path, places: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(place) for place in places)
+def _is_inside(path: Path, directories: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(place) for place in directories)
 
 
-def told_to_agent(worktree: Worktree) -> str:
+def describe_worktree(worktree: Worktree) -> str:
     """Describe the worktree to the agent that starts in it."""
     record = worktree.record
-    where = f"You work in {shown(worktree.root)}, a git worktree of your own on the branch {record.branch}"
     lines = [
-        f"{where}, made from commit {record.base[:12]} of {shown(record.checkout)}.",
+        f"You work in {escape_filename(worktree.root)}, a git worktree of your own "
+        f"on the branch {record.branch}, made from commit {record.base[:12]} "
+        f"of {escape_filename(record.checkout)}.",
         "Nothing outside of it can be changed. What you leave in it, committed or not, is kept for the lead.",
         *worktree.notes,
     ]
     return "\n".join(lines)
 
 
-def told_to_fork(worktree: Worktree) -> str:
+def describe_worktree_to_fork(worktree: Worktree) -> str:
     """Describe the worktree to a fork, whose conversation has the lead's paths and contents."""
     record = worktree.record
     return "\n".join(
         (
-            told_to_agent(worktree),
-            f"The conversation so far was held in {shown(record.checkout)}. Its paths must be translated: "
-            f"{shown(record.checkout)}/… is {shown(record.path)}/… for you. "
+            describe_worktree(worktree),
+            f"The conversation so far was held in {escape_filename(record.checkout)}. Its paths must be "
+            f"translated: {escape_filename(record.checkout)}/… is {escape_filename(record.path)}/… for you. "
             "Read files anew before you change them: what you saw of them may differ here.",
         )
     )

@@ -7,8 +7,8 @@ import select
 import time
 
 
-def _sleep(seconds: float, /) -> None:
+def _sleep_by_select(seconds: float, /) -> None:
     select.select([], [], [], seconds)
 
 
-time.sleep = _sleep
+time.sleep = _sleep_by_select

@@ -1,15 +1,15 @@
-"""Whatever real bash runs, the analysis saw: over the everyday corpus and over command lines at random."""
+"""Every command that real bash runs was found by the analysis: everyday corpus and random lines."""
 
 from __future__ import annotations
 
 import pytest
-from corpora import harmless
+from command_corpora import load_harmless
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from command_lines import soup, well_formed
-from real_bash import told, unseen
-from shoal.policy.shell.analysis import UNKNOWN_PATH, analysed
+from bash_trace import find_unanalyzed, trace_commands
+from command_line_strategies import shell_text_fragments, well_formed_commands
+from shoal.policy.shell.command_analysis import UNKNOWN_PATH, analyze_command
 
 _BATCHES = settings(
     max_examples=8,
@@ -22,49 +22,49 @@ _BATCHES = settings(
 )
 
 
-def _check(commands, place):
-    """Those with trouble are asked anyway; of the others nothing may run or be written unseen."""
-    judged = [(command, analysed(command)) for command in commands]
-    judged = [(command, analysis) for command, analysis in judged if analysis.trouble is None]
-    bash = told([command for command, _ in judged], place)
-    for (command, analysis), ran in zip(judged, bash.ran, strict=True):
-        assert unseen(analysis, ran) == [], command
+def _check_against_bash(commands, directory):
+    """Check that bash runs and writes only what the analysis found; lines with a problem are asked anyway."""
+    analyzed = [(command, analyze_command(command)) for command in commands]
+    analyzed = [(command, analysis) for command, analysis in analyzed if analysis.trouble is None]
+    bash = trace_commands([command for command, _ in analyzed], directory)
+    for (command, analysis), ran in zip(analyzed, bash.commands, strict=True):
+        assert find_unanalyzed(analysis, ran) == [], command
     writes = {
-        path.rpartition("/")[2] for _, analysis in judged for part in analysis.parts for path in part.writes
+        path.rpartition("/")[2] for _, analysis in analyzed for part in analysis.parts for path in part.writes
     }
-    assert UNKNOWN_PATH.rpartition("/")[2] in writes or bash.written <= writes
-    return len(judged)
+    assert UNKNOWN_PATH.rpartition("/")[2] in writes or bash.files <= writes
+    return len(analyzed)
 
 
 @pytest.mark.needs("bash")
-def test_bash_runs_nothing_in_the_everyday_corpus_that_was_not_seen(tmp_path):
-    commands = harmless()
-    assert _check(commands, tmp_path) == len(commands)
-
-
-@pytest.mark.needs("bash")
-@pytest.mark.spec("PRM-05")
-@_BATCHES
-@given(st.lists(well_formed, min_size=30, max_size=60))
-def test_bash_runs_nothing_in_a_well_formed_line_that_was_not_seen(tmp_path, commands):
-    _check(commands, tmp_path)
+def test_bash_runs_only_analyzed_commands_in_the_everyday_corpus(tmp_path):
+    commands = load_harmless()
+    assert _check_against_bash(commands, tmp_path) == len(commands)
 
 
 @pytest.mark.needs("bash")
 @pytest.mark.spec("PRM-05")
 @_BATCHES
-@given(st.lists(soup, min_size=30, max_size=60))
-def test_bash_runs_nothing_in_a_soup_of_signs_that_was_not_seen(tmp_path, commands):
-    _check(commands, tmp_path)
+@given(st.lists(well_formed_commands, min_size=30, max_size=60))
+def test_bash_runs_only_analyzed_commands_in_well_formed_lines(tmp_path, commands):
+    _check_against_bash(commands, tmp_path)
 
 
-def test_most_well_formed_lines_are_judged():
-    judged: list[bool] = []
+@pytest.mark.needs("bash")
+@pytest.mark.spec("PRM-05")
+@_BATCHES
+@given(st.lists(shell_text_fragments, min_size=30, max_size=60))
+def test_bash_runs_only_analyzed_commands_in_random_character_sequences(tmp_path, commands):
+    _check_against_bash(commands, tmp_path)
+
+
+def test_most_well_formed_lines_can_be_analyzed():
+    analyzed: list[bool] = []
 
     @settings(max_examples=100, deadline=None, database=None)
-    @given(well_formed)
-    def judge(command):
-        judged.append(analysed(command).trouble is None)
+    @given(well_formed_commands)
+    def analyze(command):
+        analyzed.append(analyze_command(command).trouble is None)
 
-    judge()
-    assert sum(judged) >= 0.6 * len(judged)
+    analyze()
+    assert sum(analyzed) >= 0.6 * len(analyzed)

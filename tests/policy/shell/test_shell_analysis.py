@@ -1,4 +1,4 @@
-"""The parts found in a command: words, wrappers, files, places, and what cannot be judged."""
+"""Parts found in a command: words, wrappers, files, directories, and problems."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 
 import pytest
 
-from shoal.policy.shell.analysis import UNKNOWN_PATH, analysed
+from shoal.policy.shell.command_analysis import UNKNOWN_PATH, analyze_command
 
 HOME = "/home/anna"
 
 
 @pytest.fixture(autouse=True)
-def _home(monkeypatch):
+def _set_home(monkeypatch):
     monkeypatch.setenv("HOME", HOME)
 
 
-def argvs(command):
-    analysis = analysed(command)
+def parse_argvs(command):
+    analysis = analyze_command(command)
     assert analysis.trouble is None, analysis.trouble
     return [part.argv for part in analysis.parts]
 
@@ -42,15 +42,15 @@ def argvs(command):
         ("x é ｒｍ", ("x", "é", "ｒｍ")),
     ],
 )
-def test_words_are_decoded_as_bash_does(command, words):
-    assert argvs(command) == [words]
+def test_words_are_decoded_like_in_bash(command, words):
+    assert parse_argvs(command) == [words]
 
 
 @pytest.mark.parametrize(
     "word", ["$x", '"$x"', "${x}", "*", "?a", "[a]b", "~bob", "~+", "{a..z}", "$(pwd)", "=ls", "$((1+1))"]
 )
 def test_words_only_known_at_run_time_leave_no_argv(word):
-    part = analysed(f"x {word}").parts[-1]
+    part = analyze_command(f"x {word}").parts[-1]
     assert part.argv is None
     assert part.words == ("x", None)
 
@@ -78,7 +78,7 @@ def test_words_only_known_at_run_time_leave_no_argv(word):
 )
 @pytest.mark.spec("PRM-05")
 def test_every_simple_command_is_found(command, found):
-    analysis = analysed(command)
+    analysis = analyze_command(command)
     assert analysis.trouble is None
     assert [part.words[0] if part.words else None for part in analysis.parts] == found
 
@@ -103,12 +103,12 @@ def test_every_simple_command_is_found(command, found):
     ],
 )
 def test_the_command_behind_a_wrapper_is_found(command, argv, via):
-    part = analysed(command).parts[-1]
+    part = analyze_command(command).parts[-1]
     assert (part.argv, part.via, part.words[0]) == (argv, via, "rm")
 
 
-def test_other_rights_are_a_part_of_their_own():
-    wrapper, behind = analysed("sudo ls").parts
+def test_a_command_with_other_privileges_is_a_separate_part():
+    wrapper, behind = analyze_command("sudo ls").parts
     assert (wrapper.argv, wrapper.read_only) == (("sudo", "ls"), False)
     assert behind.read_only
 
@@ -134,8 +134,8 @@ def test_other_rights_are_a_part_of_their_own():
         ("dd if=a of=b", ("a",), ("b",)),
     ],
 )
-def test_the_files_a_command_names_are_told(command, reads, writes):
-    (part,) = analysed(command).parts
+def test_the_files_a_command_names_are_listed(command, reads, writes):
+    (part,) = analyze_command(command).parts
     assert (part.reads, part.writes) == (reads, writes)
 
 
@@ -155,19 +155,19 @@ def test_the_files_a_command_names_are_told(command, reads, writes):
         ("eval 'cd /tmp'; cat x", ("x", "/tmp/x")),
     ],
 )
-def test_after_a_cd_a_path_is_told_from_every_place_the_shell_may_be(command, reads):
-    assert analysed(command).parts[-1].reads == reads
+def test_after_a_cd_a_path_is_resolved_from_every_possible_directory(command, reads):
+    assert analyze_command(command).parts[-1].reads == reads
 
 
-def test_a_function_makes_the_uses_of_its_name_unknown_and_its_body_is_judged():
-    analysis = analysed("ls() { rm x; }; ls; cat y")
+def test_calls_of_a_shell_function_are_unknown_and_its_body_is_analyzed():
+    analysis = analyze_command("ls() { rm x; }; ls; cat y")
     body, use, other = analysis.parts
     assert (body.argv, use.argv, use.read_only, other.read_only) == (("rm", "x"), None, False, True)
 
 
 @pytest.mark.parametrize("given", ["PATH=/x", "LD_PRELOAD=x", "GIT_SSH=x", "IFS=x", "FOO=1", "LANG=C FOO=1"])
-def test_a_variable_that_may_be_obeyed_takes_the_command_from_every_rule(given):
-    part = analysed(f"{given} git status").parts[-1]
+def test_a_variable_that_changes_execution_makes_every_rule_inapplicable(given):
+    part = analyze_command(f"{given} git status").parts[-1]
     assert (part.argv, part.words, part.read_only) == (None, ("git", "status"), False)
 
 
@@ -204,42 +204,42 @@ def test_a_variable_that_may_be_obeyed_takes_the_command_from_every_rule(given):
         "bash -c " + "'" * 3,
     ],
 )
-def test_what_cannot_be_judged_is_trouble(command):
-    assert analysed(command).trouble
+def test_a_command_that_cannot_be_analyzed_has_a_problem(command):
+    assert analyze_command(command).trouble
 
 
 @pytest.mark.parametrize(
     "piece", ["<", "a()", "a)", "a=(", "|", "(", "$(", "`", "{ ", "'", "# a\n", "eval ", "if a; then "]
 )
-def test_a_long_command_is_judged_in_bounded_time(piece):
+def test_a_long_command_is_analyzed_in_bounded_time(piece):
     started = time.thread_time()
-    analysed((piece * 100_000)[:100_000])
+    analyze_command((piece * 100_000)[:100_000])
     assert time.thread_time() - started < 2
 
 
-def test_a_megabyte_is_refused_at_once():
+def test_a_command_of_a_megabyte_is_refused_at_once():
     started = time.thread_time()
-    assert "100000" in (analysed("ls " + "a " * 500_000).trouble or "")
+    assert "100000" in (analyze_command("ls " + "a " * 500_000).trouble or "")
     assert time.thread_time() - started < 0.5
 
 
-def test_the_table_knows_flags():
-    def read_only(command):
-        return all(part.read_only for part in analysed(command).parts)
+def test_read_only_commands_depend_on_their_flags():
+    def is_read_only(command):
+        return all(part.read_only for part in analyze_command(command).parts)
 
-    assert read_only("git log --oneline -5")
-    assert not read_only("git log --output=f")
-    assert read_only("git branch -a")
-    assert not read_only("git branch -D x")
-    assert not read_only("git branch x")
-    assert read_only("sort -rn -k2 f")
-    assert not read_only("sort -no f g")
-    assert not read_only("sort --unheard-of f")
-    assert not read_only("unheard-of")
+    assert is_read_only("git log --oneline -5")
+    assert not is_read_only("git log --output=f")
+    assert is_read_only("git branch -a")
+    assert not is_read_only("git branch -D x")
+    assert not is_read_only("git branch x")
+    assert is_read_only("sort -rn -k2 f")
+    assert not is_read_only("sort -no f g")
+    assert not is_read_only("sort --unheard-of f")
+    assert not is_read_only("unheard-of")
 
 
 def test_a_decision_costs_less_than_sixty_microseconds():
-    """Counted in time of this thread, for the machine may be busy with others."""
+    """Measured in time of this thread, because the machine may be busy."""
     commands = [
         "ls -la src",
         "git log --oneline -20",
@@ -248,16 +248,16 @@ def test_a_decision_costs_less_than_sixty_microseconds():
         "npm test",
     ]
     for command in commands:
-        analysed(command)
-    best = min(_thread_seconds(commands) for _ in range(30)) / len(commands)
+        analyze_command(command)
+    best = min(_measure_thread_seconds(commands) for _ in range(30)) / len(commands)
     assert best < 60e-6, f"{best * 1e6:.0f} µs"
 
 
-def _thread_seconds(commands):
+def _measure_thread_seconds(commands):
     gc.disable()
     started = time.thread_time()
     for command in commands:
-        analysed(command)
+        analyze_command(command)
     spent = time.thread_time() - started
     gc.enable()
     return spent

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from corpora import bypasses, harmless, runs_unasked
+from command_corpora import load_bypasses, load_harmless, runs_without_asking
 
-from shoal.policy.shell.analysis import analysed
+from shoal.policy.shell.command_analysis import analyze_command
 
 
 @pytest.mark.spec("PRM-05")
-def test_no_bypass_attempt_runs_unasked():
-    attempts = bypasses()
+def test_no_bypass_attempt_runs_without_asking():
+    attempts = load_bypasses()
     assert len(set(attempts)) >= 300
-    assert [(rules, command) for rules, command in attempts if runs_unasked(analysed(command), rules)] == []
+    assert [
+        (rules, command)
+        for rules, command in attempts
+        if runs_without_asking(analyze_command(command), rules)
+    ] == []
 
 
-def test_everyday_commands_run_unasked():
-    commands = harmless()
+def test_everyday_commands_run_without_asking():
+    commands = load_harmless()
     assert len(set(commands)) >= 300
-    asked = [command for command in commands if not runs_unasked(analysed(command))]
+    asked = [command for command in commands if not runs_without_asking(analyze_command(command))]
     assert len(asked) <= 0.05 * len(commands), asked
 
 
@@ -42,6 +46,6 @@ def test_everyday_commands_run_unasked():
 def test_a_rule_for_the_first_command_does_not_cover_a_second(around, inner):
     command = around.format(inner)
     rules = ("Bash(ls:*)", "Bash(cat:*)", "Bash(bash:*)")
-    assert not runs_unasked(analysed(command), rules)
+    assert not runs_without_asking(analyze_command(command), rules)
     own_rule = f"Bash({inner})"
-    assert runs_unasked(analysed(command), (*rules, own_rule)) is (inner != "rm x")
+    assert runs_without_asking(analyze_command(command), (*rules, own_rule)) is (inner != "rm x")

@@ -1,4 +1,4 @@
-"""What runs unasked changes nothing and shows nothing from outside: command lines at random, really run."""
+"""Randomly generated commands that are allowed without asking, executed for real."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from shoal.core.decisions import Allow
-from shoal.core.identity import Identity
+from shoal.core.identity import AgentIdentity
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUse
-from shoal.policy.permissions import RulePermissions
-from shoal.workspaces.local import LocalWorkspace
+from shoal.core.messages import ToolUseBlock
+from shoal.core.permission_decisions import AllowDecision
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.workspaces.local_workspace import LocalWorkspace
 
 pytestmark = pytest.mark.needs("bash", "git", "bwrap")
 
@@ -40,22 +40,22 @@ FLAGS = {
     " sh -c -I{} find",
     "xxd": "out -r -p -c 4 -l -s -o 1 -i {secret}",
 }  # fmt: skip
-"""What may stand behind each command; `_` is a blank inside a word."""
+"""Words to put after each command; `_` is a blank inside a word."""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "secret").write_text(SECRET)
-    (made := tmp_path / "project").mkdir()
-    (made / "d").mkdir()
+    (directory := tmp_path / "project").mkdir()
+    (directory / "d").mkdir()
     for name in ("f", "d/g", "+"):
-        (made / name).write_text("b\na\nout\n")
+        (directory / name).write_text("b\na\nout\n")
     commit = "git init -q && git add -A && git -c user.name=a -c user.email=a@b commit -qm first && echo >> f"
-    subprocess.run(commit, shell=True, cwd=made, check=True)
-    return made
+    subprocess.run(commit, shell=True, cwd=directory, check=True)
+    return directory
 
 
-def lines(chance: random.Random, secret: str) -> Iterator[str]:
+def generate_lines(chance: random.Random, secret: str) -> Iterator[str]:
     while True:
         name = chance.choice(list(FLAGS))
         words = ["f", "f", "--", *(word.replace("_", " ") for word in FLAGS[name].split())]
@@ -70,12 +70,12 @@ def lines(chance: random.Random, secret: str) -> Iterator[str]:
         )
 
 
-def ran(line: str, project: Path) -> str:
-    """What it prints, where nothing but the project can be changed."""
-    confined = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-net"]
-    place = ["--bind", str(project), str(project), "--chdir", str(project), "--die-with-parent"]
+def run_confined(line: str, project: Path) -> str:
+    """Return the output of a line, run where only the project can be changed."""
+    sandbox = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-net"]
+    mounts = ["--bind", str(project), str(project), "--chdir", str(project), "--die-with-parent"]
     done = subprocess.run(
-        [*confined, *place, "timeout", "5", "bash", "-c", line],
+        [*sandbox, *mounts, "timeout", "5", "bash", "-c", line],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -84,22 +84,24 @@ def ran(line: str, project: Path) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def files(project: Path) -> dict[str, bytes]:
-    """The index is left out: git brings it up to date when it looks."""
+def read_files(project: Path) -> dict[str, bytes]:
+    """Return the content of all files but the git index, which git refreshes on every read."""
     found = (path for path in sorted(project.rglob("*")) if path.is_file() and path.name != "index")
     return {str(path.relative_to(project)): path.read_bytes() for path in found}
 
 
 @pytest.mark.spec("PRM-05")
 @pytest.mark.parametrize("seed", range(4))
-def test_what_runs_unasked_changes_nothing_and_shows_nothing_from_outside(project: Path, seed: int) -> None:
-    engine = RulePermissions(LocalWorkspace(project))
-    before, unasked = files(project), 0
-    some = lines(random.Random(seed), str(project.parent / "secret"))
-    while unasked < 60:
-        line = next(some)
-        call = ToolUse(id="c", name="Bash", input={"command": line})
-        if isinstance(engine.decide(call, None, Identity(session=SessionId("s"))), Allow):
-            unasked += 1
-            assert SECRET not in ran(line, project), line
-            assert files(project) == before, line
+def test_commands_allowed_without_asking_change_no_file_and_reveal_no_outside_content(
+    project: Path, seed: int
+) -> None:
+    engine = PermissionEngine(LocalWorkspace(project))
+    before, allowed = read_files(project), 0
+    command_lines = generate_lines(random.Random(seed), str(project.parent / "secret"))
+    while allowed < 60:
+        line = next(command_lines)
+        call = ToolUseBlock(id="c", name="Bash", input={"command": line})
+        if isinstance(engine.decide_call(call, None, AgentIdentity(session=SessionId("s"))), AllowDecision):
+            allowed += 1
+            assert SECRET not in run_confined(line, project), line
+            assert read_files(project) == before, line

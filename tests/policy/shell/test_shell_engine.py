@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import pytest
-from corpora import bypasses, harmless
+from command_corpora import load_bypasses, load_harmless
 
-from shoal.core.decisions import Allow
-from shoal.core.identity import Identity
+from shoal.core.identity import AgentIdentity
 from shoal.core.ids import SessionId
-from shoal.core.messages import ToolUse
-from shoal.policy.commands import CommandRules
-from shoal.policy.permissions import RulePermissions
-from shoal.policy.rules import Standing, parse_rule
-from shoal.policy.shell.analysis import analysed
-from shoal.workspaces.local import LocalWorkspace
+from shoal.core.messages import ToolUseBlock
+from shoal.core.permission_decisions import AllowDecision
+from shoal.policy.command_rules import CommandRules
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.policy.permission_rules import RuleSet, parse_rule
+from shoal.policy.shell.command_analysis import analyze_command
+from shoal.workspaces.local_workspace import LocalWorkspace
 
 
-def _engine(place, rules=()):
-    standing = Standing(allow=tuple(parse_rule(rule, "a test") for rule in rules))
-    return RulePermissions(LocalWorkspace(place), standing=standing)
+def _create_engine(root, rules=()):
+    rule_set = RuleSet(allow=tuple(parse_rule(rule, "a test") for rule in rules))
+    return PermissionEngine(LocalWorkspace(root), rules=rule_set)
 
 
 def _is_allowed(engine, command):
-    call = ToolUse(id="c", name="Bash", input={"command": command})
-    return isinstance(engine.decide(call, None, Identity(session=SessionId("s"))), Allow)
+    call = ToolUseBlock(id="c", name="Bash", input={"command": command})
+    return isinstance(engine.decide_call(call, None, AgentIdentity(session=SessionId("s"))), AllowDecision)
 
 
 @pytest.mark.spec("PRM-05")
-def test_the_engine_lets_no_bypass_attempt_run_unasked(tmp_path):
-    attempts = bypasses()
-    engines = {rules: _engine(tmp_path, rules) for rules, _ in attempts}
+def test_the_engine_allows_no_bypass_attempt_without_asking(tmp_path):
+    attempts = load_bypasses()
+    engines = {rules: _create_engine(tmp_path, rules) for rules, _ in attempts}
     assert [(rules, command) for rules, command in attempts if _is_allowed(engines[rules], command)] == []
 
 
 def test_the_engine_asks_at_most_one_everyday_command_in_twenty(tmp_path):
-    engine = _engine(tmp_path)
-    asked = [command for command in harmless() if not _is_allowed(engine, command)]
-    assert len(asked) <= 0.05 * len(harmless()), asked
+    engine = _create_engine(tmp_path)
+    asked = [command for command in load_harmless() if not _is_allowed(engine, command)]
+    assert len(asked) <= 0.05 * len(load_harmless()), asked
 
 
 @pytest.mark.spec("PRM-05")
@@ -52,9 +52,9 @@ def test_the_engine_asks_at_most_one_everyday_command_in_twenty(tmp_path):
         "eval \"trap 'ls > config' EXIT\"; cd .git",
     ],
 )
-def test_where_output_goes_is_judged_from_the_directory_that_a_cd_leads_to(tmp_path, command):
+def test_redirections_after_a_cd_are_resolved_from_the_new_directory(tmp_path, command):
     (tmp_path / ".git/hooks").mkdir(parents=True)
-    engine = RulePermissions(LocalWorkspace(tmp_path), mode="acceptEdits")
+    engine = PermissionEngine(LocalWorkspace(tmp_path), mode="acceptEdits")
     assert _is_allowed(engine, "cd .git/hooks && echo x > /dev/null")
     assert not _is_allowed(engine, command)
 
@@ -78,8 +78,8 @@ def test_where_output_goes_is_judged_from_the_directory_that_a_cd_leads_to(tmp_p
         'x=../../../../etc/passwd; cat "/dev/fd/$x"',
     ],
 )
-def test_a_file_outside_is_not_read_unasked_however_it_is_named(tmp_path, command):
-    engine = _engine(tmp_path)
+def test_no_spelling_of_a_file_outside_is_read_without_asking(tmp_path, command):
+    engine = _create_engine(tmp_path)
     assert _is_allowed(engine, "grep root x; diff <(ls) x; ls | xargs -I {} echo {}")
     assert not _is_allowed(engine, command)
 
@@ -99,17 +99,17 @@ def test_a_file_outside_is_not_read_unasked_however_it_is_named(tmp_path, comman
         "sh -c:*",
     ],
 )
-def test_rules_that_are_silent_on_a_command_concern_no_part_of_it(pattern):
+def test_rules_that_do_not_match_a_command_match_no_part_of_it(pattern):
     rules = CommandRules([parse_rule(f"Bash({pattern})")])
-    spoken_of = 0
-    for command in (*harmless(), *(command for _, command in bypasses())):
-        analysis = analysed(command)
-        (rule,) = rules.each
-        concerned = (
-            any(rule.concerns(part) != "no" for part in analysis.parts)
-            or rule.is_whole(command)
-            or (analysis.trouble is not None and rule.may_concern_text(command))
+    matches = 0
+    for command in (*load_harmless(), *(command for _, command in load_bypasses())):
+        analysis = analyze_command(command)
+        (rule,) = rules.rules
+        matched = (
+            any(rule.match_command(part) != "no" for part in analysis.parts)
+            or rule.is_whole_command(command)
+            or (analysis.trouble is not None and rule.can_match_text(command))
         )
-        spoken_of += concerned
-        assert not (concerned and rules.silent_on(command, analysis)), command
-    assert spoken_of
+        matches += matched
+        assert not (matched and rules.can_skip_command(command, analysis)), command
+    assert matches

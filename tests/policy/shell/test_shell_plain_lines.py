@@ -1,17 +1,17 @@
-"""Plain lines mean the same read with and without the parser."""
+"""Plain lines give the same analysis with and without the parser."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from corpora import bypasses, harmless
+from command_corpora import load_bypasses, load_harmless
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from real_bash import told, unseen
-from shoal.policy.shell.analysis import analysed
-from shoal.policy.shell.plain import plain_line
+from bash_trace import find_unanalyzed, trace_commands
+from shoal.policy.shell.command_analysis import analyze_command
+from shoal.policy.shell.plain_lines import parse_plain_line
 
 _BARE = """
     cat grep sort tee rm git log cd find xargs env sudo time timeout sh bash eval exec nohup command test set
@@ -30,13 +30,13 @@ _SEPARATORS = st.sampled_from([" | ", " && ", " || ", "; ", " | "])
 _ERRORS = st.sampled_from(["", "", "", " 2>&1", " 2>/dev/null"])
 _OUTPUTS = st.sampled_from(["", "", " > o", " >> o", " >o", " > /dev/null 2>&1", " > /dev/tcp/h/1", " > x/2"])
 
-_LEADS_AWAY = re.compile(r"(?:^| |>)/|exec|\.\./")
+_LEAVES_DIRECTORY = re.compile(r"(?:^| |>)/|exec|\.\./")
 
-_STUMBLES = re.compile(r"does not parse|holds text between")
+_PARSER_LIMITS = re.compile(r"does not parse|holds text between")
 
 
 @st.composite
-def _plain(draw: st.DrawFn) -> str:
+def _plain_lines(draw: st.DrawFn) -> str:
     line = ""
     for at, words in enumerate(
         draw(st.lists(st.lists(_WORDS, min_size=1, max_size=5), min_size=1, max_size=4))
@@ -45,41 +45,46 @@ def _plain(draw: st.DrawFn) -> str:
     return line + draw(_OUTPUTS)
 
 
-def _by_the_parser(line):
-    """With a blank at its end a line means the same and is not plain."""
-    assert plain_line(f"{line} ") is None
-    return analysed(f"{line} ")
+def _analyze_with_parser(line):
+    """Analyze with the parser: a line with a trailing blank means the same and is not plain."""
+    assert parse_plain_line(f"{line} ") is None
+    return analyze_command(f"{line} ")
 
 
 @pytest.mark.spec("PRM-05")
 @settings(max_examples=600, deadline=None)
-@given(_plain())
-def test_a_plain_line_means_what_the_parser_finds_in_it(line):
-    found, parsed = analysed(line), _by_the_parser(line)
-    # Its grammar stumbles over lines that bash takes, such as `true declare x` and `curl export -`.
-    assume(parsed.trouble is None or not _STUMBLES.search(parsed.trouble))
+@given(_plain_lines())
+def test_the_fast_path_agrees_with_the_parser_on_plain_lines(line):
+    found, parsed = analyze_command(line), _analyze_with_parser(line)
+    # The grammar rejects some lines that bash accepts, such as `true declare x` and `curl export -`.
+    assume(parsed.trouble is None or not _PARSER_LIMITS.search(parsed.trouble))
     assert found == parsed
 
 
 @pytest.mark.needs("bash")
 @pytest.mark.spec("PRM-05")
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(_plain().filter(lambda line: not _LEADS_AWAY.search(line)), min_size=40, max_size=60))
-def test_bash_runs_nothing_in_a_plain_line_that_was_not_seen(tmp_path, lines):
-    judged = [(line, found) for line in lines if (found := analysed(line)).trouble is None]
-    bash = told([line for line, _ in judged], tmp_path)
-    assert [(line, unseen(found, ran)) for (line, found), ran in zip(judged, bash.ran, strict=True)] == [
-        (line, []) for line, _ in judged
-    ]
-    writes = {path for _, found in judged for part in found.parts for path in part.writes}
-    assert bash.written <= {path.rpartition("/")[2] for path in writes}
+@given(
+    st.lists(_plain_lines().filter(lambda line: not _LEAVES_DIRECTORY.search(line)), min_size=40, max_size=60)
+)
+def test_bash_runs_only_analyzed_commands_in_plain_lines(tmp_path, lines):
+    analyzed = [(line, found) for line in lines if (found := analyze_command(line)).trouble is None]
+    bash = trace_commands([line for line, _ in analyzed], tmp_path)
+    assert [
+        (line, find_unanalyzed(found, ran))
+        for (line, found), ran in zip(analyzed, bash.commands, strict=True)
+    ] == [(line, []) for line, _ in analyzed]
+    writes = {path for _, found in analyzed for part in found.parts for path in part.writes}
+    assert bash.files <= {path.rpartition("/")[2] for path in writes}
 
 
 @pytest.mark.spec("PRM-05")
-def test_the_plain_lines_of_the_corpora_mean_what_the_parser_finds_in_them():
-    lines = [line for line in (*harmless(), *(line for _, line in bypasses())) if plain_line(line)]
+def test_the_fast_path_agrees_with_the_parser_on_the_corpora():
+    lines = [
+        line for line in (*load_harmless(), *(line for _, line in load_bypasses())) if parse_plain_line(line)
+    ]
     assert len(lines) > 200
-    assert [line for line in lines if analysed(line) != _by_the_parser(line)] == []
+    assert [line for line in lines if analyze_command(line) != _analyze_with_parser(line)] == []
 
 
 @pytest.mark.parametrize(
@@ -93,4 +98,4 @@ def test_the_plain_lines_of_the_corpora_mean_what_the_parser_finds_in_them():
 )
 def test_every_other_line_is_left_to_the_parser(line):
     signs = str.maketrans({"⏎": "\n", "⇥": "\t", "¦": "|"})
-    assert plain_line(line.translate(signs)) is None
+    assert parse_plain_line(line.translate(signs)) is None

@@ -1,37 +1,37 @@
-/** What a run spent: by agent, role, task and model, over time, and against its budget. */
+/** Cost of a run by agent, role, task and model, over time, and compared with the budget. */
 
 import { useMemo } from "preact/hooks";
-import { Choices, Empty, agentLook, useKept } from "../bits";
-import { Bars, Legend, Line, size, type Bar } from "../chart";
-import { agentPath, useNow, useRun, type RunView } from "../context";
-import { clock, count, dollars, plural, seconds } from "../format";
-import { taskKey } from "../store";
+import { Choices, Empty, getAgentTint, useStoredChoice } from "../components";
+import { BarChart, Legend, LineChart, sumParts, type Bar } from "../chart";
+import { buildAgentPath, useNow, useRun, type RunContextValue } from "../context";
+import { formatClock, formatCount, formatDollars, formatDuration, formatQuantity } from "../format";
+import { makeTaskKey } from "../store";
 import type { CostRow } from "../types";
 
 type By = "agent" | "role" | "task" | "model";
 type Unit = "usd" | "tokens";
 
 const TOKENS = ["read from the cache", "written to the cache", "input", "output"];
-const tokensOf = (row: CostRow): number[] => [
+const getTokenCounts = (row: CostRow): number[] => [
   row.cache_read_tokens, row.cache_written_tokens, row.input_tokens, row.output_tokens,
 ];
-/** Colours of parts that can be told apart; what is beyond is shown together. */
-const MOST_PARTS = 6;
+/** Number of distinct colors; further parts are combined. */
+const MAX_PARTS = 6;
 
 export function CostPage() {
-  const view = useRun();
+  const context = useRun();
   const now = useNow();
-  const { run, costs, spend } = view.state;
-  const [by, setBy] = useKept<By>("cost.by", "agent");
-  const [unit, setUnit] = useKept<Unit>("cost.unit", "usd");
+  const { run, costs, spend } = context.runView;
+  const [by, setBy] = useStoredChoice<By>("cost.by", "agent");
+  const [unit, setUnit] = useStoredChoice<Unit>("cost.unit", "usd");
   const rows = costs.list;
-  const total = useMemo(() => summed(rows), [rows]);
-  const [legend, bars] = useMemo(() => grouped(rows, by, unit, view), [rows, by, unit, view.state.agents.list]);
-  const words = unit === "usd" ? dollars : count;
+  const total = useMemo(() => sumCosts(rows), [rows]);
+  const [legend, bars] = useMemo(() => groupCosts(rows, by, unit, context), [rows, by, unit, context.runView.agents.list]);
+  const formatValue = unit === "usd" ? formatDollars : formatCount;
   if (!rows.length) return <div class="page"><Empty title="Nothing is spent yet" /></div>;
   const budget = unit === "usd" ? run.budget_usd : run.budget_tokens;
   const spent = unit === "usd" ? total.usd : total.tokens;
-  const until = Math.max(view.state.live && !view.within ? now : view.state.at, run.began + 1);
+  const until = Math.max(context.runView.live && !context.viewMode ? now : context.runView.at, run.began + 1);
   return (
     <div class="page page-cost">
       <header class="page-head">
@@ -40,12 +40,12 @@ export function CostPage() {
       </header>
       <div class="scroll cost-body">
         <dl class="sums">
-          <Sum name="Spent" value={dollars(total.usd)} more={run.budget_usd ? `of ${dollars(run.budget_usd)}` : "no budget"} />
-          <Sum name="Tokens" value={count(total.tokens)} more={run.budget_tokens ? `of ${count(run.budget_tokens)}` : `${count(total.output)} written`} />
-          <Sum name="Read from the cache" value={`${Math.round(total.cached * 100)} %`} more="of the input" />
-          <Sum name="Requests" value={total.requests.toLocaleString("en")}
-            more={total.unpriced ? `${total.unpriced} without a known price` : `${dollars(total.usd / Math.max(1, total.requests))} each`} />
-          <Sum name="Time" value={seconds((until - run.began) / 1000)} more={plural(run.turns, "turn")} />
+          <CostFigure name="Spent" value={formatDollars(total.usd)} more={run.budget_usd ? `of ${formatDollars(run.budget_usd)}` : "no budget"} />
+          <CostFigure name="Tokens" value={formatCount(total.tokens)} more={run.budget_tokens ? `of ${formatCount(run.budget_tokens)}` : `${formatCount(total.output)} written`} />
+          <CostFigure name="Read from the cache" value={`${Math.round(total.cached * 100)} %`} more="of the input" />
+          <CostFigure name="Requests" value={total.requests.toLocaleString("en")}
+            more={total.unpriced ? `${total.unpriced} without a known price` : `${formatDollars(total.usd / Math.max(1, total.requests))} each`} />
+          <CostFigure name="Time" value={formatDuration((until - run.began) / 1000)} more={formatQuantity(run.turns, "turn")} />
         </dl>
         {budget !== null && (
           <div class={`meter meter-wide ${spent / budget >= 0.9 ? "meter-high" : ""}`} role="meter" aria-label="Share of the budget"
@@ -56,8 +56,8 @@ export function CostPage() {
         )}
         <section class="panel">
           <h3>Over time</h3>
-          <Line points={spend.list.map((point) => ({ at: point.at, value: unit === "usd" ? point.usd : point.tokens }))}
-            limit={budget} from={run.began} to={until} words={words} time={clock} label={`Spent over time, ${words(spent)} in all`} />
+          <LineChart points={spend.list.map((point) => ({ at: point.at, value: unit === "usd" ? point.usd : point.tokens }))}
+            limit={budget} from={run.began} to={until} formatValue={formatValue} time={formatClock} label={`Spent over time, ${formatValue(spent)} in all`} />
         </section>
         <section class="panel">
           <header>
@@ -66,22 +66,22 @@ export function CostPage() {
               options={[["agent", "Agent"], ["role", "Role"], ["task", "Task"], ["model", "Model"]]} />
           </header>
           <Legend names={legend} />
-          <Bars bars={bars} legend={legend} words={words} />
+          <BarChart bars={bars} legend={legend} formatValue={formatValue} />
         </section>
       </div>
     </div>
   );
 }
 
-function Sum({ name, value, more }: { name: string; value: string; more: string }) {
+function CostFigure({ name, value, more }: { name: string; value: string; more: string }) {
   return <div><dt>{name}</dt><dd><strong>{value}</strong> <span class="soft">{more}</span></dd></div>;
 }
 
-function summed(rows: readonly CostRow[]) {
+function sumCosts(rows: readonly CostRow[]) {
   const total = { usd: 0, tokens: 0, output: 0, requests: 0, unpriced: 0, cached: 0 };
   let read = 0;
   for (const row of rows) {
-    const tokens = tokensOf(row);
+    const tokens = getTokenCounts(row);
     total.usd += row.usd;
     total.tokens += tokens.reduce((sum, each) => sum + each, 0);
     total.output += row.output_tokens;
@@ -93,36 +93,36 @@ function summed(rows: readonly CostRow[]) {
   return total;
 }
 
-/** One bar for each agent, role, task or model. Dollars are split by model, or by role for a model; tokens by kind. */
-function grouped(rows: readonly CostRow[], by: By, unit: Unit, view: RunView): [legend: string[], bars: Bar[]] {
-  const split = (row: CostRow): string => (by === "model" ? row.kind : row.model);
+/** Groups costs into one bar per agent, role, task or model. Dollars are split by model, or by role for a model; tokens by kind. */
+function groupCosts(rows: readonly CostRow[], by: By, unit: Unit, context: RunContextValue): [legend: string[], bars: Bar[]] {
+  const getPartName = (row: CostRow): string => (by === "model" ? row.kind : row.model);
   const sizes = new Map<string, number>();
-  for (const row of rows) sizes.set(split(row), (sizes.get(split(row)) ?? 0) + row.usd);
+  for (const row of rows) sizes.set(getPartName(row), (sizes.get(getPartName(row)) ?? 0) + row.usd);
   const names = [...sizes].sort((one, other) => other[1] - one[1]).map(([name]) => name);
-  const legend = unit === "tokens" ? TOKENS : names.length > MOST_PARTS ? [...names.slice(0, MOST_PARTS - 1), "others"] : names;
+  const legend = unit === "tokens" ? TOKENS : names.length > MAX_PARTS ? [...names.slice(0, MAX_PARTS - 1), "others"] : names;
   const bars = new Map<string, Bar>();
   for (const row of rows) {
-    const task = row.task && taskKey(row.board, row.task);
+    const task = row.task && makeTaskKey(row.board, row.task);
     const key = { agent: row.agent, role: row.kind, task, model: row.model }[by];
     let bar = bars.get(key);
-    if (!bar) bars.set(key, (bar = emptyBar(key, row, by, legend.length, view)));
-    if (unit === "tokens") tokensOf(row).forEach((tokens, index) => (bar.parts[index]! += tokens));
+    if (!bar) bars.set(key, (bar = createBar(key, row, by, legend.length, context)));
+    if (unit === "tokens") getTokenCounts(row).forEach((tokens, index) => (bar.parts[index]! += tokens));
     else {
-      const found = legend.indexOf(split(row));
+      const found = legend.indexOf(getPartName(row));
       bar.parts[found < 0 ? legend.length - 1 : found]! += row.usd;
     }
   }
-  return [legend, [...bars.values()].sort((one, other) => size(other) - size(one))];
+  return [legend, [...bars.values()].sort((one, other) => sumParts(other) - sumParts(one))];
 }
 
-function emptyBar(key: string, row: CostRow, by: By, parts: number, view: RunView): Bar {
+function createBar(key: string, row: CostRow, by: By, parts: number, context: RunContextValue): Bar {
   const bar: Bar = { key, label: key || "none", parts: new Array<number>(parts).fill(0) };
   if (by === "agent") {
-    return { ...bar, label: row.name, look: agentLook(view.state, row.agent), href: agentPath(view, row.agent) };
+    return { ...bar, label: row.name, tint: getAgentTint(context.runView, row.agent), href: buildAgentPath(context, row.agent) };
   }
   if (by === "task") {
-    const board = view.state.run.teams.length > 1 ? `${row.board} ` : "";
-    return { ...bar, label: key ? `${board}#${row.task} ${view.state.tasks.get(key)?.subject ?? ""}` : "no task" };
+    const board = context.runView.run.teams.length > 1 ? `${row.board} ` : "";
+    return { ...bar, label: key ? `${board}#${row.task} ${context.runView.tasks.get(key)?.subject ?? ""}` : "no task" };
   }
   return bar;
 }

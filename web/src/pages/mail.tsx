@@ -1,68 +1,68 @@
-/** The mail of a run as a sequence diagram: a line for each who writes or reads, an arrow for each letter. */
+/** Mail of a run as a sequence diagram: one lane per member, one arrow per message. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Choices, Empty, Time, Who, tint, useFit, useKept } from "../bits";
-import { agentCalled, useRun, useSource } from "../context";
-import { clock, oneLine, plural, seconds } from "../format";
-import { called, linesFor, peopleIn, wanted } from "../letters";
+import { AgentName, Choices, Empty, Time, getTint, useFit, useStoredChoice } from "../components";
+import { findAgentByName, useRun, useSource } from "../context";
+import { formatClock, formatDuration, formatQuantity, toOneLine } from "../format";
+import { chooseLanes, countMailByPerson, filterMail, formatMailName } from "../mail";
 import { Markdown } from "../markdown";
 import { Drawer } from "../drawer";
-import { letterKey, type RunState } from "../store";
-import type { LetterRow } from "../types";
-import { Windowed } from "../windowed";
+import { makeMailKey, type RunView } from "../store";
+import type { MailRow } from "../types";
+import { VirtualList } from "../virtual_list";
 
-const ROW = 44;
-const TIMES = 72;
-const FEWEST = 3;
-const laneIn = (width: number): number => (width < 600 ? 76 : 132);
+const ROW_HEIGHT = 44;
+const TIME_WIDTH = 72;
+const MIN_LANES = 3;
+const getLaneWidth = (width: number): number => (width < 600 ? 76 : 132);
 
 export function MailPage() {
-  const { state } = useRun();
-  const [look, setLook] = useKept<"all" | "messages">("mail", "all");
-  const [words, setWords] = useState("");
+  const { runView } = useRun();
+  const [shownKinds, setShownKinds] = useStoredChoice<"all" | "messages">("mail", "all");
+  const [query, setQuery] = useState("");
   const [who, setWho] = useState("");
   const [shown, setShown] = useState("");
-  const all = state.letters.list;
-  const everybody = useMemo(() => peopleIn(all), [all]);
-  const letters = useMemo(() => wanted(all, { words, who, messages: look === "messages" }), [all, words, who, look]);
-  const chosen = state.letters.get(shown);
-  const step = (by: number) => {
-    const next = letters[letters.findIndex((each) => letterKey(each) === shown) + by];
-    if (next) setShown(letterKey(next));
+  const all = runView.mail.list;
+  const everybody = useMemo(() => countMailByPerson(all), [all]);
+  const mail = useMemo(() => filterMail(all, { query, who, onlyMessages: shownKinds === "messages" }), [all, query, who, shownKinds]);
+  const chosen = runView.mail.get(shown);
+  const selectNext = (by: number) => {
+    const next = mail[mail.findIndex((each) => makeMailKey(each) === shown) + by];
+    if (next) setShown(makeMailKey(next));
   };
   if (!all.length) return <div class="page"><Empty title="No mail yet">What members of a team write to each other appears here.</Empty></div>;
   return (
     <div class="page page-mail">
       <header class="page-head">
-        <h2>Mail <span class="figures soft">{letters.length === state.lettersInAll ? letters.length : `${letters.length} of ${state.lettersInAll}`}</span></h2>
-        <input type="search" value={words} placeholder="Search" aria-label="Search the mail" onInput={(event) => setWords(event.currentTarget.value)} />
-        <select value={who} aria-label="Of or to" onChange={(event) => setWho(event.currentTarget.value)}>
+        <h2>Mail <span class="figures soft">{mail.length === runView.mailTotal ? mail.length : `${mail.length} of ${runView.mailTotal}`}</span></h2>
+        <input type="search" value={query} placeholder="Search" aria-label="Search the mail" onInput={(event) => setQuery(event.currentTarget.value)} />
+        <select value={who} aria-label="From or to" onChange={(event) => setWho(event.currentTarget.value)}>
           <option value="">everybody</option>
           {[...everybody.keys()].map((name) => <option key={name} value={name}>{name}</option>)}
         </select>
-        <Choices label="Show" value={look} onChange={setLook} options={[["all", "All"], ["messages", "Messages"]]} />
-        {all.length < state.lettersInAll && <span class="soft">the oldest are left out here: shoal inbox shows them</span>}
+        <Choices label="Show" value={shownKinds} onChange={setShownKinds} options={[["all", "All"], ["messages", "Messages"]]} />
+        {all.length < runView.mailTotal && <span class="soft">the oldest messages are not listed here: shoal inbox shows them</span>}
       </header>
-      <div class="beside">
-        {!letters.length && <Empty title="No letter is like that" />}
-        {letters.length > 0 && <Diagram letters={letters} shown={shown} onShow={setShown} onStep={step} />}
-        {chosen && <LetterDrawer key={letterKey(chosen)} letter={chosen} onClose={() => setShown("")} />}
+      <div class="with-drawer">
+        {!mail.length && <Empty title="No message matches" />}
+        {mail.length > 0 && <SequenceDiagram mail={mail} shown={shown} onShow={setShown} onStep={selectNext} />}
+        {chosen && <MessageDrawer key={makeMailKey(chosen)} message={chosen} onClose={() => setShown("")} />}
       </div>
     </div>
   );
 }
 
-function Diagram({ letters, shown, onShow, onStep }: {
-  letters: readonly LetterRow[];
+function SequenceDiagram({ mail, shown, onShow, onStep }: {
+  mail: readonly MailRow[];
   shown: string;
   onShow(key: string): void;
   onStep(by: number): void;
 }) {
-  const { state } = useRun();
-  const [box, most] = useFit((width) => Math.max(FEWEST, Math.floor((width - TIMES) / laneIn(width))), FEWEST);
-  const people = useMemo(() => linesFor(peopleIn(letters), most), [letters, most]);
+  const { runView } = useRun();
+  const [box, most] = useFit((width) => Math.max(MIN_LANES, Math.floor((width - TIME_WIDTH) / getLaneWidth(width))), MIN_LANES);
+  const people = useMemo(() => chooseLanes(countMailByPerson(mail), most), [mail, most]);
   const lanes = useMemo(() => new Map(people.map((name, index) => [name, index])), [people]);
-  const laneOf = (name: string) => lanes.get(called(name)) ?? people.length - 1;
+  const getLane = (name: string) => lanes.get(formatMailName(name)) ?? people.length - 1;
   return (
     <div ref={box} class="sequence" onKeyDown={(event) => {
       if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
@@ -70,91 +70,91 @@ function Diagram({ letters, shown, onShow, onStep }: {
       event.preventDefault();
       onStep(event.key === "ArrowDown" ? 1 : -1);
     }}>
-      <div class="sequence-all" style={{ "--lanes": String(people.length) }}>
+      <div class="sequence-body" style={{ "--lanes": String(people.length) }}>
         <div class="sequence-heads">
-          {people.map((name) => <Head key={name} name={name} state={state} />)}
+          {people.map((name) => <LaneHead key={name} name={name} runView={runView} />)}
         </div>
-        <Windowed count={letters.length} height={ROW} keyOf={(index) => letterKey(letters[index]!)} label={plural(letters.length, "letter")}
+        <VirtualList count={mail.length} height={ROW_HEIGHT} keyOf={(index) => makeMailKey(mail[index]!)} label={formatQuantity(mail.length, "message")}
           class="fill sequence-rows" follow show={shown || null}>
           {(index) => {
-            const letter = letters[index]!;
-            const named = lanes.has(called(letter.sender)) && lanes.has(called(letter.to));
+            const message = mail[index]!;
+            const named = lanes.has(formatMailName(message.sender)) && lanes.has(formatMailName(message.to));
             return (
-              <Arrow letter={letter} from={laneOf(letter.sender)} to={laneOf(letter.to)} named={named} last={people.length - 1}
-                chosen={letterKey(letter) === shown} state={state} onShow={onShow} />
+              <MessageArrow message={message} from={getLane(message.sender)} to={getLane(message.to)} named={named} last={people.length - 1}
+                chosen={makeMailKey(message) === shown} runView={runView} onShow={onShow} />
             );
           }}
-        </Windowed>
+        </VirtualList>
       </div>
     </div>
   );
 }
 
-function Head({ name, state }: { name: string; state: RunState }) {
-  const agent = agentCalled(state, name);
-  return <div class="sequence-head">{agent ? <Who name={name} agent={agent} /> : <span class="who tint">{name}</span>}</div>;
+function LaneHead({ name, runView }: { name: string; runView: RunView }) {
+  const agent = findAgentByName(runView, name);
+  return <div class="sequence-head">{agent ? <AgentName name={name} agent={agent} /> : <span class="agent-name tint">{name}</span>}</div>;
 }
 
-function Arrow({ letter, from, to, named, last, chosen, state, onShow }: {
-  letter: LetterRow;
+function MessageArrow({ message, from, to, named, last, chosen, runView, onShow }: {
+  message: MailRow;
   from: number;
   to: number;
-  /** Whether both have lines of their own. */
+  /** True if sender and recipient have their own lanes. */
   named: boolean;
   last: number;
   chosen: boolean;
-  state: RunState;
+  runView: RunView;
   onShow(key: string): void;
 }) {
-  const look = tint(agentCalled(state, letter.sender)?.color ?? "");
-  const kind = letter.kind === "message" ? "" : "letter-protocol";
-  const words = letter.summary || oneLine(letter.text) || letter.kind;
+  const tint = getTint(findAgentByName(runView, message.sender)?.color ?? "");
+  const kind = message.kind === "message" ? "" : "message-protocol";
+  const label = message.summary || toOneLine(message.text) || message.kind;
   const left = Math.min(from, to);
-  // Behind the last lines there is no room, so these words stand before the arrow.
+  // There is no space to the right of the last lanes, so the label is placed before the arrow.
   const start = Math.max(0, Math.min(left, last - 2));
   return (
-    <button type="button" class={`letter ${look.class} ${kind} ${chosen ? "letter-chosen" : ""}`} style={look.style} data-letter={letter.id}
-      aria-label={`${called(letter.sender)} to ${called(letter.to)}, ${clock(letter.posted)}: ${words}`} onClick={() => onShow(letterKey(letter))}>
-      <Time at={letter.posted} text={clock(letter.posted)} />
-      <span class={`letter-line ${to < from ? "letter-back" : ""} ${letter.taken ? "" : "letter-waits"} ${to === from ? "letter-own" : ""}`}
+    <button type="button" class={`message ${tint.class} ${kind} ${chosen ? "message-chosen" : ""}`} style={tint.style} data-message={message.id}
+      aria-label={`${formatMailName(message.sender)} to ${formatMailName(message.to)}, ${formatClock(message.posted)}: ${label}`} onClick={() => onShow(makeMailKey(message))}>
+      <Time at={message.posted} text={formatClock(message.posted)} />
+      <span class={`message-line ${to < from ? "message-left" : ""} ${message.taken ? "" : "message-unread"} ${to === from ? "message-self" : ""}`}
         style={{ "--from": String(left), "--over": String(Math.abs(to - from)) }} />
-      <span class={`letter-words ${start < left ? "letter-words-before" : ""}`}
+      <span class={`message-label ${start < left ? "message-label-before" : ""}`}
         style={{ "--from": String(start), "--over": String(Math.max(Math.abs(to - from), Math.min(3, last - start))) }}>
-        {!named && <span class="soft">{called(letter.sender)} → {called(letter.to)}: </span>}{words}
+        {!named && <span class="soft">{formatMailName(message.sender)} → {formatMailName(message.to)}: </span>}{label}
       </span>
     </button>
   );
 }
 
-function LetterDrawer({ letter, onClose }: { letter: LetterRow; onClose(): void }) {
-  const { session, within } = useRun();
+function MessageDrawer({ message, onClose }: { message: MailRow; onClose(): void }) {
+  const { session, viewMode } = useRun();
   const source = useSource();
-  const [text, setText] = useState(letter.text);
-  const [kept, setKept] = useState(true);
+  const [text, setText] = useState(message.text);
+  const [isStored, setIsStored] = useState(true);
   useEffect(() => {
-    let over = false;
-    if (within || !source.steers) return;
-    source.letter(session, letter).then((whole) => over || setText(whole.words), () => over || setKept(false));
+    let isDone = false;
+    if (viewMode || !source.canSteer) return;
+    source.loadMail(session, message).then((details) => isDone || setText(details.words), () => isDone || setIsStored(false));
     return () => {
-      over = true;
+      isDone = true;
     };
-  }, [letter.id]);
+  }, [message.id]);
   return (
-    <Drawer title={letter.kind === "message" ? "Letter" : letter.kind.replaceAll("_", " ")} onClose={onClose}>
-      <p class="letter-who"><Who name={letter.sender} /> <span class="arrow" aria-label="to">→</span> <Who name={letter.to} /></p>
+    <Drawer title={message.kind === "message" ? "Message" : message.kind.replaceAll("_", " ")} onClose={onClose}>
+      <p class="message-route"><AgentName name={message.sender} /> <span class="arrow" aria-label="to">→</span> <AgentName name={message.to} /></p>
       <dl class="facts">
         <dt>Posted</dt>
-        <dd><Time at={letter.posted} text={clock(letter.posted)} /></dd>
-        <dt>Taken</dt>
-        <dd>{letter.taken ? <>{letter.taken - letter.posted < 50 ? "at once" : `after ${seconds((letter.taken - letter.posted) / 1000)}`}</> : "not yet"}</dd>
+        <dd><Time at={message.posted} text={formatClock(message.posted)} /></dd>
+        <dt>Read</dt>
+        <dd>{message.taken ? <>{message.taken - message.posted < 50 ? "at once" : `after ${formatDuration((message.taken - message.posted) / 1000)}`}</> : "not yet"}</dd>
         <dt>Team</dt>
-        <dd>{letter.team}</dd>
-        {letter.fyi && <dt>Wakes</dt>}
-        {letter.fyi && <dd>nobody: it is for information</dd>}
+        <dd>{message.team}</dd>
+        {message.fyi && <dt>Wakes</dt>}
+        {message.fyi && <dd>nobody: it is for information</dd>}
       </dl>
-      {letter.summary && <p class="letter-summary">{letter.summary}</p>}
-      <div class="letter-text"><Markdown text={text} /></div>
-      {!kept && <p class="soft">Only its beginning is kept.</p>}
+      {message.summary && <p class="message-summary">{message.summary}</p>}
+      <div class="message-text"><Markdown text={text} /></div>
+      {!isStored && <p class="soft">Only its beginning is kept.</p>}
     </Drawer>
   );
 }

@@ -1,14 +1,14 @@
-/** What agents ask a person, answered from any screen. */
+/** Questions of agents to a person, with forms to answer them. */
 
 import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Choices, Empty, Problem, Time, Who, useOrder } from "../bits";
-import { Input } from "../blocks";
+import { AgentName, Choices, Empty, Problem, Time, useAction } from "../components";
+import { ToolInput } from "../blocks";
 import { RunContext, useNow, useQuestions, useRun, useSource } from "../context";
-import { Changes } from "../diff";
-import { ago, clock } from "../format";
+import { TextDiff } from "../diff";
+import { formatAge, formatClock } from "../format";
 import { Markdown } from "../markdown";
-import { runPath } from "../router";
-import type { Answer, ApprovePlan, Choose, MayRun, OpenQuestion, Question, QuestionRow, Remember, Suggestion } from "../types";
+import { buildRunPath } from "../router";
+import type { Answer, ChoiceQuestion, OpenQuestion, PermissionQuestion, PlanApprovalQuestion, Question, QuestionRow, Remember, Suggestion } from "../types";
 
 /** The open questions of all runs. */
 export function QuestionsPage() {
@@ -18,33 +18,33 @@ export function QuestionsPage() {
       <header class="page-head"><h1>Questions</h1></header>
       <div class="scroll">
         {!questions.length && <Empty title="Nobody asks anything">Questions of all live runs appear here, as they are asked.</Empty>}
-        {questions.map((each) => <QuestionCard key={`${each.session}/${each.id}`} asked={each} withRun />)}
+        {questions.map((each) => <QuestionCard key={`${each.session}/${each.id}`} openQuestion={each} withRun />)}
       </div>
     </div>
   );
 }
 
-/** The open questions of one run, and those that were answered. */
+/** Open and answered questions of one run. */
 export function RunQuestionsPage() {
-  const { session, state, within, steers } = useRun();
+  const { session, runView, viewMode, canSteer } = useRun();
   const questions = useQuestions();
-  const [look, setLook] = useState<"open" | "answered" | "">("");
-  const rows = state.questions.list;
+  const [tab, setTab] = useState<"open" | "answered" | "">("");
+  const rows = runView.questions.list;
   const answered = useMemo(() => rows.filter((row) => row.answered).reverse(), [rows]);
   const waiting = useMemo(() => rows.filter((row) => !row.answered), [rows]);
-  const open = steers && !within ? questions.filter((each) => each.session === session) : [];
-  const answerable = steers && !within;
+  const open = canSteer && !viewMode ? questions.filter((each) => each.session === session) : [];
+  const answerable = canSteer && !viewMode;
   const number = answerable ? open.length : waiting.length;
-  const shown = look || (number || !answered.length ? "open" : "answered");
+  const shown = tab || (number || !answered.length ? "open" : "answered");
   return (
     <div class="page page-questions">
       <header class="page-head">
         <h2>Questions</h2>
-        <Choices<"open" | "answered"> label="Show" value={shown} onChange={(value) => setLook(value)}
+        <Choices<"open" | "answered"> label="Show" value={shown} onChange={(value) => setTab(value)}
           options={[["open", `Open ${number}`], ["answered", `Answered ${answered.length}`]]} />
       </header>
       <div class="scroll">
-        {shown === "open" && open.map((each) => <QuestionCard key={each.id} asked={each} />)}
+        {shown === "open" && open.map((each) => <QuestionCard key={each.id} openQuestion={each} />)}
         {shown === "open" && !answerable && waiting.map((row) => <PastQuestion key={row.id} row={row} />)}
         {shown === "open" && !number && <Empty title="Nothing to answer" />}
         {shown === "answered" && answered.slice(0, 200).map((row) => <PastQuestion key={row.id} row={row} />)}
@@ -54,49 +54,49 @@ export function RunQuestionsPage() {
   );
 }
 
-function QuestionCard({ asked, withRun = false }: { asked: OpenQuestion; withRun?: boolean }) {
+function QuestionCard({ openQuestion, withRun = false }: { openQuestion: OpenQuestion; withRun?: boolean }) {
   const source = useSource();
   const now = useNow();
-  const [busy, problem, give] = useOrder();
-  const [gave, setGave] = useState("");
+  const [busy, problem, runAction] = useAction();
+  const [status, setStatus] = useState("");
   const answer = async (answer: Answer) => {
-    let stands = true;
-    const done = await give(async () => {
-      const told = (await source.answer(asked.session, asked.id, answer)) as { stands?: unknown } | null;
-      stands = told?.stands !== false;
+    let isAccepted = true;
+    const done = await runAction(async () => {
+      const reply = (await source.answerQuestion(openQuestion.session, openQuestion.id, answer)) as { stands?: unknown } | null;
+      isAccepted = reply?.stands !== false;
     });
-    if (done) setGave(stands ? `Answered. ${asked.name} goes on.` : "Somebody answered first; this answer is dropped.");
+    if (done) setStatus(isAccepted ? `Answered. ${openQuestion.name} goes on.` : "Somebody answered first; this answer is dropped.");
   };
-  const shut = busy || gave !== "";
-  const { question } = asked;
+  const disabled = busy || status !== "";
+  const { question } = openQuestion;
   return (
-    <article class="question" aria-label={`${asked.name} asks`}>
+    <article class="question" aria-label={`${openQuestion.name} asks`}>
       <header>
-        <Asker asked={asked} withRun={withRun} /> {titleOf(question)}
+        <Asker openQuestion={openQuestion} withRun={withRun} /> {describeQuestion(question)}
         <span class="soft">
-          {withRun && <a href={runPath(asked.session, "questions")}>run {asked.session.slice(0, 8)}</a>}{" "}
-          <Time at={asked.asked} text={ago(asked.asked, now)} />
+          {withRun && <a href={buildRunPath(openQuestion.session, "questions")}>run {openQuestion.session.slice(0, 8)}</a>}{" "}
+          <Time at={openQuestion.asked} text={formatAge(openQuestion.asked, now)} />
         </span>
       </header>
-      {question.type === "permission" && <MayRunForm question={question} shut={shut} answer={answer} />}
-      {question.type === "choice" && <ChooseForm question={question} shut={shut} answer={answer} />}
+      {question.type === "permission" && <PermissionForm question={question} disabled={disabled} answer={answer} />}
+      {question.type === "choice" && <ChoiceForm question={question} disabled={disabled} answer={answer} />}
       {question.type === "plan" && (
-        <PlanForm question={question} previous={asked.previous_plan ?? ""} shut={shut} answer={answer} />
+        <PlanForm question={question} previous={openQuestion.previous_plan ?? ""} disabled={disabled} answer={answer} />
       )}
       <Problem text={problem} />
-      {gave && <p class="soft" role="status">{gave}</p>}
+      {status && <p class="soft" role="status">{status}</p>}
     </article>
   );
 }
 
-function Asker({ asked, withRun }: { asked: OpenQuestion; withRun: boolean }) {
-  const view = useContext(RunContext);
-  if (view) return <Who name={asked.name} agent={view.state.agents.get(asked.agent)} />;
-  const href = withRun ? runPath(asked.session, "agent", asked.agent) : undefined;
-  return <a class="who tint" href={href}><i aria-hidden="true" />{asked.name}</a>;
+function Asker({ openQuestion, withRun }: { openQuestion: OpenQuestion; withRun: boolean }) {
+  const context = useContext(RunContext);
+  if (context) return <AgentName name={openQuestion.name} agent={context.runView.agents.get(openQuestion.agent)} />;
+  const href = withRun ? buildRunPath(openQuestion.session, "agent", openQuestion.agent) : undefined;
+  return <a class="agent-name tint" href={href}><i aria-hidden="true" />{openQuestion.name}</a>;
 }
 
-function titleOf(question: Question): string {
+function describeQuestion(question: Question): string {
   switch (question.type) {
     case "permission":
       return `wants to use ${question.tool}`;
@@ -109,11 +109,11 @@ function titleOf(question: Question): string {
 
 interface Form<Kind> {
   question: Kind;
-  shut: boolean;
+  disabled: boolean;
   answer(answer: Answer): void;
 }
 
-function MayRunForm({ question, shut, answer }: Form<MayRun>) {
+function PermissionForm({ question, disabled, answer }: Form<PermissionQuestion>) {
   const [editing, setEditing] = useState(false);
   const [text, setText] = useState("");
   const [problem, setProblem] = useState("");
@@ -136,7 +136,7 @@ function MayRunForm({ question, shut, answer }: Form<MayRun>) {
     }
   };
   const { command: _, ...rest } = question.input;
-  const kept = question.suggestions?.find((each) => each.destination === "localSettings");
+  const saved = question.suggestions?.find((each) => each.destination === "localSettings");
   return (
     <>
       {question.reason && <p class="soft">{question.reason}</p>}
@@ -146,30 +146,30 @@ function MayRunForm({ question, shut, answer }: Form<MayRun>) {
       ) : (
         command !== null && <pre class="command" tabIndex={0} aria-label="Command">{command}</pre>
       )}
-      {!editing && <Input input={command === null ? question.input : rest} />}
+      {!editing && <ToolInput input={command === null ? question.input : rest} />}
       <Problem text={problem} />
       <div class="answers">
-        <button type="button" class="main" disabled={shut} onClick={() => allow("once")}>Allow once</button>
+        <button type="button" class="main" disabled={disabled} onClick={() => allow("once")}>Allow once</button>
         {question.rule && (
-          <button type="button" disabled={shut} onClick={() => allow("session")}>
+          <button type="button" disabled={disabled} onClick={() => allow("session")}>
             Allow for this session<small class="mono">{question.rule}</small>
           </button>
         )}
-        {kept && (
-          <button type="button" disabled={shut} onClick={() => allow("settings")}>
-            Always allow<small class="mono">{changeWords(kept)}</small>
+        {saved && (
+          <button type="button" disabled={disabled} onClick={() => allow("settings")}>
+            Always allow<small class="mono">{describeSuggestion(saved)}</small>
           </button>
         )}
-        <button type="button" disabled={shut} onClick={edit} aria-pressed={editing}>{editing ? "Do not change it" : "Change the input"}</button>
-        <button type="button" class="bad" disabled={shut} aria-expanded={denying} onClick={() => setDenying(!denying)}>Deny…</button>
+        <button type="button" disabled={disabled} onClick={edit} aria-pressed={editing}>{editing ? "Do not change it" : "Change the input"}</button>
+        <button type="button" class="bad" disabled={disabled} aria-expanded={denying} onClick={() => setDenying(!denying)}>Deny…</button>
       </div>
-      {denying && <Deny shut={shut} answer={answer} />}
+      {denying && <DenyForm disabled={disabled} answer={answer} />}
     </>
   );
 }
 
-/** What would change about what agents may do. */
-function changeWords(suggestion: Suggestion): string {
+/** Describes what a suggestion would change. */
+function describeSuggestion(suggestion: Suggestion): string {
   switch (suggestion.type) {
     case "addRules":
       return suggestion.rules.map((each) => each.toolName + (each.ruleContent ? `(${each.ruleContent})` : "")).join(", ");
@@ -180,10 +180,10 @@ function changeWords(suggestion: Suggestion): string {
   }
 }
 
-function Deny({ shut, answer, words = "Why not? It is told so." }: {
-  shut: boolean;
+function DenyForm({ disabled, answer, prompt = "Why not? The agent gets the reason." }: {
+  disabled: boolean;
   answer(answer: Answer): void;
-  words?: string;
+  prompt?: string;
 }) {
   const [reason, setReason] = useState("");
   const box = useRef<HTMLTextAreaElement>(null);
@@ -193,31 +193,31 @@ function Deny({ shut, answer, words = "Why not? It is told so." }: {
       event.preventDefault();
       answer({ type: "denied", reason: reason.trim() || "The person said no." });
     }}>
-      <textarea rows={2} value={reason} placeholder={words} aria-label={words} ref={box}
+      <textarea rows={2} value={reason} placeholder={prompt} aria-label={prompt} ref={box}
         onInput={(event) => setReason(event.currentTarget.value)} />
-      <button type="submit" class="sure" disabled={shut}>Deny</button>
+      <button type="submit" class="danger" disabled={disabled}>Deny</button>
     </form>
   );
 }
 
 const OTHER = "\u0000other";
 
-function ChooseForm({ question, shut, answer }: Form<Choose>) {
+function ChoiceForm({ question, disabled, answer }: Form<ChoiceQuestion>) {
   const [chosen, setChosen] = useState<Record<string, string[]>>({});
   const [own, setOwn] = useState<Record<string, string>>({});
-  const picked = (words: string) => chosen[words] ?? [];
-  const said = (words: string) =>
-    picked(words).map((label) => (label === OTHER ? (own[words] ?? "").trim() : label)).filter(Boolean);
-  const ready = question.choices.every((each) => said(each.question).length > 0);
-  const pick = (words: string, label: string, several: boolean) => {
-    const before = picked(words);
+  const getPicked = (text: string) => chosen[text] ?? [];
+  const getAnswers = (text: string) =>
+    getPicked(text).map((label) => (label === OTHER ? (own[text] ?? "").trim() : label)).filter(Boolean);
+  const ready = question.choices.every((each) => getAnswers(each.question).length > 0);
+  const pick = (text: string, label: string, several: boolean) => {
+    const before = getPicked(text);
     const now = !several ? [label] : before.includes(label) ? before.filter((each) => each !== label) : [...before, label];
-    setChosen({ ...chosen, [words]: now });
+    setChosen({ ...chosen, [text]: now });
   };
   const send = () =>
     answer({
       type: "chosen",
-      answers: Object.fromEntries(question.choices.map((each) => [each.question, said(each.question).join(", ")])),
+      answers: Object.fromEntries(question.choices.map((each) => [each.question, getAnswers(each.question).join(", ")])),
     });
   return (
     <form onSubmit={(event) => {
@@ -225,18 +225,18 @@ function ChooseForm({ question, shut, answer }: Form<Choose>) {
       if (ready) send();
     }}>
       {question.choices.map((choice) => (
-        <fieldset key={choice.question} class="choice" disabled={shut}>
+        <fieldset key={choice.question} class="choice" disabled={disabled}>
           <legend>{choice.question}{choice.multiSelect && <span class="soft"> Several are possible.</span>}</legend>
           {[...choice.options, { label: OTHER, description: "" }].map((option) => (
             <label key={option.label} class="option">
               <input type={choice.multiSelect ? "checkbox" : "radio"} name={`${question.id}/${choice.question}`}
-                checked={picked(choice.question).includes(option.label)}
+                checked={getPicked(choice.question).includes(option.label)}
                 onChange={() => pick(choice.question, option.label, !!choice.multiSelect)} />
               {option.label === OTHER ? (
                 <input type="text" placeholder="Something else" aria-label="Something else" value={own[choice.question] ?? ""}
                   onInput={(event) => {
                     setOwn({ ...own, [choice.question]: event.currentTarget.value });
-                    if (!picked(choice.question).includes(OTHER)) pick(choice.question, OTHER, !!choice.multiSelect);
+                    if (!getPicked(choice.question).includes(OTHER)) pick(choice.question, OTHER, !!choice.multiSelect);
                   }} />
               ) : (
                 <span><strong>{option.label}</strong>{option.description && <small>{option.description}</small>}</span>
@@ -245,63 +245,63 @@ function ChooseForm({ question, shut, answer }: Form<Choose>) {
           ))}
         </fieldset>
       ))}
-      <div class="answers"><button type="submit" class="main" disabled={shut || !ready}>Answer</button></div>
+      <div class="answers"><button type="submit" class="main" disabled={disabled || !ready}>Answer</button></div>
     </form>
   );
 }
 
-function PlanForm({ question, previous, shut, answer }: Form<ApprovePlan> & { previous: string }) {
-  const [look, setLook] = useState<"plan" | "changes">("plan");
+function PlanForm({ question, previous, disabled, answer }: Form<PlanApprovalQuestion> & { previous: string }) {
+  const [tab, setTab] = useState<"plan" | "changes">("plan");
   const [denying, setDenying] = useState(false);
   return (
     <>
       {previous && (
-        <Choices<"plan" | "changes"> label="Show" value={look} onChange={(value) => setLook(value)}
+        <Choices<"plan" | "changes"> label="Show" value={tab} onChange={(value) => setTab(value)}
           options={[["plan", "The plan"], ["changes", "Changes since the last one"]]} />
       )}
       <div class="plan">
-        {look === "plan" ? <Markdown text={question.plan} /> : <Changes before={previous} after={question.plan} label="Changes of the plan" />}
+        {tab === "plan" ? <Markdown text={question.plan} /> : <TextDiff before={previous} after={question.plan} label="Changes of the plan" />}
       </div>
       {!!question.wishes?.length && (
         <p class="soft">It will ask for: {question.wishes.map((wish) => <code key={wish}>{wish}</code>)}</p>
       )}
       <div class="answers">
-        <button type="button" class="main" disabled={shut} onClick={() => answer({ type: "approved", digest: question.digest })}>
+        <button type="button" class="main" disabled={disabled} onClick={() => answer({ type: "approved", digest: question.digest })}>
           Approve
         </button>
-        <button type="button" disabled={shut}
+        <button type="button" disabled={disabled}
           onClick={() => answer({ type: "approved", digest: question.digest, mode: "acceptEdits" })}>
           Approve, and accept its edits
         </button>
-        <button type="button" class="bad" disabled={shut} aria-expanded={denying} onClick={() => setDenying(!denying)}>Send back…</button>
+        <button type="button" class="bad" disabled={disabled} aria-expanded={denying} onClick={() => setDenying(!denying)}>Send back…</button>
       </div>
-      {denying && <Deny shut={shut} answer={answer} words="What should be different?" />}
+      {denying && <DenyForm disabled={disabled} answer={answer} prompt="What should be different?" />}
     </>
   );
 }
 
-/** A question that can no longer be answered, or not from here. */
+/** A question that cannot be answered here or any more. */
 function PastQuestion({ row }: { row: QuestionRow }) {
   const { question, answer } = row;
   return (
     <article class="question question-past">
       <header>
-        <Who name={row.name} /> {titleOf(question)}
-        <span class="soft"><Time at={row.asked} text={clock(row.asked)} /></span>
+        <AgentName name={row.name} /> {describeQuestion(question)}
+        <span class="soft"><Time at={row.asked} text={formatClock(row.asked)} /></span>
       </header>
       {question.type === "permission" && (
         typeof question.input.command === "string"
           ? <pre class="command">{question.input.command}</pre>
-          : <Input input={question.input} />
+          : <ToolInput input={question.input} />
       )}
       {question.type === "choice" && question.choices.map((each) => <p key={each.question}>{each.question}</p>)}
       {question.type === "plan" && <details><summary>The plan</summary><Markdown text={question.plan} /></details>}
-      <p class="gave">{row.answered ? gave(answer) : "Not answered at this moment."}</p>
+      <p class="answer-text">{row.answered ? describeAnswer(answer) : "Not answered at this moment."}</p>
     </article>
   );
 }
 
-function gave(answer: Answer | null): string {
+function describeAnswer(answer: Answer | null): string {
   switch (answer?.type) {
     case "allowed":
       return { once: "Allowed once.", session: "Allowed for the session.", settings: "Always allowed." }[answer.remember]

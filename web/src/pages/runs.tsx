@@ -1,50 +1,50 @@
-/** All runs of the home, the live ones and the latest first. */
+/** All runs of the home: live ones first, then the latest. */
 
 import { useContext, useEffect, useMemo, useState } from "preact/hooks";
-import { Cost, Empty, Problem, Time, useOrder } from "../bits";
-import { StirContext, useNow, useSource } from "../context";
-import { ago, day, folder, oneLine, plural } from "../format";
-import { runPath } from "../router";
-import { RunState } from "../shell";
-import type { RunLine } from "../types";
-import { Windowed } from "../windowed";
+import { Cost, Empty, Problem, Time, useAction } from "../components";
+import { RunListVersionContext, useNow, useSource } from "../context";
+import { formatAge, formatDay, formatQuantity, shortenPath, toOneLine } from "../format";
+import { buildRunPath } from "../router";
+import { RunBadge } from "../shell";
+import type { RunSummary } from "../types";
+import { VirtualList } from "../virtual_list";
 
 export function RunsPage() {
   const source = useSource();
-  const stirs = useContext(StirContext);
+  const runListVersion = useContext(RunListVersionContext);
   const now = useNow();
-  const [runs, setRuns] = useState<RunLine[] | null>(null);
-  const [wanted, setWanted] = useState("");
-  const [busy, problem, give] = useOrder();
-  const load = () => void give(async () => setRuns(await source.runs()));
-  const [whole, setWhole] = useState(false);
+  const [runs, setRuns] = useState<RunSummary[] | null>(null);
+  const [query, setQuery] = useState("");
+  const [busy, problem, runAction] = useAction();
+  const load = () => void runAction(async () => setRuns(await source.listRuns()));
+  const [isComplete, setIsComplete] = useState(false);
   const loadMore = async () => {
     const last = runs?.at(-1);
-    if (busy || whole || !last) return;
-    await give(async () => {
-      const more = await source.runs(last.session);
-      setWhole(!more.length);
+    if (busy || isComplete || !last) return;
+    await runAction(async () => {
+      const more = await source.listRuns(last.session);
+      setIsComplete(!more.length);
       setRuns([...(runs ?? []), ...more]);
     });
   };
   useEffect(() => {
-    const seen = () => document.visibilityState === "visible" && load();
-    document.addEventListener("visibilitychange", seen);
-    return () => document.removeEventListener("visibilitychange", seen);
+    const reload = () => document.visibilityState === "visible" && load();
+    document.addEventListener("visibilitychange", reload);
+    return () => document.removeEventListener("visibilitychange", reload);
   }, []);
-  useEffect(load, [stirs]);
+  useEffect(load, [runListVersion]);
   const shown = useMemo(() => {
-    const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = query.toLowerCase().split(/\s+/).filter(Boolean);
     return [...(runs ?? [])]
       .filter((run) => words.every((word) => `${run.prompt} ${run.cwd} ${run.teams} ${run.session}`.toLowerCase().includes(word)))
       .sort((one, other) => Number(other.live) - Number(one.live) || other.last - one.last);
-  }, [runs, wanted]);
+  }, [runs, query]);
   return (
     <div class="page page-runs">
       <header class="page-head">
         <h1>Runs</h1>
-        <input type="search" placeholder="Find by words or folder" aria-label="Find a run" value={wanted}
-          onInput={(event) => setWanted(event.currentTarget.value)} />
+        <input type="search" placeholder="Find by prompt or folder" aria-label="Find a run" value={query}
+          onInput={(event) => setQuery(event.currentTarget.value)} />
         <button type="button" onClick={load}>Refresh</button>
       </header>
       <Problem text={problem} />
@@ -53,29 +53,29 @@ export function RunsPage() {
       )}
       {runs && !!runs.length && !shown.length && <Empty title="No run matches" />}
       {!!shown.length && (
-        <Windowed count={shown.length} height={68} keyOf={(index) => shown[index]!.session} label="Runs" class="fill"
+        <VirtualList count={shown.length} height={68} keyOf={(index) => shown[index]!.session} label="Runs" class="fill"
           onEnd={() => void loadMore()}>
-          {(index) => <Line run={shown[index]!} now={now} />}
-        </Windowed>
+          {(index) => <RunRow run={shown[index]!} now={now} />}
+        </VirtualList>
       )}
     </div>
   );
 }
 
-function Line({ run, now }: { run: RunLine; now: number }) {
+function RunRow({ run, now }: { run: RunSummary; now: number }) {
   return (
-    <a class="run-line" href={runPath(run.session, "team")}>
-      <span class="run-what">{oneLine(run.prompt) || <span class="soft">no words yet</span>}</span>
-      <span class="run-how">
-        <RunState live={run.live} ended={run.ended} />
-        {run.questions > 0 && <span class="pill pill-ask">{plural(run.questions, "question")}</span>}
-        <span class="cut" title={run.cwd}>{folder(run.cwd)}</span>
-        <span>{plural(run.agents, "agent")}</span>
+    <a class="run-line" href={buildRunPath(run.session, "team")}>
+      <span class="run-prompt">{toOneLine(run.prompt) || <span class="soft">no prompt yet</span>}</span>
+      <span class="run-facts">
+        <RunBadge live={run.live} ended={run.ended} />
+        {run.questions > 0 && <span class="pill pill-ask">{formatQuantity(run.questions, "question")}</span>}
+        <span class="cut" title={run.cwd}>{shortenPath(run.cwd)}</span>
+        <span>{formatQuantity(run.agents, "agent")}</span>
         {run.teams.length > 0 && <span class="cut wide">{run.teams.join(", ")}</span>}
       </span>
-      <span class="run-when">
+      <span class="run-cost">
         <Cost usd={run.usd} tokens={run.tokens} />
-        <span class="soft"><Time at={run.last} text={run.live ? ago(run.last, now) : day(run.last)} /></span>
+        <span class="soft"><Time at={run.last} text={run.live ? formatAge(run.last, now) : formatDay(run.last)} /></span>
       </span>
     </a>
   );

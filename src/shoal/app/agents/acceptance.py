@@ -4,34 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shoal.agent.agent import Agent
-from shoal.agent.calls import carry_out
-from shoal.core.agents import Ran
-from shoal.core.identity import Identity
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.tool_calls import run_unrecorded_call
+from shoal.core.agents import ShellCommandResult
+from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId
-from shoal.core.messages import ToolUse
+from shoal.core.messages import ToolUseBlock
 from shoal.core.tools import Tool
 
-PATIENCE = 600_000
+COMMAND_TIMEOUT_MS = 600_000
 """Milliseconds that an acceptance command may take."""
-_TAIL = 2_000
+_TAIL_LENGTH = 2_000
 
 
-class Acceptance:
+class AcceptanceRunner:
     """`find_agent` returns a working agent; `tools` are those of the session, not of the agent."""
 
-    def __init__(self, tools: Mapping[str, Tool], agent: Callable[[AgentId], Agent]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], find_agent: Callable[[AgentId], AgentRunner]) -> None:
         self._tools = tools
-        self._agent = agent
+        self._find_agent = find_agent
 
-    async def of_task(self, command: str, whose: Identity) -> tuple[Ran, str]:
-        return await self.run(command, self._agent(whose.agent))
+    async def run_for_task(self, command: str, owner: AgentIdentity) -> tuple[ShellCommandResult, str]:
+        return await self.run_command(command, self._find_agent(owner.agent))
 
-    async def run(self, command: str, agent: Agent) -> tuple[Ran, str]:
+    async def run_command(self, command: str, agent: AgentRunner) -> tuple[ShellCommandResult, str]:
         """Run the command; return its exit status and the end of its output."""
-        call = ToolUse(
-            id=f"accept-{agent.ids.short()}", name="Bash", input={"command": command, "timeout": PATIENCE}
+        call = ToolUseBlock(
+            id=f"accept-{agent.ids.new_short_id()}",
+            name="Bash",
+            input={"command": command, "timeout": COMMAND_TIMEOUT_MS},
         )
-        outcome = await carry_out(agent, call, self._tools["Bash"])
-        code = (outcome.data or {}).get("exit_code", 126)
-        return Ran(command=command, exit_code=code), outcome.text[-_TAIL:]
+        output = await run_unrecorded_call(agent, call, self._tools["Bash"])
+        exit_code = (output.data or {}).get("exit_code", 126)
+        return ShellCommandResult(command=command, exit_code=exit_code), output.text[-_TAIL_LENGTH:]

@@ -8,64 +8,70 @@ from typing import Any
 
 import msgspec
 
-from shoal.app.definitions.definitions import definitions_for
+from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.settings.settings import Settings
-from shoal.app.settings.trust import Widening, trust_in, widening_part
-from shoal.core.definitions import Definition
+from shoal.app.settings.settings_trust import PermissionEscalation, find_escalating_parts, read_trust
+from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.errors import StoreError
-from shoal.stores.files.trust import TrustFile
-from shoal.wire.settings import Document, Known
+from shoal.stores.files.trust_file import TrustFile
+from shoal.wire.settings_codec import SettingsDocument, SettingsSchema
 
 
-def all_widening(settings: Settings, project: Path) -> tuple[Widening, ...]:
+def find_escalations(settings: Settings, project: Path) -> tuple[PermissionEscalation, ...]:
     """Return all parts of a project that need trust: in settings, servers and agent definitions."""
-    found = list(settings.widening)
-    file = TrustFile(settings.home)
-    for definition in definitions_for(cwd=project, home=settings.home).all():
-        document = _document(definition)
+    found = list(settings.escalations)
+    trust_file = TrustFile(settings.home)
+    for definition in load_agent_catalog(cwd=project, home=settings.home).all():
+        document = _make_trust_document(definition)
         if document is None:
             continue
-        wide = widening_part(document, Known())
+        escalating_parts = find_escalating_parts(document, SettingsSchema())
         try:
-            trust = trust_in(file, project, document, wide)
+            trust = read_trust(trust_file, project, document, escalating_parts)
         except StoreError:
             trust = "unasked"
-        found += (Widening(document=document, keys=keys, value=value, trust=trust) for keys, value in wide)
+        found += (
+            PermissionEscalation(document=document, keys=keys, value=value, trust=trust)
+            for keys, value in escalating_parts
+        )
     return tuple(found)
 
 
-def trusts_agent(home: Path, project: Path, definition: Definition) -> bool:
-    document = _document(definition)
+def is_agent_trusted(home: Path, project: Path, definition: AgentDefinition) -> bool:
+    document = _make_trust_document(definition)
     if document is None:
         return True
     try:
-        return trust_in(TrustFile(home), project, document, widening_part(document, Known())) == "trusted"
+        return (
+            read_trust(TrustFile(home), project, document, find_escalating_parts(document, SettingsSchema()))
+            == "trusted"
+        )
     except StoreError:
         return False
 
 
-def _document(definition: Definition) -> Document | None:
+def _make_trust_document(definition: AgentDefinition) -> SettingsDocument | None:
     """Return the programs that a project's agent brings, as a document; None if it brings none."""
     servers: dict[str, Any] = {}
     for entry in definition.mcp_servers:
         servers |= entry if isinstance(entry, Mapping) else {}
     source = definition.source
-    brought = {"hooks": definition.hooks, "mcpServers": servers}
-    raw = {key: msgspec.to_builtins(value) for key, value in brought.items() if value}
+    programs = {"hooks": definition.hooks, "mcpServers": servers}
+    raw = {key: msgspec.to_builtins(value) for key, value in programs.items() if value}
     # A plug-in in use was chosen by the user or trusted as a whole.
     if not raw or source.kind != "project" or source.path is None:
         return None
     lines = {"hooks": source.lines.get("hooks", 1), "mcpServers": source.lines.get("mcp_servers", 1)}
-    return Document(
+    return SettingsDocument(
         name=str(source),
         kind="agent",
         path=source.path,
-        text=_outline({key: lines[key] for key in raw}),
+        text=_build_outline({key: lines[key] for key in raw}),
         raw=raw,
     )
 
 
-def _outline(lines: Mapping[str, int]) -> str:
+def _build_outline(lines: Mapping[str, int]) -> str:
     """Return a JSON outline with each key on its line in the agent's file, which is not JSON itself."""
     text, line = "{", 1
     for key in sorted(lines, key=lambda key: lines[key]):

@@ -10,20 +10,20 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.app.definitions.project_places import project_places
-from shoal.core.filenames import shown
-from shoal.core.neutral import neutral
+from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.core.control_tags import escape_control_tags
+from shoal.core.filenames import escape_filename
 
-LONGEST_FILE = 50_000
-LONGEST_ALL = 100_000
+MAX_FILE_CHARS = 50_000
+MAX_TOTAL_CHARS = 100_000
 """Maximum total size in characters; the nearest files are included first."""
-DEEPEST = 5
+MAX_IMPORT_DEPTH = 5
 """Maximum depth of nested imports."""
-_MOST_FILES = 100
-_LARGEST = 2_000_000
+_MAX_FILES = 100
+_MAX_FILE_BYTES = 2_000_000
 """Maximum number of bytes read from one file."""
-_NAMES = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "CLAUDE.local.md")
-_OWN_NAMES = ("CLAUDE.md", "AGENTS.md")
+_PROJECT_FILE_NAMES = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "CLAUDE.local.md")
+_USER_FILE_NAMES = ("CLAUDE.md", "AGENTS.md")
 _FENCED = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _IMPORT = re.compile(r"(?<!\S)@([\w.~/+-]*\w)")
 _HEAD = (
@@ -33,9 +33,9 @@ _HEAD = (
 )
 
 
-class Read(Struct, frozen=True, kw_only=True):
+class InstructionFile(Struct, frozen=True, kw_only=True):
     path: Path
-    of: str
+    owner: str
     """Owner of the file: `you` or `project`."""
     text: str
     size: int
@@ -43,7 +43,7 @@ class Read(Struct, frozen=True, kw_only=True):
 
 
 class Instructions(Struct, frozen=True, kw_only=True):
-    files: tuple[Read, ...] = ()
+    files: tuple[InstructionFile, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about files that were left out, with the reason."""
 
@@ -52,112 +52,136 @@ class Instructions(Struct, frozen=True, kw_only=True):
         """Section of the system prompt; empty if no file has content."""
         if not self.files:
             return ""
-        return "\n\n".join([_HEAD, *(f"From {shown(each.path)}:\n\n{each.text}" for each in self.files)])
+        return "\n\n".join(
+            [_HEAD, *(f"From {escape_filename(each.path)}:\n\n{each.text}" for each in self.files)]
+        )
 
 
-def instructions_for(
-    *, cwd: Path, home: Path, hidden: Callable[[str], bool], room: int = LONGEST_ALL
+def load_instructions(
+    *, cwd: Path, home: Path, is_hidden: Callable[[str], bool], max_chars: int = MAX_TOTAL_CHARS
 ) -> Instructions:
     """Read the files in the home, then from the repository root down to `cwd`.
 
     `is_hidden` returns True for real paths that agents may not read. `max_chars` can lower the usual limit.
     """
-    reading = _Reading(root=[*project_places(cwd)][-1], home=home, hidden=hidden, room=min(room, LONGEST_ALL))
-    for name in _OWN_NAMES:
-        reading.read(home / name, "you")
-    for place in reversed([*project_places(cwd)]):
-        for name in _NAMES:
-            reading.read(place / name, "project")
-    return reading.bounded()
+    reader = _InstructionReader(
+        root=[*iter_project_directories(cwd)][-1],
+        home=home,
+        is_hidden=is_hidden,
+        max_chars=min(max_chars, MAX_TOTAL_CHARS),
+    )
+    for name in _USER_FILE_NAMES:
+        reader.read_file(home / name, "you")
+    for directory in reversed([*iter_project_directories(cwd)]):
+        for name in _PROJECT_FILE_NAMES:
+            reader.read_file(directory / name, "project")
+    return reader.fit_to_limit()
 
 
-class _Reading:
-    def __init__(self, *, root: Path, home: Path, hidden: Callable[[str], bool], room: int) -> None:
-        self._room = room
-        self._longest = min(LONGEST_FILE, room)
+class _InstructionReader:
+    def __init__(self, *, root: Path, home: Path, is_hidden: Callable[[str], bool], max_chars: int) -> None:
+        self._max_chars = max_chars
+        self._max_file_chars = min(MAX_FILE_CHARS, max_chars)
         self._root = os.path.realpath(root)
         self._home = os.path.realpath(home)
-        self._hidden = hidden
+        self._is_hidden = is_hidden
         self._seen: set[str] = set()
-        self._files: list[Read] = []
+        self._files: list[InstructionFile] = []
         self._notes: list[str] = []
 
-    def read(self, path: Path, of: str, *, by: Path | None = None, depth: int = 0) -> None:
+    def read_file(self, path: Path, owner: str, *, imported_by: Path | None = None, depth: int = 0) -> None:
         """Read a file and its imports. Each file is read once, which also ends import cycles."""
         real = os.path.realpath(path)
         if real in self._seen or not os.path.lexists(path):
             return
         self._seen.add(real)
-        if why := self._refusal(real, of):
-            self._leave_out(path, why)
+        if reason := self._explain_refusal(real, owner):
+            self._note_omission(path, reason)
             return
-        text = self._content(path)
+        text = self._read_text(path)
         if text is None or not text.strip():
             return
-        self._files.append(Read(path=path, of=of, text=self._cut(path, text), size=len(text), imported_by=by))
-        for named in _imports(text):
-            target = Path(named).expanduser() if named.startswith("~/") else path.parent / named
+        self._files.append(
+            InstructionFile(
+                path=path,
+                owner=owner,
+                text=self._truncate_text(path, text),
+                size=len(text),
+                imported_by=imported_by,
+            )
+        )
+        for imported in _find_imports(text):
+            target = Path(imported).expanduser() if imported.startswith("~/") else path.parent / imported
             if not target.is_file():
                 continue
-            if depth >= DEEPEST:
-                self._leave_out(target, f"{shown(path)} imports it, and imports lead {DEEPEST} files deep")
+            if depth >= MAX_IMPORT_DEPTH:
+                self._note_omission(
+                    target,
+                    f"{escape_filename(path)} imports it, and imports lead {MAX_IMPORT_DEPTH} files deep",
+                )
             else:
-                self.read(target, of, by=path, depth=depth + 1)
+                self.read_file(target, owner, imported_by=path, depth=depth + 1)
 
-    def bounded(self) -> Instructions:
-        room, kept = self._room, list[Read]()
-        for each in reversed(self._files):
-            if len(each.text) > room:
-                self._leave_out(each.path, f"all together would have more than {self._room:,} characters")
+    def fit_to_limit(self) -> Instructions:
+        remaining, included = self._max_chars, list[InstructionFile]()
+        for file in reversed(self._files):
+            if len(file.text) > remaining:
+                self._note_omission(
+                    file.path, f"all together would have more than {self._max_chars:,} characters"
+                )
             else:
-                room -= len(each.text)
-                kept.append(each)
-        return Instructions(files=tuple(reversed(kept)), notes=tuple(self._notes))
+                remaining -= len(file.text)
+                included.append(file)
+        return Instructions(files=tuple(reversed(included)), notes=tuple(self._notes))
 
-    def _refusal(self, real: str, of: str) -> str:
-        if len(self._files) >= _MOST_FILES:
-            return f"{_MOST_FILES} files are read at most"
-        if self._hidden(real):
+    def _explain_refusal(self, real_path: str, owner: str) -> str:
+        if len(self._files) >= _MAX_FILES:
+            return f"{_MAX_FILES} files are read at most"
+        if self._is_hidden(real_path):
             return "a rule keeps it from being read"
         # A project may come from anyone. It must not put files from outside the project into the prompt.
-        inside = real.startswith(f"{self._root.rstrip('/')}/")
-        of_home = real.startswith(f"{self._home}/") and real.endswith(".md")
-        if of == "project" and not inside and not of_home:
+        in_project = real_path.startswith(f"{self._root.rstrip('/')}/")
+        in_home = real_path.startswith(f"{self._home}/") and real_path.endswith(".md")
+        if owner == "project" and not in_project and not in_home:
             return "it lies outside the project; only your own files may import it"
         return ""
 
-    def _content(self, path: Path) -> str | None:
+    def _read_text(self, path: Path) -> str | None:
         try:
-            state = path.stat()
-            if not stat.S_ISREG(state.st_mode):
-                self._leave_out(path, "it is not a file")
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                self._note_omission(path, "it is not a file")
                 return None
             with path.open("rb") as file:
-                content = file.read(_LARGEST)
-            text = content.decode("utf-8-sig", errors="strict" if state.st_size <= _LARGEST else "ignore")
+                content = file.read(_MAX_FILE_BYTES)
+            text = content.decode(
+                "utf-8-sig", errors="strict" if status.st_size <= _MAX_FILE_BYTES else "ignore"
+            )
         except OSError as error:
-            self._leave_out(path, f"it cannot be read: {error.strerror}")
+            self._note_omission(path, f"it cannot be read: {error.strerror}")
             return None
         except UnicodeDecodeError:
-            self._leave_out(path, "it is not UTF-8 text")
+            self._note_omission(path, "it is not UTF-8 text")
             return None
         if "\0" in text:
-            self._leave_out(path, "it is not text: it holds NUL bytes")
+            self._note_omission(path, "it is not text: it holds NUL bytes")
             return None
         return text
 
-    def _cut(self, path: Path, text: str) -> str:
-        text, longest = neutral(text.strip()), self._longest
-        if len(text) <= longest:
+    def _truncate_text(self, path: Path, text: str) -> str:
+        text, limit = escape_control_tags(text.strip()), self._max_file_chars
+        if len(text) <= limit:
             return text
-        self._notes.append(f"{shown(path)}: of {len(text):,} characters the first {longest:,} are used.")
-        told = f"\n[… {len(text) - longest:,} more characters are left out]"
-        return text[: max(0, longest - len(told))] + told
+        self._notes.append(
+            f"{escape_filename(path)}: of {len(text):,} characters the first {limit:,} are used."
+        )
+        notice = f"\n[… {len(text) - limit:,} more characters are left out]"
+        return text[: max(0, limit - len(notice))] + notice
 
-    def _leave_out(self, path: Path, why: str) -> None:
-        self._notes.append(f"{shown(path)} is not part of the instructions: {why}.")
+    def _note_omission(self, path: Path, reason: str) -> None:
+        self._notes.append(f"{escape_filename(path)} is not part of the instructions: {reason}.")
 
 
-def _imports(text: str) -> Iterator[str]:
+def _find_imports(text: str) -> Iterator[str]:
     """Return the paths after an @ outside of code."""
     return (match[1] for match in _IMPORT.finditer(_FENCED.sub("", text)))

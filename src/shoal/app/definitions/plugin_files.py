@@ -8,36 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from shoal.core.errors import SettingsError
-from shoal.core.filenames import shown
-from shoal.core.plugins import Configured, Fault, Offered, Plugin
-from shoal.wire.plugins import Manifest, read_manifest, read_object
+from shoal.core.filenames import escape_filename
+from shoal.core.plugins import Plugin, PluginConfigFile, PluginProblem, PluginSourceKind
+from shoal.wire.plugin_manifest_codec import PluginManifest, parse_json_object, parse_manifest
 
 MANIFEST = Path(".claude-plugin/plugin.json")
-LARGEST = 1_000_000
+MAX_JSON_BYTES = 1_000_000
 """Maximum size of a JSON file."""
-MOST_ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 _FILES = {"hooks": "hooks/hooks.json", "mcpServers": ".mcp.json"}
 
 
-def read_plugin(directory: Path, *, offered: Offered, origin: str) -> Plugin | Fault:
-    """Return the plug-in without its unusable parts, or a fault if it cannot be used at all."""
+def read_plugin(directory: Path, *, offered: PluginSourceKind, origin: str) -> Plugin | PluginProblem:
+    """Return the plug-in without its unusable parts, or its problem if it cannot be used at all."""
     root = Path(os.path.realpath(directory))
     path = root / MANIFEST
     try:
-        manifest = read_manifest(_text(root, path), path)
-        _refuse_ways_out(root)
-        return _made(root, manifest, offered=offered, origin=origin)
+        manifest = parse_manifest(_read_text(root, path), path)
+        _refuse_escaping_links(root)
+        return _build_plugin(root, manifest, offered=offered, origin=origin)
     except SettingsError as error:
-        return Fault(what=str(error), path=error.path or path, line=error.line, plugin=directory.name)
+        return PluginProblem(what=str(error), path=error.path or path, line=error.line, plugin=directory.name)
 
 
-def _made(root: Path, manifest: Manifest, *, offered: Offered, origin: str) -> Plugin:
+def _build_plugin(root: Path, manifest: PluginManifest, *, offered: PluginSourceKind, origin: str) -> Plugin:
     faults = [
-        Fault(what=what, path=root / MANIFEST, line=line, plugin=manifest.name, fatal=False)
+        PluginProblem(what=what, path=root / MANIFEST, line=line, plugin=manifest.name, fatal=False)
         for line, what in manifest.warnings
     ]
-    places = {key: _places(root, manifest, key, faults) for key in ("agents", "skills", "commands")}
-    files = {key: _configured(root, manifest, key, faults) for key in _FILES}
+    directories = {
+        key: _find_component_directories(root, manifest, key, faults)
+        for key in ("agents", "skills", "commands")
+    }
+    files = {key: _read_config_part(root, manifest, key, faults) for key in _FILES}
     return Plugin(
         name=manifest.name,
         version=manifest.version,
@@ -45,43 +48,49 @@ def _made(root: Path, manifest: Manifest, *, offered: Offered, origin: str) -> P
         root=root,
         offered=offered,
         origin=origin,
-        **places,
+        **directories,
         hooks=files["hooks"],
         servers=files["mcpServers"],
         faults=tuple(faults),
     )
 
 
-def _places(root: Path, manifest: Manifest, key: str, faults: list[Fault]) -> tuple[Path, ...]:
-    usual = root / key
-    found = [usual] if usual.is_dir() else []
-    for given in manifest.places.get(key, ()):
-        place = inside(root, given, key)
-        if place.is_dir():
-            found.append(place)
+def _find_component_directories(
+    root: Path, manifest: PluginManifest, key: str, faults: list[PluginProblem]
+) -> tuple[Path, ...]:
+    default_directory = root / key
+    found = [default_directory] if default_directory.is_dir() else []
+    for entry in manifest.component_paths.get(key, ()):
+        directory = resolve_inside(root, entry, key)
+        if directory.is_dir():
+            found.append(directory)
         else:
-            what = f"{key}: {shown(place)} is no directory, and is left out"
-            faults.append(Fault(what=what, path=root / MANIFEST, plugin=manifest.name, fatal=False))
+            what = f"{key}: {escape_filename(directory)} is no directory, and is left out"
+            faults.append(PluginProblem(what=what, path=root / MANIFEST, plugin=manifest.name, fatal=False))
     return tuple(dict.fromkeys(found))
 
 
-def _configured(root: Path, manifest: Manifest, key: str, faults: list[Fault]) -> Configured | None:
-    given = manifest.configured.get(key)
-    if isinstance(given, Mapping):
-        return Configured(path=root / MANIFEST, text=manifest.text, raw=given)
-    path = root / _FILES[key] if given is None else inside(root, given, key)
-    if given is None and not path.exists():
+def _read_config_part(
+    root: Path, manifest: PluginManifest, key: str, faults: list[PluginProblem]
+) -> PluginConfigFile | None:
+    config = manifest.component_configs.get(key)
+    if isinstance(config, Mapping):
+        return PluginConfigFile(path=root / MANIFEST, text=manifest.text, raw=config)
+    path = root / _FILES[key] if config is None else resolve_inside(root, config, key)
+    if config is None and not path.exists():
         return None
     try:
-        text = _text(root, path)
-        part = _part(read_object(text, path), key, path)
+        text = _read_text(root, path)
+        part = _select_part(parse_json_object(text, path), key, path)
     except SettingsError as error:
-        faults.append(Fault(what=str(error), path=path, line=error.line, plugin=manifest.name, fatal=False))
+        faults.append(
+            PluginProblem(what=str(error), path=path, line=error.line, plugin=manifest.name, fatal=False)
+        )
         return None
-    return Configured(path=path, text=text, raw=part)
+    return PluginConfigFile(path=path, text=text, raw=part)
 
 
-def _part(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+def _select_part(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
     # In `.mcp.json` the servers may also be the top-level object.
     part = raw.get(key, raw if key == "mcpServers" else {})
     if not isinstance(part, dict):
@@ -89,50 +98,55 @@ def _part(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
     return part
 
 
-def inside(root: Path, given: str, key: str) -> Path:
+def resolve_inside(root: Path, given: str, key: str) -> Path:
     """Return the path that a manifest entry refers to. Raises `SettingsError` if it leaves the plug-in."""
-    place = Path(given)
-    real = Path(os.path.realpath(root / place))
-    if place.is_absolute() or ".." in place.parts or not real.is_relative_to(root):
-        told = f"{key}: {given!r} leads out of the plug-in, and nothing of it is used"
-        raise SettingsError(told, path=root / MANIFEST, line=1)
-    return root / place
+    relative = Path(given)
+    real_path = Path(os.path.realpath(root / relative))
+    if relative.is_absolute() or ".." in relative.parts or not real_path.is_relative_to(root):
+        message = f"{key}: {given!r} leads out of the plug-in, and nothing of it is used"
+        raise SettingsError(message, path=root / MANIFEST, line=1)
+    return root / relative
 
 
-def _refuse_ways_out(root: Path) -> None:
+def _refuse_escaping_links(root: Path) -> None:
     """Raise `SettingsError` if a symlink leaves the plug-in: foreign files would look like its own."""
-    waiting, seen = [root], 0
-    while waiting:
+    pending, entry_count = [root], 0
+    while pending:
         try:
-            entries = list(os.scandir(waiting.pop()))
+            entries = list(os.scandir(pending.pop()))
         except OSError as error:
             raise SettingsError(f"it cannot be read: {error.strerror}", path=root) from error
-        seen += len(entries)
-        if seen > MOST_ENTRIES:
-            raise SettingsError(f"it has more than {MOST_ENTRIES:,} files and directories", path=root)
+        entry_count += len(entries)
+        if entry_count > MAX_ENTRIES:
+            raise SettingsError(f"it has more than {MAX_ENTRIES:,} files and directories", path=root)
         for entry in entries:
             if entry.is_symlink():
-                real = os.path.realpath(entry.path)
-                if not Path(real).is_relative_to(root):
-                    told = f"a link that leads out of the plug-in, to {shown(real)}; nothing of it is used"
-                    raise SettingsError(told, path=Path(entry.path))
+                real_path = os.path.realpath(entry.path)
+                if not Path(real_path).is_relative_to(root):
+                    message = (
+                        f"a link that leads out of the plug-in, to {escape_filename(real_path)}; "
+                        "nothing of it is used"
+                    )
+                    raise SettingsError(message, path=Path(entry.path))
             elif entry.is_dir():
-                waiting.append(Path(entry.path))
+                pending.append(Path(entry.path))
 
 
-def _text(root: Path, path: Path) -> str:
+def _read_text(root: Path, path: Path) -> str:
     """Return the text of a file in the plug-in. Raises `SettingsError`."""
-    real = Path(os.path.realpath(path))
-    if not real.is_relative_to(root):
-        told = f"a link that leads out of the plug-in, to {shown(real)}; nothing of it is used"
-        raise SettingsError(told, path=path)
+    real_path = Path(os.path.realpath(path))
+    if not real_path.is_relative_to(root):
+        message = (
+            f"a link that leads out of the plug-in, to {escape_filename(real_path)}; nothing of it is used"
+        )
+        raise SettingsError(message, path=path)
     try:
-        if not real.is_file():
-            missing = "there is no such file, so this is no plug-in" if path == root / MANIFEST else "no file"
-            raise SettingsError(missing, path=path)
-        if real.stat().st_size > LARGEST:
-            raise SettingsError(f"it has more than {LARGEST:,} bytes", path=path)
-        text = real.read_text(encoding="utf-8-sig")
+        if not real_path.is_file():
+            problem = "there is no such file, so this is no plug-in" if path == root / MANIFEST else "no file"
+            raise SettingsError(problem, path=path)
+        if real_path.stat().st_size > MAX_JSON_BYTES:
+            raise SettingsError(f"it has more than {MAX_JSON_BYTES:,} bytes", path=path)
+        text = real_path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SettingsError(f"it cannot be read: {error.strerror}", path=path) from error
     except UnicodeDecodeError as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from shoal.app.demo.harbour import lay_out
+from shoal.app.demo.demo_project import write_project
 
-SCRIPT = "model.toml"
+SCRIPT_FILE = "model.toml"
 
 
-def make(directory: Path) -> None:
+def create_tutorial_project(directory: Path) -> None:
     """Create the project. Raises `FileExistsError` if the directory exists."""
     directory.mkdir()
-    lay_out(directory)
-    text = (files("shoal.app.demo") / "tutorial" / SCRIPT).read_text(encoding="utf-8")
-    (directory / SCRIPT).write_text(text, encoding="utf-8")
+    write_project(directory)
+    text = (files("shoal.app.demo") / "tutorial" / SCRIPT_FILE).read_text(encoding="utf-8")
+    (directory / SCRIPT_FILE).write_text(text, encoding="utf-8")

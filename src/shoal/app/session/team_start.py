@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.core.agents import Order
-from shoal.core.envelopes import first_words
-from shoal.core.errors import AgentRefused
-from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, agent_name
-from shoal.core.tasks import Change, Draft, Task
-from shoal.core.templates import Role, Template
-from shoal.team.teams import SessionTeams
+from shoal.core.agents import SpawnRequest
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.mail_envelopes import abbreviate_text
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name
+from shoal.core.tasks import Task, TaskDraft, TaskUpdate
+from shoal.core.team_templates import TeamTemplate, TemplateRole
+from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.core.teams import Spawned
+    from shoal.core.teams import SpawnedTeammate
 
-_DESCRIBED = 120
-_YOURS = (
+_MAX_DESCRIPTION = 120
+_OWN_TASKS_TEXT = (
     "These tasks on the board are yours. A message tells you when one can begin; until then leave it, and "
     "end your turn when nothing else is yours to do."
 )
@@ -27,37 +27,37 @@ _YOURS = (
 
 class StartedTeam(Struct, frozen=True, kw_only=True):
     name: TeamName
-    members: tuple[Spawned, ...]
+    members: tuple[SpawnedTeammate, ...]
     tasks: tuple[Task, ...]
     prompt: str
     """Prompt of the lead's first turn."""
 
 
-async def start_team(session: Session, template: Template, goal: str, *, name: str = "") -> StartedTeam:
+async def start_team(session: Session, template: TeamTemplate, goal: str, *, name: str = "") -> StartedTeam:
     """Start a team; if any step fails, nothing is left of it. Raises `ShoalError`."""
-    filled = template.filled(goal)
-    teams = session.parts.teams
+    filled = template.fill_goal(goal)
+    teams = session.services.teams
     if not isinstance(teams, SessionTeams):
-        raise AgentRefused("This session is a member of a team itself, and leads none.")
-    about = " ".join((goal or template.description).split())[:_DESCRIBED]
-    team = await teams.found(name or template.name, description=f"{template.name}: {about}")
+        raise AgentRequestRefused("This session is a member of a team itself, and leads none.")
+    summary = " ".join((goal or template.description).split())[:_MAX_DESCRIPTION]
+    team = await teams.create_led_team(name or template.name, description=f"{template.name}: {summary}")
     try:
-        tasks = await _put_on_board(session, team.name, filled)
-        members = await teams.enlist([_order(*each, tasks) for each in filled.members])
-        await _hand_out(session, team.name, tasks)
+        tasks = await _create_tasks(session, team.name, filled)
+        members = await teams.add_members([_build_spawn_request(*each, tasks) for each in filled.members])
+        await _assign_tasks(session, team.name, tasks)
     except BaseException:
-        await teams.disband()
+        await teams.disband_team()
         raise
-    prompt = first_prompt(team.name, filled, goal, tasks)
+    prompt = build_lead_prompt(team.name, filled, goal, tasks)
     return StartedTeam(name=team.name, members=members, tasks=tasks, prompt=prompt)
 
 
-def _order(member: str, role: Role, tasks: tuple[Task, ...]) -> Order:
-    own = [task for task in tasks if task.owner == member]
-    board = "\n".join(_task_line(task) for task in own)
-    return Order(
-        description=first_words(role.prompt),
-        prompt=f"{role.prompt.rstrip()}\n\n{_YOURS}\n{board}" if own else role.prompt,
+def _build_spawn_request(member: str, role: TemplateRole, tasks: tuple[Task, ...]) -> SpawnRequest:
+    own_tasks = [task for task in tasks if task.owner == member]
+    board = "\n".join(_format_task(task) for task in own_tasks)
+    return SpawnRequest(
+        description=abbreviate_text(role.prompt),
+        prompt=f"{role.prompt.rstrip()}\n\n{_OWN_TASKS_TEXT}\n{board}" if own_tasks else role.prompt,
         kind=role.kind,
         model=role.model,
         name=member,
@@ -66,53 +66,55 @@ def _order(member: str, role: Role, tasks: tuple[Task, ...]) -> Order:
     )
 
 
-async def _put_on_board(session: Session, team: TeamName, template: Template) -> tuple[Task, ...]:
+async def _create_tasks(session: Session, team: TeamName, template: TeamTemplate) -> tuple[Task, ...]:
     """Create the tasks with owners and blockers before any member can claim one."""
-    board = session.parts.between.board(team)
+    board = session.services.team_store.open_board(team)
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
-    for planned in template.ordered_tasks():
-        draft = Draft(
-            subject=planned.subject, description=planned.description, active_form=planned.active_form
+    for template_task in template.order_tasks():
+        draft = TaskDraft(
+            subject=template_task.subject,
+            description=template_task.description,
+            active_form=template_task.active_form,
         )
         task = await board.create(draft)
-        ids[planned.key] = task.id
-        change = Change(
-            owner=None if planned.owner is None else agent_name(planned.owner),
-            add_blocked_by=tuple(ids[key] for key in planned.blocked_by),
+        ids[template_task.key] = task.id
+        change = TaskUpdate(
+            owner=None if template_task.owner is None else parse_agent_name(template_task.owner),
+            add_blocked_by=tuple(ids[key] for key in template_task.blocked_by),
         )
         tasks.append((await board.update(task.id, change, by=LEAD_NAME))[1])
     return tuple(tasks)
 
 
-async def _hand_out(session: Session, team: TeamName, tasks: tuple[Task, ...]) -> None:
+async def _assign_tasks(session: Session, team: TeamName, tasks: tuple[Task, ...]) -> None:
     """Notify owners of unblocked tasks; they are notified of the others when these are unblocked."""
     for task in tasks:
         if task.owner is not None and not task.blocked_by:
-            await session.parts.between.assign(team, LEAD_NAME, task.owner, task)
+            await session.services.team_store.post_assignment(team, LEAD_NAME, task.owner, task)
 
 
-def first_prompt(team: str, template: Template, goal: str, tasks: tuple[Task, ...]) -> str:
+def build_lead_prompt(team: str, template: TeamTemplate, goal: str, tasks: tuple[Task, ...]) -> str:
     """Build the lead's first prompt: the goal, the members and the board."""
-    parts = [template.prompt] if template.prompt else []
+    sections = [template.prompt] if template.prompt else []
     if goal:
-        parts.append(f"The goal\n{goal}")
-    roster = "\n".join(_member_line(name, template) for name, _ in template.members)
-    parts.append(f"Your team {team} is made and its members are at work; do not make it again.\n{roster}")
+        sections.append(f"The goal\n{goal}")
+    roster = "\n".join(_format_member(name, template) for name, _ in template.members)
+    sections.append(f"Your team {team} is made and its members are at work; do not make it again.\n{roster}")
     if tasks:
-        board = "\n".join(_task_line(task) for task in tasks)
-        parts.append(
+        board = "\n".join(_format_task(task) for task in tasks)
+        sections.append(
             "The board. Its order is kept for you: who owns a task is told when it can begin, and a task "
             f"without an owner is taken by whoever is free.\n{board}"
         )
-    parts.append(
+    sections.append(
         "What members report comes to you by itself. End your turn whenever you have nothing to decide; "
         "you are woken. When all is done, give the person the result."
     )
-    return "\n\n".join(parts)
+    return "\n\n".join(sections)
 
 
-def _member_line(name: str, template: Template) -> str:
+def _format_member(name: str, template: TeamTemplate) -> str:
     role = next(role for member, role in template.members if member == name)
     facts = [
         role.kind or "",
@@ -120,29 +122,29 @@ def _member_line(name: str, template: Template) -> str:
         "in a worktree of its own" if role.isolation == "worktree" else role.isolation or "",
         role.model or "",
     ]
-    told = ", ".join(fact for fact in facts if fact)
-    return f"- {name} ({told})" if told else f"- {name}"
+    details = ", ".join(fact for fact in facts if fact)
+    return f"- {name} ({details})" if details else f"- {name}"
 
 
-def _task_line(task: Task) -> str:
+def _format_task(task: Task) -> str:
     owner = f" [{task.owner}]" if task.owner else ""
-    waits = f" (after {', '.join(f'#{each}' for each in task.blocked_by)})" if task.blocked_by else ""
-    return f"- #{task.id} {task.subject}{owner}{waits}"
+    blockers = f" (after {', '.join(f'#{each}' for each in task.blocked_by)})" if task.blocked_by else ""
+    return f"- #{task.id} {task.subject}{owner}{blockers}"
 
 
-def planned_tasks(template: Template) -> tuple[Task, ...]:
+def preview_tasks(template: TeamTemplate) -> tuple[Task, ...]:
     """Return the tasks with the ids that the board would assign, for a preview."""
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
-    for number, planned in enumerate(template.ordered_tasks(), 1):
-        ids[planned.key] = TaskId(str(number))
+    for number, template_task in enumerate(template.order_tasks(), 1):
+        ids[template_task.key] = TaskId(str(number))
         tasks.append(
             Task(
-                id=ids[planned.key],
-                subject=planned.subject,
-                description=planned.description,
-                owner=None if planned.owner is None else AgentName(planned.owner),
-                blocked_by=tuple(ids[key] for key in planned.blocked_by),
+                id=ids[template_task.key],
+                subject=template_task.subject,
+                description=template_task.description,
+                owner=None if template_task.owner is None else AgentName(template_task.owner),
+                blocked_by=tuple(ids[key] for key in template_task.blocked_by),
             )
         )
     return tuple(tasks)

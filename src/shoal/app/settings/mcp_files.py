@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError
-from shoal.core.mcp import Program, Server
-from shoal.wire.content import load
-from shoal.wire.json_lines import line_of
-from shoal.wire.mcp import ReadServers, read_servers, written_server
-from shoal.wire.settings import Document
+from shoal.core.mcp_servers import McpServerConfig, McpStdioConfig
+from shoal.wire.json_codec import decode_json
+from shoal.wire.json_line_numbers import find_key_line
+from shoal.wire.mcp_codec import ParsedServers, encode_server, parse_servers
+from shoal.wire.settings_codec import SettingsDocument
 
 if TYPE_CHECKING:
     from shoal.app.settings.settings import Settings
 
 PROJECT_FILE = ".mcp.json"
-LARGEST = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 
 
-class Configured(Struct, frozen=True, kw_only=True):
+class ConfiguredServers(Struct, frozen=True, kw_only=True):
     """MCP servers of a session, each from its strongest source."""
 
-    servers: tuple[Server, ...]
-    disabled: tuple[Server, ...] = ()
+    servers: tuple[McpServerConfig, ...]
+    disabled: tuple[McpServerConfig, ...] = ()
     """Servers switched off by a setting."""
-    untrusted: tuple[Server, ...] = ()
+    untrusted: tuple[McpServerConfig, ...] = ()
     """Servers of the project that are not started before the user trusts them."""
     problems: tuple[str, ...] = ()
 
@@ -37,90 +37,96 @@ class Configured(Struct, frozen=True, kw_only=True):
         return bool(self.servers or self.disabled or self.untrusted or self.problems)
 
 
-def project_servers(cwd: Path) -> tuple[tuple[Document, ...], tuple[str, ...]]:
+def read_project_servers(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tuple[str, ...]]:
     """Return a project's `.mcp.json` as an untrusted document, or the problems with it."""
     path = cwd / PROJECT_FILE
     try:
-        if path.stat().st_size > LARGEST:
-            return (), (f"{path} is longer than {LARGEST >> 20} MB and is not read.",)
+        if path.stat().st_size > MAX_FILE_BYTES:
+            return (), (f"{path} is longer than {MAX_FILE_BYTES >> 20} MB and is not read.",)
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return (), ()
     except (OSError, UnicodeDecodeError) as error:
         return (), (f"{path} cannot be read, and none of its MCP servers is there: {error}.",)
     try:
-        servers = _servers_in(text, str(path))
+        servers = _parse_server_map(text, str(path))
     except SettingsError as error:
         return (), (f"{error} None of its MCP servers is there.",)
     # Nothing else in that file is a setting.
     raw = {"mcpServers": servers}
-    return (Document(name=str(path), kind="mcp", path=path, text=text, raw=raw),), ()
+    return (SettingsDocument(name=str(path), kind="mcp", path=path, text=text, raw=raw),), ()
 
 
-def configured(
+def load_mcp_servers(
     settings: Settings,
     given: Sequence[str | Mapping[str, Any]] = (),
     *,
     strict: bool = False,
     cwd: Path,
-    plugins: Sequence[Document] = (),
-) -> Configured:
+    plugins: Sequence[SettingsDocument] = (),
+) -> ConfiguredServers:
     """Load the servers. Raises `SettingsError` for an unusable flag; any other error becomes a problem."""
-    sources = [given_servers(each, cwd) for each in given]
-    off: set[str] = set()
+    sources = [load_given_servers(each, cwd) for each in given]
+    disabled: set[str] = set()
     if not strict:
-        ordered = sorted(settings.documents, key=lambda document: document.kind == "user")
-        sources += (_of_document(document) for document in (*ordered, *plugins))
-        off = {name for document in settings.documents for name in _disabled(document)}
-    servers: dict[str, Server] = {}
+        documents = sorted(settings.documents, key=lambda document: document.kind == "user")
+        sources += (_read_document_servers(document) for document in (*documents, *plugins))
+        disabled = {name for document in settings.documents for name in _iter_disabled_names(document)}
+    servers: dict[str, McpServerConfig] = {}
     problems: dict[str, str] = {}
     for source in sources:
-        for name, why in source.problems:
+        for name, problem in source.problems:
             if name not in servers:
-                problems.setdefault(name, why)
+                problems.setdefault(name, problem)
         for server in source.servers:
             if server.name not in problems:
                 servers.setdefault(server.name, server)
-    found, doubled = _without_doubles(servers.values())
-    return Configured(
-        servers=tuple(server for server in found if server.name not in off or not _is_projects(server)),
-        disabled=tuple(server for server in found if server.name in off and _is_projects(server)),
-        untrusted=() if strict else tuple(_untrusted(settings, servers)),
-        problems=(*problems.values(), *doubled),
+    found, duplicates = _drop_duplicates(servers.values())
+    return ConfiguredServers(
+        servers=tuple(
+            server for server in found if server.name not in disabled or not _is_from_project(server)
+        ),
+        disabled=tuple(server for server in found if server.name in disabled and _is_from_project(server)),
+        untrusted=() if strict else tuple(_iter_untrusted(settings, servers)),
+        problems=(*problems.values(), *duplicates),
     )
 
 
-def server_variables(documents: Sequence[Document]) -> dict[str, str]:
+def collect_server_variables(documents: Sequence[SettingsDocument]) -> dict[str, str]:
     """Return the environment variables and headers that files give to servers, for redaction."""
     found: dict[str, str] = {}
-    for server in (each for document in documents for each in _of_document(document).servers):
-        given = server.reach.env if isinstance(server.reach, Program) else server.reach.headers
-        found |= {name.replace("-", "_"): value for name, value in given.items() if "${" not in value}
+    for server in (each for document in documents for each in _read_document_servers(document).servers):
+        values = (
+            server.connection.env
+            if isinstance(server.connection, McpStdioConfig)
+            else server.connection.headers
+        )
+        found |= {name.replace("-", "_"): value for name, value in values.items() if "${" not in value}
     return found
 
 
-def change(path: Path, name: str, server: Server | None) -> bool:
+def change_server(path: Path, name: str, server: McpServerConfig | None) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`."""
-    from shoal.app.settings.keeping import rewritten
+    from shoal.app.settings.settings_writer import rewrite_json
 
-    def edit(raw: dict[str, Any]) -> bool:
+    def edit_servers(raw: dict[str, Any]) -> bool:
         servers = raw.setdefault("mcpServers", {})
         if not isinstance(servers, dict):
             raise SettingsError(f"{path}: mcpServers is no object. Repair it by hand.", path=path)
-        was_there = name in servers
+        existed = name in servers
         servers.pop(name, None)
         if server is not None:
-            servers[name] = written_server(server)
+            servers[name] = encode_server(server)
         if not servers:
             del raw["mcpServers"]
-        return was_there
+        return existed
 
-    return rewritten(path, edit)
+    return rewrite_json(path, edit_servers)
 
 
-def _servers_in(text: str, name: str) -> dict[str, Any]:
+def _parse_server_map(text: str, name: str) -> dict[str, Any]:
     try:
-        raw = load(text.encode()) if text.strip() else {}
+        raw = decode_json(text.encode()) if text.strip() else {}
     except ValueError as error:
         line = getattr(error, "lineno", 1)
         raise SettingsError(f"{name}:{line}: not valid JSON: {getattr(error, 'msg', error)}.") from error
@@ -130,7 +136,7 @@ def _servers_in(text: str, name: str) -> dict[str, Any]:
     return servers
 
 
-def given_servers(given: str | Mapping[str, Any], cwd: Path) -> ReadServers:
+def load_given_servers(given: str | Mapping[str, Any], cwd: Path) -> ParsedServers:
     """Parse the value of one `--mcp-config`. Raises `SettingsError`."""
     name, text = "--mcp-config", ""
     if isinstance(given, Mapping):
@@ -143,43 +149,46 @@ def given_servers(given: str | Mapping[str, Any], cwd: Path) -> ReadServers:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            told = f"--mcp-config takes JSON or the path of a file, and {path} cannot be read: {why}."
-            raise SettingsError(told, path=path) from error
-    servers = _servers_in(text, name)
-    return read_servers(servers, lambda key: f"{name}:{line_of(text, ('mcpServers', key))}")
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            message = f"--mcp-config takes JSON or the path of a file, and {path} cannot be read: {reason}."
+            raise SettingsError(message, path=path) from error
+    servers = _parse_server_map(text, name)
+    return parse_servers(servers, lambda key: f"{name}:{find_key_line(text, ('mcpServers', key))}")
 
 
-def _of_document(document: Document) -> ReadServers:
-    return read_servers(
-        document.raw.get("mcpServers") or {}, lambda name: document.place(("mcpServers", name))
+def _read_document_servers(document: SettingsDocument) -> ParsedServers:
+    return parse_servers(
+        document.raw.get("mcpServers") or {}, lambda name: document.locate_key(("mcpServers", name))
     )
 
 
-def _disabled(document: Document) -> Iterator[str]:
+def _iter_disabled_names(document: SettingsDocument) -> Iterator[str]:
     names = document.raw.get("disabledMcpjsonServers")
     yield from names if isinstance(names, list) else ()
 
 
-def _is_projects(server: Server) -> bool:
+def _is_from_project(server: McpServerConfig) -> bool:
     return f"{PROJECT_FILE}:" in server.origin
 
 
-def _untrusted(settings: Settings, known: Mapping[str, Server]) -> Iterator[Server]:
-    for each in settings.left_out:
-        if each.keys[0] == "mcpServers" and each.keys[-1] not in known:
-            yield from read_servers({each.keys[-1]: each.value}, lambda _, at=each: at.place).servers  # type: ignore[misc]
+def _iter_untrusted(
+    settings: Settings, configured: Mapping[str, McpServerConfig]
+) -> Iterator[McpServerConfig]:
+    for escalation in settings.left_out:
+        if escalation.keys[0] == "mcpServers" and escalation.keys[-1] not in configured:
+            entry = {escalation.keys[-1]: escalation.value}
+            yield from parse_servers(entry, lambda _, at=escalation: at.location).servers  # type: ignore[misc]
 
 
-def _without_doubles(servers: Any) -> tuple[list[Server], list[str]]:
+def _drop_duplicates(servers: Any) -> tuple[list[McpServerConfig], list[str]]:
     """Drop servers whose tool names would be the same as those of another server."""
-    kept: dict[str, Server] = {}
-    told: list[str] = []
+    by_prefix: dict[str, McpServerConfig] = {}
+    problems: list[str] = []
     for server in servers:
-        other = kept.setdefault(server.prefix, server)
+        other = by_prefix.setdefault(server.prefix, server)
         if other is not server:
-            told.append(
+            problems.append(
                 f"{server.origin}: the MCP server {server.name} is left out: the names of its tools would be "
                 f"those of {other.name} ({other.origin}). Rename one."
             )
-    return list(kept.values()), told
+    return list(by_prefix.values()), problems

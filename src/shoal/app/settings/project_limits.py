@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shoal.wire.settings import AgentLimits, Own
+from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 
 _LIMITS = (
     "max_turns",
@@ -18,29 +18,36 @@ _LIMITS = (
 )
 
 
-def raised_limits(own: Own, person: Own) -> Iterator[str]:
+def find_raised_limits(own: ShoalSettings, person: ShoalSettings) -> Iterator[str]:
     """Yield the settings that raise a limit; a limit raises nothing if the user has none."""
     for key in _LIMITS:
         if _is_higher(getattr(own, key), getattr(person, key)):
             yield key
-    if _asks_later(own.fan_out_preview, person.fan_out_preview):
+    if _has_later_preview(own.fan_out_preview, person.fan_out_preview):
         yield "fan_out_preview"
-    if _are_higher(own.agent_limits, person.agent_limits):
+    if _has_higher_limit(own.agent_limits, person.agent_limits):
         yield "agent_limits"
-    mine = person.agent_type_limits
-    if any(_are_higher(limits, mine[kind]) for kind, limits in own.agent_type_limits.items() if kind in mine):
+    user_limits = person.agent_type_limits
+    if any(
+        _has_higher_limit(limits, user_limits[kind])
+        for kind, limits in own.agent_type_limits.items()
+        if kind in user_limits
+    ):
         yield "agent_type_limits"
 
 
-def _is_higher(theirs: float | None, mine: float | None) -> bool:
+def _is_higher(project_limit: float | None, user_limit: float | None) -> bool:
     """Return True if their limit is higher. None means no statement for theirs, and no limit for mine."""
-    return theirs is not None and mine is not None and theirs > mine
+    return project_limit is not None and user_limit is not None and project_limit > user_limit
 
 
-def _are_higher(theirs: AgentLimits, mine: AgentLimits) -> bool:
-    return any(_is_higher(getattr(theirs, key), getattr(mine, key)) for key in mine.__struct_fields__)
+def _has_higher_limit(project_limits: AgentLimitSettings, user_limits: AgentLimitSettings) -> bool:
+    return any(
+        _is_higher(getattr(project_limits, key), getattr(user_limits, key))
+        for key in user_limits.__struct_fields__
+    )
 
 
-def _asks_later(theirs: int | None, mine: int | None) -> bool:
+def _has_later_preview(project_limit: int | None, user_limit: int | None) -> bool:
     """Return True if the user is asked later or never; here None means never."""
-    return mine is not None and (theirs is None or theirs > mine)
+    return user_limit is not None and (project_limit is None or project_limit > user_limit)

@@ -11,37 +11,37 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.settings.mcp_files import project_servers, server_variables
-from shoal.app.settings.standing import standing_rules
-from shoal.app.settings.trust import Widening, judged, persons_part
+from shoal.app.settings.configured_rules import load_configured_rules
+from shoal.app.settings.mcp_files import collect_server_variables, read_project_servers
+from shoal.app.settings.settings_trust import PermissionEscalation, apply_trust, merge_user_settings
 from shoal.core.errors import SettingsError, StoreError
-from shoal.core.secrets import Secrets
-from shoal.policy.rules import Standing
-from shoal.stores.files.credentials import credentials_path, stored_credentials
-from shoal.wire.settings import (
-    Document,
-    Kind,
-    Own,
-    Rules,
+from shoal.core.redaction import SecretRedactor
+from shoal.policy.permission_rules import RuleSet
+from shoal.stores.files.credential_file import get_credentials_path, load_credentials
+from shoal.wire.settings_codec import (
+    PermissionSettings,
     SandboxSettings,
+    SettingsDocument,
+    SettingsSourceKind,
+    ShoalSettings,
     WorktreeGuard,
-    holds,
-    known_part,
-    merged,
-    read_document,
-    unknown_keys,
+    convert_settings,
+    find_unknown_keys,
+    has_key,
+    merge_documents,
+    parse_settings,
 )
 
-_MANAGED = {
+_MANAGED_BY_PLATFORM = {
     "linux": ("/etc/shoal/managed-settings.json", "/etc/claude-code/managed-settings.json"),
     "darwin": (
         "/Library/Application Support/Shoal/managed-settings.json",
         "/Library/Application Support/ClaudeCode/managed-settings.json",
     ),
 }
-MANAGED = tuple(Path(path) for path in _MANAGED.get(sys.platform, ()))
+MANAGED_FILES = tuple(Path(path) for path in _MANAGED_BY_PLATFORM.get(sys.platform, ()))
 
-_VARIABLES = {
+_ACCESS_VARIABLES = {
     "anthropic_api_key": "ANTHROPIC_API_KEY",
     "anthropic_auth_token": "ANTHROPIC_AUTH_TOKEN",
     "anthropic_base_url": "ANTHROPIC_BASE_URL",
@@ -67,7 +67,7 @@ PROVIDER_VARIABLES = {
 }
 
 
-class Access(Struct, frozen=True, kw_only=True):
+class ProviderCredentials(Struct, frozen=True, kw_only=True):
     """Keys and addresses of providers; None if not set."""
 
     anthropic_api_key: str | None = None
@@ -80,38 +80,38 @@ class Access(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         # Keys must not appear in logs.
-        given = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
-        return f"Access({', '.join(given)})"
+        set_fields = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
+        return f"Access({', '.join(set_fields)})"
 
 
-def with_variables(access: Access, variables: Mapping[str, str | None]) -> Access:
+def apply_variables(access: ProviderCredentials, variables: Mapping[str, str | None]) -> ProviderCredentials:
     """Return the credentials as if these variables were set."""
-    names = {variable: name for name, variable in _VARIABLES.items()}
+    names = {variable: name for name, variable in _ACCESS_VARIABLES.items()}
     return replace(access, **{names[variable]: value or None for variable, value in variables.items()})
 
 
 class Settings(Struct, frozen=True, kw_only=True):
     home: Path
-    access: Access
+    access: ProviderCredentials
     model: str | None
     """Model named by the environment or a file; None if neither does."""
     subagent_model: str | None
     """Model for every child agent, regardless of its definition; None if not set."""
-    permissions: Rules
+    permissions: PermissionSettings
     env: Mapping[str, str]
     """Variables that the settings set for tools."""
     cleanup_period_days: int
     """Retention in days, from the user's own files only."""
-    own: Own
+    own: ShoalSettings
     """Settings under `shoal`."""
     warnings: tuple[str, ...]
     environ: Mapping[str, str]
     """Environment of this process at start."""
-    documents: tuple[Document, ...]
+    documents: tuple[SettingsDocument, ...]
     """Settings files, the strongest first, without their untrusted parts."""
-    widening: tuple[Widening, ...]
+    escalations: tuple[PermissionEscalation, ...]
     """Project settings that need the user's trust, trusted or not."""
-    standing: Standing
+    permission_rules: RuleSet
     """Permission rules of all files, each with its source."""
     betas: tuple[str, ...] = ()
     """Betas of the Messages API, requested by the program that opened the session."""
@@ -121,44 +121,48 @@ class Settings(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
 
-    def origin(self, key: str) -> str:
+    def find_origin(self, key: str) -> str:
         """Return the origin of a value, for keys like `model`, `shoal.compact_at` or `permissions.allow`."""
-        variables = _CHOICES.get(key) or tuple(filter(None, [_VARIABLES.get(key)]))
+        variables = _KEY_VARIABLES.get(key) or tuple(filter(None, [_ACCESS_VARIABLES.get(key)]))
         for variable in variables:
             if self.environ.get(variable):
                 return f"${variable}"
-        for keys in _places(key):
-            found = [document for document in self.documents if holds(document, keys)]
-            if key in _PERSONS_ALONE or (keys[0] == "env" and key in (*_VARIABLES, "subagent_model")):
-                found = [document for document in found if document.is_persons]
+        for keys in _list_key_paths(key):
+            found = [document for document in self.documents if has_key(document, keys)]
+            if key in _USER_ONLY_KEYS or (keys[0] == "env" and key in (*_ACCESS_VARIABLES, "subagent_model")):
+                found = [document for document in found if document.is_user_controlled]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
-                return ", ".join(document.place(keys) for document in found) or "default"
+                return ", ".join(document.locate_key(keys) for document in found) or "default"
             if found:
-                return found[0].place(keys)
-        if any(_VARIABLES.get(key) in variables for variables in self.stored.values()):
-            return str(credentials_path(self.home))
+                return found[0].locate_key(keys)
+        if any(_ACCESS_VARIABLES.get(key) in variables for variables in self.stored.values()):
+            return str(get_credentials_path(self.home))
         return "default"
 
-    def proxy_for(self, url: str) -> str | None:
+    def find_proxy(self, url: str) -> str | None:
         """Return the proxy for a URL from the usual variables."""
         parts = urlsplit(url)
         host = parts.hostname or ""
-        if host in _LOOPBACK or _excepted(host, self._variable("no_proxy")):
+        if host in _LOOPBACK or _is_excluded(host, self._read_variable("no_proxy")):
             return None
-        return self._variable(f"{parts.scheme}_proxy") or self._variable("all_proxy") or None
+        return self._read_variable(f"{parts.scheme}_proxy") or self._read_variable("all_proxy") or None
 
-    def _variable(self, name: str) -> str:
+    def _read_variable(self, name: str) -> str:
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
     def forks(self) -> bool:
-        return self.own.forks or any(self.environ.get(name, "").lower() in _TRUE for name in _FORKS)
+        return self.own.forks or any(
+            self.environ.get(name, "").lower() in _TRUE_VALUES for name in _FORK_VARIABLES
+        )
 
     @property
-    def hides_states(self) -> bool:
+    def hides_session_state(self) -> bool:
         """True if a library reads session state events that its program did not request."""
-        reads, shows = (self.environ.get(name, "").lower() in _TRUE for name in _STATES)
-        return reads and not shows
+        reads_state, emits_state = (
+            self.environ.get(name, "").lower() in _TRUE_VALUES for name in _SESSION_STATE_VARIABLES
+        )
+        return reads_state and not emits_state
 
     @property
     def tool_environment(self) -> dict[str, str]:
@@ -166,47 +170,49 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {**self.environ, **self.env}
 
     @property
-    def secrets(self) -> Secrets:
+    def secrets(self) -> SecretRedactor:
         """Secrets that must not be written to logs, journals or recordings."""
-        given = {name: value for name in _VARIABLES if (value := getattr(self.access, name))}
+        credentials = {name: value for name in _ACCESS_VARIABLES if (value := getattr(self.access, name))}
         left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
-        named = {_VARIABLES[name]: value for name, value in given.items()}
+        credential_variables = {_ACCESS_VARIABLES[name]: value for name, value in credentials.items()}
         # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
-        servers = server_variables(self.documents)
-        return Secrets({**servers, **left_out, **self.tool_environment, **named, **stored})
+        servers = collect_server_variables(self.documents)
+        return SecretRedactor(
+            {**servers, **left_out, **self.tool_environment, **credential_variables, **stored}
+        )
 
     @property
-    def left_out(self) -> tuple[Widening, ...]:
-        return tuple(each for each in self.widening if each.trust != "trusted")
+    def left_out(self) -> tuple[PermissionEscalation, ...]:
+        return tuple(each for each in self.escalations if each.trust != "trusted")
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def _excepted(host: str, exceptions: str) -> bool:
+def _is_excluded(host: str, exceptions: str) -> bool:
     names = [name.strip().lstrip(".") for name in exceptions.split(",") if name.strip()]
     return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
 
 
-_HOMES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
-_MODELS = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
-_FORKS = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
-_STATES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
-_TRUE = ("1", "true", "yes", "on")
-_SUBAGENT_MODELS = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
-_COORDINATOR = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
-_PLAIN = ("SHOAL_PLAIN",)
-_CHOICES = {
-    "home": _HOMES,
-    "model": _MODELS,
-    "subagent_model": _SUBAGENT_MODELS,
-    "shoal.coordinator": _COORDINATOR,
-    "shoal.plain": _PLAIN,
+_HOME_VARIABLES = ("SHOAL_HOME", "CLAUDE_CONFIG_DIR")
+_MODEL_VARIABLES = ("SHOAL_MODEL", "ANTHROPIC_MODEL")
+_FORK_VARIABLES = ("SHOAL_FORK_SUBAGENT", "FEATURE_FORK_SUBAGENT")
+_SESSION_STATE_VARIABLES = ("CLAUDE_CODE_SDK_READS_SESSION_STATE", "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS")
+_TRUE_VALUES = ("1", "true", "yes", "on")
+_SUBAGENT_MODEL_VARIABLES = ("SHOAL_SUBAGENT_MODEL", "CLAUDE_CODE_SUBAGENT_MODEL")
+_COORDINATOR_VARIABLES = ("SHOAL_COORDINATOR_MODE", "CLAUDE_CODE_COORDINATOR_MODE")
+_PLAIN_VARIABLES = ("SHOAL_PLAIN",)
+_KEY_VARIABLES = {
+    "home": _HOME_VARIABLES,
+    "model": _MODEL_VARIABLES,
+    "subagent_model": _SUBAGENT_MODEL_VARIABLES,
+    "shoal.coordinator": _COORDINATOR_VARIABLES,
+    "shoal.plain": _PLAIN_VARIABLES,
 }
-_PERSONS_ALONE = frozenset({"cleanupPeriodDays"})
-_SOURCES: tuple[Kind, ...] = ("user", "project", "local")
-_SWITCH = {
+_USER_ONLY_KEYS = frozenset({"cleanupPeriodDays"})
+_SOURCE_KINDS: tuple[SettingsSourceKind, ...] = ("user", "project", "local")
+_SWITCH_VALUES = {
     "1": True,
     "true": True,
     "yes": True,
@@ -218,13 +224,13 @@ _SWITCH = {
 }
 
 
-def _places(key: str) -> tuple[tuple[str, ...], ...]:
+def _list_key_paths(key: str) -> tuple[tuple[str, ...], ...]:
     if key == "model":
-        return (("shoal", "model"), *(("env", variable) for variable in _MODELS), ("model",))
+        return (("shoal", "model"), *(("env", variable) for variable in _MODEL_VARIABLES), ("model",))
     if key == "subagent_model":
-        return tuple(("env", variable) for variable in _SUBAGENT_MODELS)
-    if key in _VARIABLES:
-        return (("env", _VARIABLES[key]),)
+        return tuple(("env", variable) for variable in _SUBAGENT_MODEL_VARIABLES)
+    if key in _ACCESS_VARIABLES:
+        return (("env", _ACCESS_VARIABLES[key]),)
     return (tuple(key.split(".")),)
 
 
@@ -233,7 +239,7 @@ def load_settings(
     cwd: Path,
     environ: Mapping[str, str] | None = None,
     given: str | None = None,
-    managed: Sequence[Path] = MANAGED,
+    managed: Sequence[Path] = MANAGED_FILES,
     sources: Sequence[str] | None = None,
 ) -> Settings:
     """Load the settings. `given` is the value of `--settings`: a path or JSON. Raises `SettingsError`.
@@ -242,135 +248,153 @@ def load_settings(
     """
     environ = dict(os.environ if environ is None else environ)
     home = find_home(environ, cwd)
-    servers, unreadable = project_servers(cwd)
-    read = tuple(_of_sources((*_documents(home, cwd, given, managed), *servers), sources))
-    trust = judged(read, home, cwd)
+    servers, server_problems = read_project_servers(cwd)
+    all_documents = tuple(_filter_by_source((*_read_documents(home, cwd, given, managed), *servers), sources))
+    trust = apply_trust(all_documents, home, cwd)
     documents = trust.documents
-    if documents != read:
-        standing_rules(read, cwd)  # report a mistake whether it takes effect or not
-    known, trusted = known_part(merged(documents)), persons_part(documents)
+    if documents != all_documents:
+        load_configured_rules(all_documents, cwd)  # report a mistake whether it takes effect or not
+    merged, trusted = convert_settings(merge_documents(documents)), merge_user_settings(documents)
     # A project may come from anyone: it must not redirect requests, including keys, to its own address.
-    reachable = {**_texts(trusted.env), **{name: value for name, value in environ.items() if value}}
-    stored, unread = _stored(home)
-    reachable |= _counting(stored, reachable)
-    permissions, refused = _own_authority(known.permissions, trusted.permissions)
-    own, loosened = _own_part(known.shoal, trusted.shoal, environ)
+    provider_variables = {
+        **_to_text_values(trusted.env),
+        **{name: value for name, value in environ.items() if value},
+    }
+    stored, credential_problems = _load_stored_credentials(home)
+    provider_variables |= _select_stored_variables(stored, provider_variables)
+    permissions, permission_warnings = _restrict_permissions(merged.permissions, trusted.permissions)
+    own, shoal_warnings = _restrict_shoal_settings(merged.shoal, trusted.shoal, environ)
     return Settings(
         home=home,
-        access=Access(**{name: reachable.get(variable) or None for name, variable in _VARIABLES.items()}),
-        model=_first_set(_MODELS, environ) or own.model or _first_set(_MODELS, reachable) or known.model,
-        subagent_model=_first_set(_SUBAGENT_MODELS, reachable),
+        access=ProviderCredentials(
+            **{name: provider_variables.get(variable) or None for name, variable in _ACCESS_VARIABLES.items()}
+        ),
+        model=_find_first_set(_MODEL_VARIABLES, environ)
+        or own.model
+        or _find_first_set(_MODEL_VARIABLES, provider_variables)
+        or merged.model,
+        subagent_model=_find_first_set(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         permissions=permissions,
-        env=_texts(known.env),
+        env=_to_text_values(merged.env),
         # A project may come from anyone: it must not have the user's sessions removed.
         cleanup_period_days=trusted.cleanup_period_days,
         own=own,
         warnings=(
-            *refused,
-            *loosened,
-            *_own_period(known.cleanup_period_days, trusted.cleanup_period_days),
+            *permission_warnings,
+            *shoal_warnings,
+            *_warn_cleanup_period(merged.cleanup_period_days, trusted.cleanup_period_days),
             *trust.warnings,
-            *unread,
-            *unreadable,
-            *(warning for document in documents for warning in unknown_keys(document)),
+            *credential_problems,
+            *server_problems,
+            *(warning for document in documents for warning in find_unknown_keys(document)),
         ),
         environ=environ,
         documents=documents,
-        widening=trust.widening,
-        standing=standing_rules(documents, cwd),
+        escalations=trust.escalations,
+        permission_rules=load_configured_rules(documents, cwd),
         stored=stored,
     )
 
 
-def _first_set(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
+def _find_first_set(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
     return next((variables[name] for name in names if variables.get(name)), None)
 
 
-def _own_part(own: Own, trusted: Own, environ: Mapping[str, str]) -> tuple[Own, tuple[str, ...]]:
+def _restrict_shoal_settings(
+    merged: ShoalSettings, trusted: ShoalSettings, environ: Mapping[str, str]
+) -> tuple[ShoalSettings, tuple[str, ...]]:
     """Return the effective settings under `shoal`, and warnings about those without effect."""
-    sandbox, loosened = _own_sandbox(own.sandbox, trusted.sandbox)
-    counting = replace(
-        own,
+    sandbox, warnings = _restrict_sandbox(merged.sandbox, trusted.sandbox)
+    effective = replace(
+        merged,
         sandbox=sandbox,
         unattended_allow=trusted.unattended_allow,
         channels=trusted.channels,
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
-        coordinator=_switched(environ, _COORDINATOR, usual=own.coordinator),
-        plain=_switched(environ, _PLAIN, usual=own.plain),
-        worktree_guard=_tighter(own.worktree_guard, trusted.worktree_guard),
+        coordinator=_read_switch(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
+        plain=_read_switch(environ, _PLAIN_VARIABLES, default=merged.plain),
+        worktree_guard=_choose_stricter_guard(merged.worktree_guard, trusted.worktree_guard),
     )
-    return counting, loosened
+    return effective, warnings
 
 
-def _stored(home: Path) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
+def _load_stored_credentials(home: Path) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
     try:
-        return stored_credentials(home), ()
+        return load_credentials(home), ()
     except StoreError as error:
         return {}, (str(error),)
 
 
-def _counting(stored: Mapping[str, Mapping[str, str]], given: Mapping[str, str]) -> dict[str, str]:
+def _select_stored_variables(
+    stored: Mapping[str, Mapping[str, str]], variables_in_use: Mapping[str, str]
+) -> dict[str, str]:
     """Return stored variables of providers with no other setting: a key must not go to another address."""
-    counting: dict[str, str] = {}
+    selected: dict[str, str] = {}
     for provider, variables in stored.items():
-        own = PROVIDER_VARIABLES.get(provider, ())
-        if not any(given.get(name) for name in own):
-            counting |= {name: variables[name] for name in own if variables.get(name)}
-    return counting
+        names = PROVIDER_VARIABLES.get(provider, ())
+        if not any(variables_in_use.get(name) for name in names):
+            selected |= {name: variables[name] for name in names if variables.get(name)}
+    return selected
 
 
-def _switched(environ: Mapping[str, str], variables: Sequence[str], *, usual: bool) -> bool:
+def _read_switch(environ: Mapping[str, str], variables: Sequence[str], *, default: bool) -> bool:
     for variable in variables:
         if value := environ.get(variable):
-            if value.lower() not in _SWITCH:
+            if value.lower() not in _SWITCH_VALUES:
                 raise SettingsError(f"${variable} is {value!r}: set it to 1 or 0.")
-            return _SWITCH[value.lower()]
-    return usual
+            return _SWITCH_VALUES[value.lower()]
+    return default
 
 
-def _own_authority(rules: Rules, trusted: Rules) -> tuple[Rules, tuple[str, ...]]:
+def _restrict_permissions(
+    merged: PermissionSettings, trusted: PermissionSettings
+) -> tuple[PermissionSettings, tuple[str, ...]]:
     """Ignore `bypassPermissions` from a project: its files may come from anyone."""
-    if rules.default_mode != "bypassPermissions" or trusted.default_mode == rules.default_mode:
-        return rules, ()
-    told = "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
-    return replace(rules, default_mode=trusted.default_mode), (told,)
+    if merged.default_mode != "bypassPermissions" or trusted.default_mode == merged.default_mode:
+        return merged, ()
+    warning = (
+        "The project's settings ask to skip permissions; only your own settings or a flag can. Not done."
+    )
+    return replace(merged, default_mode=trusted.default_mode), (warning,)
 
 
-def _own_sandbox(given: SandboxSettings, trusted: SandboxSettings) -> tuple[SandboxSettings, tuple[str, ...]]:
+def _restrict_sandbox(
+    merged: SandboxSettings, trusted: SandboxSettings
+) -> tuple[SandboxSettings, tuple[str, ...]]:
     """Let a project restrict the sandbox and hide more; it cannot loosen the sandbox."""
-    held = replace(
+    restricted = replace(
         trusted,
-        enabled=trusted.enabled if given.enabled is not True else True,
-        network=trusted.network and given.network,
-        hidden=(*trusted.hidden, *(path for path in given.hidden if path not in trusted.hidden)),
+        enabled=trusted.enabled if merged.enabled is not True else True,
+        network=trusted.network and merged.network,
+        hidden=(*trusted.hidden, *(path for path in merged.hidden if path not in trusted.hidden)),
     )
-    opens = (
-        (not given.enabled and bool(trusted.enabled))
-        or (given.auto_allow and not trusted.auto_allow)
-        or given.writable != trusted.writable
+    loosens = (
+        (not merged.enabled and bool(trusted.enabled))
+        or (merged.auto_allow and not trusted.auto_allow)
+        or merged.writable != trusted.writable
     )
-    told = "The project's settings would open the sandbox; only your own settings can. Not done."
-    return held, (told,) if opens else ()
+    warning = "The project's settings would open the sandbox; only your own settings can. Not done."
+    return restricted, (warning,) if loosens else ()
 
 
-def _own_period(given: int, trusted: int) -> Iterator[str]:
-    if given != trusted:
+def _warn_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
+    if merged != trusted:
         yield "The project's settings say how long sessions are kept; only your own settings can. Not done."
 
 
-def _tighter(given: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
-    return "weak" if given == trusted == "weak" else "sandbox"
+def _choose_stricter_guard(merged: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
+    return "weak" if merged == trusted == "weak" else "sandbox"
 
 
-def home_directory() -> Path:
+def find_home_directory() -> Path:
     """Return the home of this process, for code that needs no other setting."""
     return find_home(os.environ, Path.cwd())
 
 
 def find_home(environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the home, which holds all state: `$SHOAL_HOME`, `$CLAUDE_CONFIG_DIR` or `~/.claude`."""
-    for variable in _HOMES:
+    for variable in _HOME_VARIABLES:
         if environ.get(variable):
             return cwd / Path(environ[variable]).expanduser()
     if environ.get("HOME"):
@@ -383,29 +407,33 @@ def find_home(environ: Mapping[str, str], cwd: Path) -> Path:
         ) from error
 
 
-def _documents(home: Path, cwd: Path, given: str | None, managed: Sequence[Path]) -> Iterator[Document]:
-    files = settings_files(home, cwd, given, managed)
+def _read_documents(
+    home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
+) -> Iterator[SettingsDocument]:
+    files = list_settings_files(home, cwd, given, managed)
     for path, kind in files[: len(managed)]:
-        yield from _from_file(path, kind)
+        yield from _read_settings_file(path, kind)
     if given is not None and given.lstrip().startswith("{"):
-        yield read_document(given, name="--settings", kind="command line", path=None)
+        yield parse_settings(given, name="--settings", kind="command line", path=None)
     for path, kind in files[len(managed) :]:
-        yield from _from_file(path, kind)
+        yield from _read_settings_file(path, kind)
 
 
-def _of_sources(documents: Iterable[Document], sources: Sequence[str] | None) -> Iterator[Document]:
+def _filter_by_source(
+    documents: Iterable[SettingsDocument], sources: Sequence[str] | None
+) -> Iterator[SettingsDocument]:
     """Yield the documents of the given sources; managed files and flags always count."""
     for document in documents:
         kind = "project" if document.kind == "mcp" else document.kind
-        if sources is None or kind not in _SOURCES or kind in sources:
+        if sources is None or kind not in _SOURCE_KINDS or kind in sources:
             yield document
 
 
-def settings_files(
-    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] = MANAGED
-) -> tuple[tuple[Path, Kind], ...]:
+def list_settings_files(
+    home: Path, cwd: Path, given: str | None, managed: Sequence[Path] = MANAGED_FILES
+) -> tuple[tuple[Path, SettingsSourceKind], ...]:
     """Return every file that may hold settings, the strongest first."""
-    files: list[tuple[Path, Kind]] = [(path, "managed") for path in managed]
+    files: list[tuple[Path, SettingsSourceKind]] = [(path, "managed") for path in managed]
     if given is not None and not given.lstrip().startswith("{"):
         files.append((cwd / Path(given).expanduser(), "command line"))
     project = cwd / ".claude"
@@ -415,22 +443,22 @@ def settings_files(
     return (*files, (home / "settings.json", "user"))
 
 
-def _from_file(path: Path, kind: Kind) -> Iterator[Document]:
+def _read_settings_file(path: Path, kind: SettingsSourceKind) -> Iterator[SettingsDocument]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         if kind == "command line":
-            told = f"There is no settings file {path}. --settings takes the path of a file, or JSON."
-            raise SettingsError(told, path=path) from None
+            message = f"There is no settings file {path}. --settings takes the path of a file, or JSON."
+            raise SettingsError(message, path=path) from None
         return
     except OSError as error:
         raise SettingsError(f"The settings in {path} cannot be read: {error.strerror}.", path=path) from error
     except UnicodeDecodeError as error:
         raise SettingsError(f"The settings in {path} are not UTF-8 text.", path=path) from error
-    yield read_document(text, name=str(path), kind=kind, path=path)
+    yield parse_settings(text, name=str(path), kind=kind, path=path)
 
 
-def _texts(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:
+def _to_text_values(env: Mapping[str, str | int | float | bool]) -> dict[str, str]:
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in env.items()
     }

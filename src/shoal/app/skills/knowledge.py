@@ -5,37 +5,39 @@ from __future__ import annotations
 from msgspec import Struct
 
 from shoal.app.definitions.instructions import Instructions
-from shoal.app.skills.invoking import Invoking, Preloaded
-from shoal.app.skills.news import News
-from shoal.app.skills.skills import Skills
-from shoal.core.definitions import Definition
-from shoal.core.skills import Skill, TypedPrompt, TypedPrompts
+from shoal.app.skills.catalog_changes import CatalogChanges
+from shoal.app.skills.skill_catalog import SkillLibrary
+from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
+from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.skills import Skill, SlashPrompt, SlashPromptSource
 from shoal.core.tools import Tool
-from shoal.tools.skill import skill_list, skill_tool
+from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 
 class Knowledge(Struct, kw_only=True):
-    skills: Skills
-    invoking: Invoking
-    news: News
+    skills: SkillLibrary
+    invoker: SkillInvoker
+    catalog_changes: CatalogChanges
     instructions: Instructions
-    prompts: list[TypedPrompts] = []
+    prompts: list[SlashPromptSource] = []
     """Sources of additional commands."""
 
-    def for_newcomer(self, definition: Definition) -> Preloaded:
+    def preload_for_agent(self, definition: AgentDefinition) -> PreloadedSkills:
         """Return the texts an agent starts with. Raises `AgentRequestRefused` for a missing skill."""
-        known = self.invoking.preloaded(definition.skills, definition.name)
-        since = self.news.since_start() if definition.tools is None else ""
-        return Preloaded(texts=(*known.texts, *filter(None, [since])), directories=known.directories)
+        preloaded = self.invoker.preload_skills(definition.skills, definition.name)
+        changes = self.catalog_changes.describe_changes_since_start() if definition.tools is None else ""
+        return PreloadedSkills(
+            texts=(*preloaded.texts, *filter(None, [changes])), directories=preloaded.directories
+        )
 
-    def commands(self) -> tuple[Skill | TypedPrompt, ...]:
+    def list_commands(self) -> tuple[Skill | SlashPrompt, ...]:
         """Return everything the user can type as a slash command."""
-        offered = (each for source in self.prompts for each in source.list())
-        return (*self.skills.for_person(), *offered)
+        prompts = (each for source in self.prompts for each in source.list_prompts())
+        return (*self.skills.list_for_user(), *prompts)
 
-    def tool(self) -> Tool:
-        return skill_tool(self.invoking.use, skill_list(self.skills.for_model()))
+    def create_skill_tool(self) -> Tool:
+        return build_skill_tool(self.invoker.invoke_skill, format_skill_list(self.skills.list_for_model()))
 
-    def remarks(self) -> tuple[str, ...]:
+    def list_notices(self) -> tuple[str, ...]:
         """Return notices about unusable skills and omitted instructions."""
-        return (*self.skills.unusable(), *self.instructions.notes)
+        return (*self.skills.describe_problems(), *self.instructions.notes)

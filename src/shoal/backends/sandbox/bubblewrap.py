@@ -11,13 +11,13 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.backends.sandbox.kind import existing
-from shoal.core.ports import Launch
-from shoal.core.sandbox import Confines
+from shoal.backends.sandbox.sandbox_driver import resolve_existing
+from shoal.core.ports import ProcessLaunch
+from shoal.core.sandbox import SandboxPolicy
 
 # Sockets of other programs are under /run, and a read-only mount does not prevent connecting to them.
 # These paths must stay visible: name resolution, and the programs of NixOS.
-_RUN = (
+_VISIBLE_RUN_PATHS = (
     "/run/systemd/resolve",
     "/run/resolvconf",
     "/run/NetworkManager/resolv.conf",
@@ -26,14 +26,14 @@ _RUN = (
     "/run/booted-system",
     "/run/opengl-driver",
 )
-_BASE = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
-_SPACES = ("--unshare-pid", "--unshare-ipc", "--die-with-parent")
+_BASE_MOUNTS = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run")
+_NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--die-with-parent")
 # Root keeps what builds and tests need, and nothing that leads out: no mounting, tracing, raw devices.
-_ROOTS_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+_ROOT_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 # Settings of the whole machine that root could change.
-_ROOTS_SWITCHES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi", "/proc/scsi")
-_NOTHING = str(Path(__file__).with_name("nothing"))
-_PATIENCE = 5.0
+_ROOT_CONTROLS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/mtrr", "/proc/acpi", "/proc/scsi")
+_EMPTY_FILE = str(Path(__file__).with_name("nothing"))
+_PROBE_TIMEOUT = 5.0
 _NO_NAMESPACES = (
     "this machine does not let programs make namespaces of their own. On the host itself allow it (sysctl "
     "kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0); in a container, "
@@ -41,7 +41,7 @@ _NO_NAMESPACES = (
 )
 _NO_PROC = "this container does not let programs mount /proc: its own security profile has to permit it"
 
-Seen: TypeAlias = Literal["hidden", "writable", "shown", "kept", "pinned"]
+PathAccess: TypeAlias = Literal["hidden", "writable", "shown", "kept", "pinned"]
 
 
 class Bubblewrap:
@@ -49,131 +49,133 @@ class Bubblewrap:
 
     name = "bubblewrap"
     limits = ""
-    ends_all = True
-    closes_doors = True
+    ends_all_processes = True
+    blocks_sockets = True
 
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def trouble(self) -> str | None:
-        return _tried(self._path)[1]
+    def find_problem(self) -> str | None:
+        return _probe_bubblewrap(self._path)[1]
 
-    def lack(self, confines: Confines) -> str | None:
+    def find_unsupported(self, policy: SandboxPolicy) -> str | None:
         return None
 
-    def wrap(self, launch: Launch, confines: Confines) -> Launch:
+    def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
         program = shutil.which("bwrap", path=self._path) or "bwrap"
-        env = _tried(self._path)[0]
-        words = [program, *_BASE, *_run_mounts(), *_privileges(), *_SPACES]
-        if not confines.network:
-            words.append("--unshare-net")
-        words += mounts(confines)
+        env = _probe_bubblewrap(self._path)[0]
+        argv = [program, *_BASE_MOUNTS, *_iter_run_mounts(), *_iter_privilege_arguments(), *_NAMESPACES]
+        if not policy.network:
+            argv.append("--unshare-net")
+        argv += build_mount_arguments(policy)
         # TERM is for the command, which may have something to finish. Bubblewrap itself would end at once,
         # and everything inside with it.
-        before, after = ([env, "--ignore-signal=TERM"], [env, "--default-signal=TERM"]) if env else ([], [])
-        return replace(launch, argv=(*before, *words, "--", *after, *launch.argv))
+        outer_prefix, inner_prefix = (
+            ([env, "--ignore-signal=TERM"], [env, "--default-signal=TERM"]) if env else ([], [])
+        )
+        return replace(launch, argv=(*outer_prefix, *argv, "--", *inner_prefix, *launch.argv))
 
 
-def mounts(confines: Confines) -> list[str]:
+def build_mount_arguments(policy: SandboxPolicy) -> list[str]:
     """Build the mount arguments, outer paths first, so that inner ones take effect."""
-    views = _views(confines)
-    words: list[str] = []
+    views = _map_path_access(policy)
+    arguments: list[str] = []
     closed: list[str] = []
     for path in sorted(views, key=lambda path: len(path.parts)):
         name = str(path)
         match views[path]:
             case "writable" if path.is_relative_to("/dev"):
-                words += ("--dev-bind", name, name)
+                arguments += ("--dev-bind", name, name)
             case "writable" | "pinned":
-                words += ("--bind", name, name)
+                arguments += ("--bind", name, name)
             case "kept" | "shown":
-                words += ("--ro-bind", name, name)
+                arguments += ("--ro-bind", name, name)
             case "hidden" if path.is_dir():
-                words += ("--tmpfs", name)
+                arguments += ("--tmpfs", name)
                 closed += ("--remount-ro", name)
             case "hidden":
-                words += ("--ro-bind", _NOTHING, name)
-    return words + closed
+                arguments += ("--ro-bind", _EMPTY_FILE, name)
+    return arguments + closed
 
 
-def _views(confines: Confines) -> dict[Path, Seen]:
-    writable = existing(confines.writable)
-    views: dict[Path, Seen] = {}
-    for path in existing(confines.kept):
+def _map_path_access(policy: SandboxPolicy) -> dict[Path, PathAccess]:
+    writable = resolve_existing(policy.writable)
+    views: dict[Path, PathAccess] = {}
+    for path in resolve_existing(policy.read_only):
         views[path] = "kept"
-    for path in existing(confines.shown):
+    for path in resolve_existing(policy.readable):
         views[path] = "shown"
     for path in writable:
         views[path] = "writable"
-    for path in existing(confines.sealed):
+    for path in resolve_existing(policy.always_read_only):
         views[path] = "kept"
-    for path in existing((*confines.hidden, *confines.withheld, *confines.doors)):
+    for path in resolve_existing((*policy.hidden, *policy.hidden_if_possible, *policy.hidden_sockets)):
         views[path] = "hidden"
     for path in [path for path, seen in views.items() if seen in ("kept", "hidden")]:
-        for pin in _pins(path, views):
-            views[pin] = "pinned"
+        for pinned in _iter_pinned_parents(path, views):
+            views[pinned] = "pinned"
     return views
 
 
-def _pins(path: Path, views: dict[Path, Seen]) -> Iterator[Path]:
+def _iter_pinned_parents(path: Path, views: dict[Path, PathAccess]) -> Iterator[Path]:
     """Yield the directories between a path and the writable one around it.
 
     Unless each is a separate mount, a command could rename it and create another in its place.
     """
-    between: list[Path] = []
+    parents: list[Path] = []
     for parent in path.parents:
-        seen = views.get(parent)
-        if seen in ("writable", "pinned"):
-            yield from between
+        access = views.get(parent)
+        if access in ("writable", "pinned"):
+            yield from parents
             return
-        if seen is not None:
+        if access is not None:
             return
-        between.append(parent)
+        parents.append(parent)
 
 
-def _run_mounts() -> Iterator[str]:
-    for path in _RUN:
+def _iter_run_mounts() -> Iterator[str]:
+    for path in _VISIBLE_RUN_PATHS:
         if os.path.exists(path):  # noqa: PTH110 - once per command
             yield from ("--ro-bind", path, path)
 
 
-def _privileges() -> Iterator[str]:
+def _iter_privilege_arguments() -> Iterator[str]:
     if os.geteuid() == 0:
         yield from ("--cap-drop", "ALL")
-        for name in _ROOTS_CAPABILITIES:
+        for name in _ROOT_CAPABILITIES:
             yield from ("--cap-add", f"CAP_{name}")
-        for path in _ROOTS_SWITCHES:
+        for path in _ROOT_CONTROLS:
             yield from ("--ro-bind-try", path, path)
 
 
 @cache
-def _tried(path: str) -> tuple[str | None, str | None]:
+def _probe_bubblewrap(path: str) -> tuple[str | None, str | None]:
     """Return the `env` program that can pass on signals, if any, and why bubblewrap does not work, if so."""
     program, env = shutil.which("bwrap", path=path), shutil.which("env", path=path)
     if program is None:
         return None, "the program bwrap is not installed (package bubblewrap)"
-    base = [program, *_BASE, *_privileges(), *_SPACES, "--unshare-net", "--"]
-    if env is not None and _run([*base, env, "--default-signal=TERM", "true"]) is None:
+    base = [program, *_BASE_MOUNTS, *_iter_privilege_arguments(), *_NAMESPACES, "--unshare-net", "--"]
+    if env is not None and _run_probe([*base, env, "--default-signal=TERM", "true"]) is None:
         return env, None
-    why = _run([*base, shutil.which("true", path=path) or "true"])
-    return None, why
+    problem = _run_probe([*base, shutil.which("true", path=path) or "true"])
+    return None, problem
 
 
-def _run(words: list[str]) -> str | None:
+def _run_probe(argv: list[str]) -> str | None:
     import subprocess
 
     try:
-        ran = subprocess.run(
-            words, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE, check=False, cwd="/"
+        result = subprocess.run(
+            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PROBE_TIMEOUT, check=False, cwd="/"
         )
     except subprocess.TimeoutExpired:
-        return f"bwrap did not end within {_PATIENCE:g} s"
+        return f"bwrap did not end within {_PROBE_TIMEOUT:g} s"
     except OSError as error:
         return f"bwrap cannot be run: {error.strerror}"
-    return None if ran.returncode == 0 else explained(ran.stderr.decode(errors="replace").strip())
+    return None if result.returncode == 0 else explain_error(result.stderr.decode(errors="replace").strip())
 
 
-def explained(said: str) -> str:
+def explain_error(said: str) -> str:
     """Return bubblewrap's error message with an explanation for the user."""
     said = said.removeprefix("bwrap: ").splitlines()[0] if said else "it ended without a word"
     lower = said.lower()

@@ -8,12 +8,12 @@ from functools import cache
 
 from msgspec.structs import replace
 
-from shoal.backends.guardian import CONFINING
-from shoal.backends.sandbox.kind import existing, inside
-from shoal.core.ports import Launch
-from shoal.core.sandbox import Confines
+from shoal.backends.guardian import CONFINE_ARGUMENTS
+from shoal.backends.sandbox.sandbox_driver import is_inside, resolve_existing
+from shoal.core.ports import ProcessLaunch
+from shoal.core.sandbox import SandboxPolicy
 
-_PATIENCE = 5.0
+_PROBE_TIMEOUT = 5.0
 
 
 class Landlock:
@@ -22,47 +22,47 @@ class Landlock:
         "Landlock cannot keep single files of a writable directory from being changed (.git/hooks, "
         ".git/config), gives no process space of its own, and leaves sockets within reach."
     )
-    ends_all = False
-    closes_doors = False
+    ends_all_processes = False
+    blocks_sockets = False
 
-    def trouble(self) -> str | None:
-        return _tried()
+    def find_problem(self) -> str | None:
+        return _probe_landlock()
 
-    def lack(self, confines: Confines) -> str | None:
-        if not confines.network:
+    def find_unsupported(self, policy: SandboxPolicy) -> str | None:
+        if not policy.network:
             return "Landlock cannot cut a command off the network"
-        writable = existing(confines.writable)
-        for path in existing(confines.sealed):
-            if inside(path, writable):
+        writable = resolve_existing(policy.writable)
+        for path in resolve_existing(policy.always_read_only):
+            if is_inside(path, writable):
                 return f"Landlock cannot keep {path} from being changed inside a writable directory"
-        for path in existing(confines.hidden):
-            if inside(path, writable):
+        for path in resolve_existing(policy.hidden):
+            if is_inside(path, writable):
                 return f"Landlock cannot hide {path}, which is inside a writable directory"
-            if any(inside(place, [path]) for place in writable):
+            if any(is_inside(place, [path]) for place in writable):
                 return f"Landlock cannot hide {path}, which has a writable directory inside"
         return None
 
-    def wrap(self, launch: Launch, confines: Confines) -> Launch:
-        writable, hidden = map(existing, (confines.writable, confines.hidden))
-        words = (str(len(writable)), *map(str, writable), str(len(hidden)), *map(str, hidden))
-        return replace(launch, argv=(*_LAUNCHER, *words, *launch.argv))
+    def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
+        writable, hidden = map(resolve_existing, (policy.writable, policy.hidden))
+        arguments = (str(len(writable)), *map(str, writable), str(len(hidden)), *map(str, hidden))
+        return replace(launch, argv=(*_LAUNCHER, *arguments, *launch.argv))
 
 
 # The interpreter itself: it starts slower through the link of a virtual environment.
-_LAUNCHER = (os.path.realpath(sys.executable), *CONFINING)
+_LAUNCHER = (os.path.realpath(sys.executable), *CONFINE_ARGUMENTS)
 
 
 @cache
-def _tried() -> str | None:
+def _probe_landlock() -> str | None:
     import subprocess
 
-    words = [*_LAUNCHER, "0", "0", "/bin/sh", "-c", "exit 0"]
+    argv = [*_LAUNCHER, "0", "0", "/bin/sh", "-c", "exit 0"]
     try:
-        ran = subprocess.run(
-            words, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE, check=False
+        result = subprocess.run(
+            argv, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PROBE_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"Landlock cannot be tried: {error}"
-    if ran.returncode == 0:
+    if result.returncode == 0:
         return None
-    return f"this kernel does not offer Landlock ({ran.stderr.decode(errors='replace').strip()})"
+    return f"this kernel does not offer Landlock ({result.stderr.decode(errors='replace').strip()})"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.backends.sandbox.kind import existing
-from shoal.core.ports import Launch
-from shoal.core.sandbox import Confines
+from shoal.backends.sandbox.sandbox_driver import resolve_existing
+from shoal.core.ports import ProcessLaunch
+from shoal.core.sandbox import SandboxPolicy
 
-PROGRAM = "/usr/bin/sandbox-exec"
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 _DEVICES = (
     "/dev/null",
     "/dev/zero",
@@ -23,80 +23,82 @@ _DEVICES = (
     "/dev/stdout",
     "/dev/stderr",
 )
-_PATIENCE = 5.0
+_PROBE_TIMEOUT = 5.0
 
 
 class Seatbelt:
     name = "sandbox-exec"
     limits = "sandbox-exec gives a command no process space of its own."
-    ends_all = False
-    closes_doors = True
+    ends_all_processes = False
+    blocks_sockets = True
 
-    def trouble(self) -> str | None:
-        return _tried()
+    def find_problem(self) -> str | None:
+        return _probe_sandbox_exec()
 
-    def lack(self, confines: Confines) -> str | None:
+    def find_unsupported(self, policy: SandboxPolicy) -> str | None:
         return None
 
-    def wrap(self, launch: Launch, confines: Confines) -> Launch:
-        return replace(launch, argv=(PROGRAM, "-p", profile(confines), *launch.argv))
+    def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
+        return replace(launch, argv=(SANDBOX_EXEC, "-p", build_profile(policy), *launch.argv))
 
 
-def profile(confines: Confines) -> str:
+def build_profile(policy: SandboxPolicy) -> str:
     """Build the profile, inner paths after outer ones, so that they take effect."""
     lines = [
         "(version 1)",
         "(allow default)",
         "(deny file-write*)",
-        f"(allow file-write* {' '.join(f'(literal {_quoted(device)})' for device in _DEVICES)})",
+        f"(allow file-write* {' '.join(f'(literal {_quote_text(device)})' for device in _DEVICES)})",
         '(allow file-write* (regex #"^/dev/ttys[0-9]+$"))',
         # A command may signal only its own processes, although it sees the pids of others.
         "(deny signal)",
         "(allow signal (target same-sandbox))",
     ]
-    if not confines.network:
+    if not policy.network:
         lines += ("(deny network*)",)
-    for path, rules in sorted(_rules(confines).items(), key=lambda each: len(each[0].parts)):
-        lines += (f"({rule} (subpath {_quoted(str(path))}))" for rule in rules)
+    for path, rules in sorted(_build_rules(policy).items(), key=lambda each: len(each[0].parts)):
+        lines += (f"({rule} (subpath {_quote_text(str(path))}))" for rule in rules)
     return "\n".join(lines)
 
 
-def _rules(confines: Confines) -> dict[Path, tuple[str, ...]]:
+def _build_rules(policy: SandboxPolicy) -> dict[Path, tuple[str, ...]]:
     """Return the rules for each path; a later list wins over an earlier one for the same path."""
     rules: dict[Path, tuple[str, ...]] = {}
-    _enter(rules, confines.kept, "deny file-write*")
-    _enter(rules, confines.shown, "allow file-read*")
-    _enter(rules, confines.writable, "allow file-write*", "allow file-read*")
-    _enter(rules, confines.sealed, "deny file-write*")
-    for hidden in (confines.hidden, confines.withheld, confines.doors):
-        _enter(rules, hidden, "deny file-read*", "deny file-write*", "deny network-outbound")
+    _add_rules(rules, policy.read_only, "deny file-write*")
+    _add_rules(rules, policy.readable, "allow file-read*")
+    _add_rules(rules, policy.writable, "allow file-write*", "allow file-read*")
+    _add_rules(rules, policy.always_read_only, "deny file-write*")
+    for hidden in (policy.hidden, policy.hidden_if_possible, policy.hidden_sockets):
+        _add_rules(rules, hidden, "deny file-read*", "deny file-write*", "deny network-outbound")
     return rules
 
 
-def _enter(rules: dict[Path, tuple[str, ...]], paths: Iterable[Path], *words: str) -> None:
-    for path in existing(paths):
-        rules[path] = words
+def _add_rules(rules: dict[Path, tuple[str, ...]], paths: Iterable[Path], *operations: str) -> None:
+    for path in resolve_existing(paths):
+        rules[path] = operations
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @cache
-def _tried() -> str | None:
-    if not os.access(PROGRAM, os.X_OK):
-        return f"there is no {PROGRAM}, which is a part of macOS"
+def _probe_sandbox_exec() -> str | None:
+    if not os.access(SANDBOX_EXEC, os.X_OK):
+        return f"there is no {SANDBOX_EXEC}, which is a part of macOS"
     import subprocess
 
     try:
-        ran = subprocess.run(
-            [PROGRAM, "-p", "(version 1)(allow default)", "/usr/bin/true"],
+        result = subprocess.run(
+            [SANDBOX_EXEC, "-p", "(version 1)(allow default)", "/usr/bin/true"],
             capture_output=True,
-            timeout=_PATIENCE,
+            timeout=_PROBE_TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"sandbox-exec cannot be tried: {error}"
     return (
-        None if ran.returncode == 0 else f"sandbox-exec says: {ran.stderr.decode(errors='replace').strip()}"
+        None
+        if result.returncode == 0
+        else f"sandbox-exec says: {result.stderr.decode(errors='replace').strip()}"
     )

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.syntax import Unjudgeable
-from shoal.policy.shell.words import ARGUMENTS, SIMPLE, Word
+from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+from shoal.policy.shell.shell_words import SIMPLE_WORD, WORD_NODE_TYPES, ShellWord
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -15,72 +15,74 @@ if TYPE_CHECKING:
 _BEFORE_DESCRIPTOR = b" \t\n;&|()"
 _DUPLICATE = re.compile(r"[0-9]+-?|-")
 _NETWORK = re.compile(r"/+dev/+(?:tcp|udp)")
-_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
+_NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"})
 _STRAY_DESCRIPTOR = re.compile(rb"(?:^|[ \t\n;&|()])[0-9]+$")
 
 
-def redirected(
-    nodes: Iterable[Node], source: bytes, words_of_node: Callable[[Node], list[Word]]
-) -> tuple[list[Word], list[Word]]:
+def parse_redirections(
+    nodes: Iterable[Node], source: bytes, words_of_node: Callable[[Node], list[ShellWord]]
+) -> tuple[list[ShellWord], list[ShellWord]]:
     """Return the files that redirections read and those they write."""
-    reads: list[Word] = []
-    writes: list[Word] = []
+    reads: list[ShellWord] = []
+    writes: list[ShellWord] = []
     for node in nodes:
-        redirect(node, source, words_of_node, reads, writes)
+        parse_redirection(node, source, words_of_node, reads, writes)
     return reads, writes
 
 
-def redirect(
+def parse_redirection(
     node: Node,
     source: bytes,
-    words_of_node: Callable[[Node], list[Word]],
-    reads: list[Word],
-    writes: list[Word],
+    words_of_node: Callable[[Node], list[ShellWord]],
+    reads: list[ShellWord],
+    writes: list[ShellWord],
 ) -> None:
     """Add the file of a redirection to `reads` or `writes`."""
-    operator, *targets = _without_descriptor(node, source)
+    operator, *targets = _strip_descriptor(node, source)
     kind = operator.type
     if kind in (">&-", "<&-") and not targets:
         return
-    if len(targets) != 1 or targets[0].type not in ARGUMENTS:
-        raise _strange()
+    if len(targets) != 1 or targets[0].type not in WORD_NODE_TYPES:
+        raise _build_error()
     target = targets[0]
     if source[operator.end_byte : target.start_byte].strip(b" \t"):
-        raise _strange()
+        raise _build_error()
     words = words_of_node(target)
     if len(words) != 1:
-        raise Unjudgeable("a redirection names several files")
+        raise UnjudgeableCommand("a redirection names several files")
     text = source[target.start_byte : target.end_byte].decode()
     if kind == "<<<" or (kind in (">&", "<&") and _DUPLICATE.fullmatch(text)):
         return
-    if kind == ">&" and not SIMPLE.fullmatch(text):
+    if kind == ">&" and not SIMPLE_WORD.fullmatch(text):
         # bash expands this word again, quoted or not.
-        raise _strange()
+        raise _build_error()
     if target.type != "process_substitution":
-        add_target(kind, words[0], reads, writes)
+        add_redirect_target(kind, words[0], reads, writes)
 
 
-def _without_descriptor(node: Node, source: bytes) -> list[Node]:
+def _strip_descriptor(node: Node, source: bytes) -> list[Node]:
     children = list(node.children)
     start = node.start_byte
-    before = source[start - 1 : start] if start else b""
+    preceding = source[start - 1 : start] if start else b""
     if children[0].type == "file_descriptor":
         descriptor = children.pop(0)
         number = source[descriptor.start_byte : descriptor.end_byte]
         touches = descriptor.end_byte == children[0].start_byte
-        if not number.isdigit() or not touches or before not in _BEFORE_DESCRIPTOR:
-            raise _strange()
-    elif before == b"}" or _STRAY_DESCRIPTOR.search(source, max(0, start - 20), start):
-        raise _strange()
+        if not number.isdigit() or not touches or preceding not in _BEFORE_DESCRIPTOR:
+            raise _build_error()
+    elif preceding == b"}" or _STRAY_DESCRIPTOR.search(source, max(0, start - 20), start):
+        raise _build_error()
     return children
 
 
-def add_target(kind: str, target: Word, reads: list[Word], writes: list[Word]) -> None:
+def add_redirect_target(
+    kind: str, target: ShellWord, reads: list[ShellWord], writes: list[ShellWord]
+) -> None:
     """Add the file that this redirection operator opens."""
     path = target.value
     if _NETWORK.match(path or target.prefix):
-        raise Unjudgeable("it opens a connection by redirection")
-    if path in _NOWHERE:
+        raise UnjudgeableCommand("it opens a connection by redirection")
+    if path in _NULL_DEVICES:
         return
     match kind:
         case ">" | ">>" | ">|" | "&>" | "&>>" | ">&":
@@ -91,8 +93,8 @@ def add_target(kind: str, target: Word, reads: list[Word], writes: list[Word]) -
             reads.append(target)
             writes.append(target)
         case _:
-            raise Unjudgeable(f"the redirection {kind} is not judged")
+            raise UnjudgeableCommand(f"the redirection {kind} is not judged")
 
 
-def _strange() -> Unjudgeable:
-    return Unjudgeable("a redirection is written in a way that is not judged")
+def _build_error() -> UnjudgeableCommand:
+    return UnjudgeableCommand("a redirection is written in a way that is not judged")

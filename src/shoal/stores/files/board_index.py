@@ -6,50 +6,50 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.core.names import TaskId
-from shoal.core.packed import ByTask
-from shoal.core.tasks import Task, by_number, open_blockers
+from shoal.core.packed_task_map import PackedTaskMap
+from shoal.core.tasks import Task, find_open_blockers, sort_by_number
 
 
 class BoardIndex:
     """Index updated task by task. `blocked_by` is authoritative; `blocks` follows from it."""
 
     def __init__(self) -> None:
-        self._tasks = ByTask(Task)
+        self._tasks = PackedTaskMap(Task)
         self._dependants: dict[TaskId, set[TaskId]] = {}
         """Dependants of each task, except completed ones that are in its `blocks`."""
-        self._ready: list[tuple[float, int]] = []
+        self._candidates: list[tuple[float, int]] = []
         """Sort keys of candidates, in order: every claimable task, and some that are no longer claimable."""
         self._sorted: tuple[Task, ...] | None = None
-        self.held: set[TaskId] = set()
+        self.in_progress: set[TaskId] = set()
         """Tasks in progress."""
-        self.torn: set[TaskId] = set()
+        self.inconsistent: set[TaskId] = set()
         """Tasks whose dependencies may be written on one side only."""
-        self._touched: set[TaskId] | None = None
+        self._changed_ids: set[TaskId] | None = None
 
     @property
     def tasks(self) -> Mapping[TaskId, Task]:
         return self._tasks
 
     @property
-    def open(self) -> Mapping[TaskId, Task]:
+    def unfinished_tasks(self) -> Mapping[TaskId, Task]:
         """Tasks that are not completed: only these can block another."""
-        return self._tasks.open
+        return self._tasks.unfinished
 
-    def touched(self) -> set[TaskId] | None:
+    def take_changed_ids(self) -> set[TaskId] | None:
         """Return the ids put or dropped since the last call; None at the first call."""
-        touched, self._touched = self._touched, set()
-        return touched
+        changed_ids, self._changed_ids = self._changed_ids, set()
+        return changed_ids
 
-    def in_order(self) -> tuple[Task, ...]:
+    def list_sorted(self) -> tuple[Task, ...]:
         if self._sorted is None:
-            self._sorted = tuple(self._tasks.by_number())
+            self._sorted = tuple(self._tasks.list_by_number())
         return self._sorted
 
-    def unfinished(self) -> list[Task]:
+    def list_unfinished(self) -> list[Task]:
         """Return the tasks that are not completed, by number."""
-        return by_number(self._tasks.open.values())
+        return sort_by_number(self._tasks.unfinished.values())
 
-    def dependants(self, task: TaskId) -> Iterable[TaskId]:
+    def get_dependants(self, task: TaskId) -> Iterable[TaskId]:
         return self._dependants.get(task, ())
 
     def put(self, task: Task) -> None:
@@ -57,106 +57,106 @@ class BoardIndex:
         if old == task:
             return
         self._sorted = None
-        self._touch(task.id)
-        if old is not None and _is_free(old) and not (_is_free(task) and task.place == old.place):
-            self._no_candidate(old)
+        self._record_change(task.id)
+        if old is not None and _is_free(old) and not (_is_free(task) and task.sort_key == old.sort_key):
+            self._remove_candidate(old)
         self._tasks[task.id] = task
         if task.blocked_by or old is not None:
-            self._relate(task.id, old.blocked_by if old is not None else (), task.blocked_by)
+            self._update_dependants(task.id, old.blocked_by if old is not None else (), task.blocked_by)
         if task.status == "in_progress":
-            self.held.add(task.id)
+            self.in_progress.add(task.id)
         else:
-            self.held.discard(task.id)
+            self.in_progress.discard(task.id)
         if _is_free(task):
-            self._candidate(task)
+            self._add_candidate(task)
         elif task.status == "completed":
-            self._candidates_behind(task.id)
+            self._add_dependants(task.id)
 
     def drop(self, task: TaskId) -> None:
         old = self._tasks.pop(task, None)
         if old is None:
             return
         self._sorted = None
-        self._touch(task)
+        self._record_change(task)
         if _is_free(old):
-            self._no_candidate(old)
-        self._relate(task, old.blocked_by, ())
-        self.held.discard(task)
-        self.torn.discard(task)
-        self.torn.update(other for other in (*old.blocked_by, *old.blocks) if other in self._tasks)
-        self._candidates_behind(task)
+            self._remove_candidate(old)
+        self._update_dependants(task, old.blocked_by, ())
+        self.in_progress.discard(task)
+        self.inconsistent.discard(task)
+        self.inconsistent.update(other for other in (*old.blocked_by, *old.blocks) if other in self._tasks)
+        self._add_dependants(task)
 
     def clear(self) -> None:
-        touched = None if self._touched is None else self._touched.union(self._tasks)
+        changed_ids = None if self._changed_ids is None else self._changed_ids.union(self._tasks)
         self.__init__()  # type: ignore[misc]
-        self._touched = touched
+        self._changed_ids = changed_ids
 
-    def claimable(self) -> Iterator[Task]:
+    def iterate_claimable(self) -> Iterator[Task]:
         """Yield claimable tasks in the order of their sort keys. The board may change meanwhile."""
-        at = 0
-        while at < len(self._ready):
-            place = self._ready[at]
-            task = self._tasks.open.get(TaskId(str(place[1])))
-            if task is not None and task.place == place and self._is_claimable(task):
+        index = 0
+        while index < len(self._candidates):
+            sort_key = self._candidates[index]
+            task = self._tasks.unfinished.get(TaskId(str(sort_key[1])))
+            if task is not None and task.sort_key == sort_key and self._is_claimable(task):
                 yield task
-                at = bisect_right(self._ready, place)
+                index = bisect_right(self._candidates, sort_key)
             else:
-                del self._ready[at]
+                del self._candidates[index]
 
-    def check(self, changed: Iterable[TaskId]) -> None:
+    def check_dependencies(self, changed: Iterable[TaskId]) -> None:
         """Record which changed tasks or neighbours have only one side of a dependency."""
         for name in changed:
             task = self._tasks.get(name)
             if task is None:
-                self.torn.update(other for other in self.dependants(name) if other in self._tasks)
+                self.inconsistent.update(other for other in self.get_dependants(name) if other in self._tasks)
                 continue
             if not (task.blocks or task.blocked_by or name in self._dependants):
                 continue
             for blocker in task.blocked_by:
                 other = self._tasks.get(blocker)
                 if other is None:
-                    self.torn.add(name)
+                    self.inconsistent.add(name)
                 elif name not in other.blocks:
-                    self.torn.add(blocker)
+                    self.inconsistent.add(blocker)
                 elif task.status == "completed":
-                    self._relate(name, (blocker,), ())
+                    self._update_dependants(name, (blocker,), ())
             if any(other not in self._tasks for other in task.blocks):
-                self.torn.add(name)
-            if any(other not in task.blocks for other in self.dependants(name)):
-                self.torn.add(name)
+                self.inconsistent.add(name)
+            if any(other not in task.blocks for other in self.get_dependants(name)):
+                self.inconsistent.add(name)
 
-    def _touch(self, task: TaskId) -> None:
-        if self._touched is not None:
-            self._touched.add(task)
+    def _record_change(self, task: TaskId) -> None:
+        if self._changed_ids is not None:
+            self._changed_ids.add(task)
 
     def _is_claimable(self, task: Task) -> bool:
-        return _is_free(task) and not open_blockers(task, self._tasks.open)
+        return _is_free(task) and not find_open_blockers(task, self._tasks.unfinished)
 
-    def _candidate(self, task: Task) -> None:
-        place = task.place
-        if not self._ready or self._ready[-1] < place:
-            self._ready.append(place)
+    def _add_candidate(self, task: Task) -> None:
+        sort_key = task.sort_key
+        if not self._candidates or self._candidates[-1] < sort_key:
+            self._candidates.append(sort_key)
             return
-        at = bisect_left(self._ready, place)
-        if self._ready[at] != place:
-            self._ready.insert(at, place)
+        index = bisect_left(self._candidates, sort_key)
+        if self._candidates[index] != sort_key:
+            self._candidates.insert(index, sort_key)
 
-    def _no_candidate(self, task: Task) -> None:
-        place = task.place
-        at = bisect_left(self._ready, place)
-        if at < len(self._ready) and self._ready[at] == place:
-            del self._ready[at]
+    def _remove_candidate(self, task: Task) -> None:
+        sort_key = task.sort_key
+        index = bisect_left(self._candidates, sort_key)
+        if index < len(self._candidates) and self._candidates[index] == sort_key:
+            del self._candidates[index]
 
-    def _candidates_behind(self, blocker: TaskId) -> None:
-        for name in self.dependants(blocker):
-            if (task := self._tasks.open.get(name)) is not None and _is_free(task):
-                self._candidate(task)
+    def _add_dependants(self, blocker: TaskId) -> None:
+        for name in self.get_dependants(blocker):
+            if (task := self._tasks.unfinished.get(name)) is not None and _is_free(task):
+                self._add_candidate(task)
 
-    def _relate(self, task: TaskId, before: Iterable[TaskId], after: Iterable[TaskId]) -> None:
+    def _update_dependants(self, task: TaskId, before: Iterable[TaskId], after: Iterable[TaskId]) -> None:
         for blocker in set(before) - set(after):
-            waiting = self._dependants.get(blocker, set())
-            waiting.discard(task)
-            if not waiting:
+            dependants = self._dependants.get(blocker, set())
+            dependants.discard(task)
+            if not dependants:
                 self._dependants.pop(blocker, None)
         for blocker in after:
             self._dependants.setdefault(blocker, set()).add(task)

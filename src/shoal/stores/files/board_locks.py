@@ -8,18 +8,18 @@ from pathlib import Path
 
 from shoal.core.errors import LockUnavailable
 from shoal.core.names import TaskId
-from shoal.stores.files.below_home import inside
+from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.foreign_lock import ForeignLock
-from shoal.stores.files.handles import Directory
-from shoal.stores.files.record_locks import PATIENCE, OwnLock, RecordLock
+from shoal.stores.files.home_directories import open_home_directory
+from shoal.stores.files.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
 
-SLOTS = 64
+LOCK_SLOTS = 64
 """Tasks whose numbers are equal modulo this share a flock; other programs see one lock per task."""
-_LIST = ".lock"
+_BOARD_LOCK_FILE = ".lock"
 
 
-def slot_of(task: TaskId) -> int:
-    return int(task) % SLOTS
+def get_lock_slot(task: TaskId) -> int:
+    return int(task) % LOCK_SLOTS
 
 
 class BoardLocks:
@@ -29,79 +29,87 @@ class BoardLocks:
     both takes the list lock first, and task locks in the order of their slots.
     """
 
-    def __init__(self, home: Path, name: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, home: Path, name: str, *, timeout: float = LOCK_TIMEOUT) -> None:
         self._home = home
         self._name = name
-        self._patience = patience
-        self._own: Directory | None = None
-        self._beside: Directory | None = None
-        self._list: RecordLock | None = None
-        self._slots: dict[int, OwnLock] = {}
+        self._timeout = timeout
+        self._lock_directory: DirectoryHandle | None = None
+        self._task_directory: DirectoryHandle | None = None
+        self._board_lock: SharedFileLock | None = None
+        self._slot_locks: dict[int, AsyncFlock] = {}
 
     def close(self) -> None:
-        if self._own is not None:
-            self._own.close()
-        self._own = self._beside = self._list = None
-        self._slots.clear()
+        if self._lock_directory is not None:
+            self._lock_directory.close()
+        self._lock_directory = self._task_directory = self._board_lock = None
+        self._slot_locks.clear()
 
     @asynccontextmanager
-    async def board(self, directory: Directory) -> AsyncIterator[None]:
+    async def lock_board(self, directory: DirectoryHandle) -> AsyncIterator[None]:
         """Hold the list lock; `directory` holds the task files."""
-        own = self._opened(directory)
-        if self._list is None:
-            self._list = RecordLock(own, "list", beside=directory, file=_LIST, patience=self._patience)
-        async with self._list:
+        lock_directory = self._open_lock_directory(directory)
+        if self._board_lock is None:
+            self._board_lock = SharedFileLock(
+                lock_directory, "list", directory=directory, file=_BOARD_LOCK_FILE, timeout=self._timeout
+            )
+        async with self._board_lock:
             yield
 
     @asynccontextmanager
-    async def tasks(self, directory: Directory, tasks: Iterable[TaskId]) -> AsyncIterator[None]:
+    async def lock_tasks(self, directory: DirectoryHandle, tasks: Iterable[TaskId]) -> AsyncIterator[None]:
         """Hold the locks of these tasks; read the files only inside."""
-        self._opened(directory)
+        self._open_lock_directory(directory)
         by_slot: dict[int, list[TaskId]] = {}
         for task in sorted(set(tasks), key=int):
-            by_slot.setdefault(slot_of(task), []).append(task)
-        async with AsyncExitStack() as leave:
-            for slot, those in sorted(by_slot.items()):
-                own = await leave.enter_async_context(self._slot(slot))
-                for task in those:
-                    await self._take(task, own.deadline, leave)
+            by_slot.setdefault(get_lock_slot(task), []).append(task)
+        async with AsyncExitStack() as exit_stack:
+            for slot, slot_tasks in sorted(by_slot.items()):
+                slot_lock = await exit_stack.enter_async_context(self._get_slot_lock(slot))
+                for task in slot_tasks:
+                    await self._lock_task_file(task, slot_lock.deadline, exit_stack)
             yield
 
     @asynccontextmanager
-    async def free_task(self, directory: Directory, task: TaskId) -> AsyncIterator[bool]:
+    async def try_lock_task(self, directory: DirectoryHandle, task: TaskId) -> AsyncIterator[bool]:
         """Lock one task without waiting; yield False if it is locked or another program changes the list."""
-        self._opened(directory)
-        slot = self._slot(slot_of(task))
-        if directory.status(f"{_LIST}.lock") is not None or not await slot.take_now():
+        self._open_lock_directory(directory)
+        slot_lock = self._get_slot_lock(get_lock_slot(task))
+        if directory.get_status(f"{_BOARD_LOCK_FILE}.lock") is not None or not await slot_lock.try_acquire():
             yield False
             return
-        async with AsyncExitStack() as leave:
-            leave.push_async_exit(slot)
+        async with AsyncExitStack() as exit_stack:
+            exit_stack.push_async_exit(slot_lock)
             try:
-                await self._take(task, 0.0, leave)
+                await self._lock_task_file(task, 0.0, exit_stack)
             except LockUnavailable:
                 yield False
             else:
                 yield True
 
-    async def _take(self, task: TaskId, deadline: float, leave: AsyncExitStack) -> None:
-        assert self._beside is not None
-        assert self._own is not None
+    async def _lock_task_file(self, task: TaskId, deadline: float, exit_stack: AsyncExitStack) -> None:
+        assert self._task_directory is not None
+        assert self._lock_directory is not None
         # One spare per flock: with a shared spare, lock directories would have to be created and removed.
-        spare = f"spare-of-slot-{slot_of(task)}"
-        lock = ForeignLock(self._beside, f"{task}.json", self._own, spare=spare)
-        await lock.take(deadline)
-        leave.callback(lock.release)
+        spare_name = f"spare-of-slot-{get_lock_slot(task)}"
+        lock = ForeignLock(self._task_directory, f"{task}.json", self._lock_directory, spare=spare_name)
+        await lock.acquire(deadline)
+        exit_stack.callback(lock.release)
 
-    def _slot(self, number: int) -> OwnLock:
-        assert self._own is not None
-        if number not in self._slots:
-            self._slots[number] = OwnLock(self._own, f"slot-{number}", patience=self._patience)
-        return self._slots[number]
+    def _get_slot_lock(self, number: int) -> AsyncFlock:
+        assert self._lock_directory is not None
+        if number not in self._slot_locks:
+            self._slot_locks[number] = AsyncFlock(
+                self._lock_directory, f"slot-{number}", timeout=self._timeout
+            )
+        return self._slot_locks[number]
 
-    def _opened(self, directory: Directory) -> Directory:
-        if self._own is None or self._own.gone or self._beside is not directory:
+    def _open_lock_directory(self, directory: DirectoryHandle) -> DirectoryHandle:
+        if (
+            self._lock_directory is None
+            or self._lock_directory.is_removed
+            or self._task_directory is not directory
+        ):
             self.close()
-            self._own = inside(self._home, "shoal", "tasks", self._name)
-            self._beside = directory
-        return self._own
+            self._lock_directory = open_home_directory(self._home, "shoal", "tasks", self._name)
+            self._task_directory = directory
+        return self._lock_directory

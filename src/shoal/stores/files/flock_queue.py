@@ -10,11 +10,11 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeAlias
 
-MOST_THREADS = 16
-_File: TypeAlias = tuple[asyncio.AbstractEventLoop, int, int]
+MAX_THREADS = 16
+_FileKey: TypeAlias = tuple[asyncio.AbstractEventLoop, int, int]
 
 
-class _Queue:
+class _FlockQueue:
     """Waiters of one loop for the flock of one file, in order; a thread waits on behalf of the first.
 
     A thread cannot be cancelled: if its caller gives up, it waits on for the next. So callers that give up
@@ -23,7 +23,7 @@ class _Queue:
 
     __slots__ = ("_file", "_threads", "_tried", "_waiting")
 
-    def __init__(self, file: _File, threads: _Threads) -> None:
+    def __init__(self, file: _FileKey, threads: _FlockThreadPool) -> None:
         self._file = file
         self._threads = threads
         self._waiting: dict[asyncio.Future[int], int] = {}
@@ -31,118 +31,118 @@ class _Queue:
         self._tried = -1
         """Descriptor that a thread is locking."""
 
-    def join(self, fd: int) -> asyncio.Future[int]:
+    def enqueue(self, fd: int) -> asyncio.Future[int]:
         """Add a waiter; the future resolves to a descriptor that has the lock."""
-        given = self._file[0].create_future()
-        self._waiting[given] = fd
+        future = self._file[0].create_future()
+        self._waiting[future] = fd
         if self._tried < 0:
-            self._try()
-        return given
+            self._start_attempt()
+        return future
 
-    def leave(self, given: asyncio.Future[int]) -> None:
-        fd = self._waiting.pop(given, -1)
+    def cancel(self, future: asyncio.Future[int]) -> None:
+        fd = self._waiting.pop(future, -1)
         if fd not in (-1, self._tried):
             os.close(fd)
 
-    def run(self) -> None:
+    def acquire_in_thread(self) -> None:
         """Wait for the lock; runs in a thread."""
-        taken, failure = False, None
+        acquired, failure = False, None
         try:
             if self._waiting:
                 fcntl.flock(self._tried, fcntl.LOCK_EX)
-                taken = True
+                acquired = True
         except OSError as error:
             failure = error
         try:
-            self._file[0].call_soon_threadsafe(self._give, taken, failure)
+            self._file[0].call_soon_threadsafe(self._deliver_lock, acquired, failure)
         except RuntimeError:  # the loop was closed meanwhile
-            self._threads.forget(self._file)
+            self._threads.remove_queue(self._file)
             os.close(self._tried)
 
-    def _try(self) -> None:
+    def _start_attempt(self) -> None:
         self._tried = next(iter(self._waiting.values()))
-        self._threads.add(self)
+        self._threads.submit(self)
 
-    def _give(self, taken: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop calls it so
+    def _deliver_lock(self, acquired: bool, failure: OSError | None) -> None:  # noqa: FBT001 - the loop calls it so
         fd, self._tried = self._tried, -1
-        first = next(iter(self._waiting), None)
-        if first is None or not (taken or failure):
+        waiter = next(iter(self._waiting), None)
+        if waiter is None or not (acquired or failure):
             # Nobody waits any more, or somebody joined after the thread saw nobody. Closing frees the lock.
             if fd not in self._waiting.values():
                 os.close(fd)
         else:
-            brought = self._waiting.pop(first)
-            if brought != fd:
-                os.close(brought)
+            waiter_fd = self._waiting.pop(waiter)
+            if waiter_fd != fd:
+                os.close(waiter_fd)
             if failure is None:
-                first.set_result(fd)
+                waiter.set_result(fd)
             else:
                 os.close(fd)
-                first.set_exception(failure)
+                waiter.set_exception(failure)
         if self._waiting:
-            self._try()
+            self._start_attempt()
         else:
-            self._threads.forget(self._file)
+            self._threads.remove_queue(self._file)
 
 
-class _Threads:
+class _FlockThreadPool:
     """Daemon threads: a process may exit while a hung process holds a lock it waits for."""
 
     def __init__(self) -> None:
-        self._wanted: SimpleQueue[_Queue] = SimpleQueue()
+        self._jobs: SimpleQueue[_FlockQueue] = SimpleQueue()
         self._count = 0
         self._busy = 0
         self._guard = threading.Lock()
-        self._queues: dict[_File, _Queue] = {}
+        self._queues: dict[_FileKey, _FlockQueue] = {}
 
-    def queue_for(self, fd: int) -> _Queue:
+    def get_queue(self, fd: int) -> _FlockQueue:
         status = os.fstat(fd)
         file = (asyncio.get_running_loop(), status.st_dev, status.st_ino)
         if file not in self._queues:
-            self._queues[file] = _Queue(file, self)
+            self._queues[file] = _FlockQueue(file, self)
         return self._queues[file]
 
-    def forget(self, file: _File) -> None:
+    def remove_queue(self, file: _FileKey) -> None:
         self._queues.pop(file, None)
 
-    def add(self, queue: _Queue) -> None:
+    def submit(self, queue: _FlockQueue) -> None:
         with self._guard:
             self._busy += 1
-            if self._busy > self._count and self._count < MOST_THREADS:
+            if self._busy > self._count and self._count < MAX_THREADS:
                 self._count += 1
-                threading.Thread(target=self._serve, name="shoal-flock", daemon=True).start()
-        self._wanted.put(queue)
+                threading.Thread(target=self._run_worker, name="shoal-flock", daemon=True).start()
+        self._jobs.put(queue)
 
-    def _serve(self) -> None:
+    def _run_worker(self) -> None:
         while True:
-            self._wanted.get().run()
+            self._jobs.get().acquire_in_thread()
             with self._guard:
                 self._busy -= 1
 
 
-_threads = _Threads()
+_pool = _FlockThreadPool()
 
 
-def _anew() -> None:
-    global _threads  # noqa: PLW0603 - a forked child has none of its parent's threads
-    _threads = _Threads()
+def _reset_after_fork() -> None:
+    global _pool  # noqa: PLW0603 - a forked child has none of its parent's threads
+    _pool = _FlockThreadPool()
 
 
-os.register_at_fork(after_in_child=_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-async def flock(fd: int) -> int:
+async def acquire_flock(fd: int) -> int:
     """Wait for the lock and return the descriptor that has it, which may be another one of the same file.
 
     If the caller is cancelled, the descriptor is closed now or as soon as possible.
     """
-    queue = _threads.queue_for(fd)
-    given = queue.join(fd)
+    queue = _pool.get_queue(fd)
+    future = queue.enqueue(fd)
     try:
-        return await given
+        return await future
     except BaseException:
-        if given.done() and not given.cancelled() and given.exception() is None:
+        if future.done() and not future.cancelled() and future.exception() is None:
             with suppress(OSError):
-                os.close(given.result())  # cancelled after delivery: ours to close
-        queue.leave(given)
+                os.close(future.result())  # cancelled after delivery: ours to close
+        queue.cancel(future)
         raise

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from shoal.core.errors import StoreError
-from shoal.stores.files.places import open_below, unwritable
+from shoal.stores.files.home_paths import build_write_error, open_private_file
 
 _TRIES, _PAUSE = 100, 0.02
 
@@ -23,7 +23,7 @@ def try_flock(fd: int) -> bool:
     return True
 
 
-def flock_soon(fd: int, *, tries: int, pause: float) -> bool:
+def retry_flock(fd: int, *, tries: int, pause: float) -> bool:
     """Try the lock several times, with `pause` seconds between the attempts."""
     for attempt in range(tries):
         if attempt:
@@ -43,18 +43,18 @@ def is_flocked(fd: int) -> bool:
 
 
 @contextmanager
-def changing(path: Path) -> Iterator[None]:
+def lock_for_update(path: Path) -> Iterator[None]:
     """Hold the lock next to the file, so that one process at a time reads and replaces it.
 
     Raises `StoreError` if another process does not release the lock.
     """
     lock = path.with_suffix(".lock")
     try:
-        fd = open_below(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fd = open_private_file(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
     except OSError as error:
-        raise unwritable(lock, error) from error
+        raise build_write_error(lock, error) from error
     try:
-        if not flock_soon(fd, tries=_TRIES, pause=_PAUSE):
+        if not retry_flock(fd, tries=_TRIES, pause=_PAUSE):
             raise StoreError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
         yield
     finally:

@@ -17,18 +17,18 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from shoal.core.errors import LockUnavailable
-from shoal.stores.files.handles import Directory, refused
-from shoal.stores.files.renaming import rename_if_free
+from shoal.stores.files.atomic_rename import rename_if_free
+from shoal.stores.files.directory_handle import DirectoryHandle, build_open_error
 
-STALE = 10.0
+STALE_AFTER = 10.0
 """Seconds without a refresh after which anybody may take over the lock."""
-REFRESH = 5.0
+REFRESH_INTERVAL = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.05
-_OURS = 0o1700
-_SPARES = 16
+_OWN_MODE = 0o1700
+_SPARE_COUNT = 16
 
 
-class _Seen(NamedTuple):
+class _LockStamp(NamedTuple):
     """Identity of a lock directory: the same name may be another directory later."""
 
     inode: int
@@ -36,7 +36,7 @@ class _Seen(NamedTuple):
     mode: int
 
     @property
-    def ours(self) -> bool:
+    def is_ours(self) -> bool:
         return bool(self.mode & stat.S_ISVTX)
 
 
@@ -46,55 +46,55 @@ class ForeignLock:
     __slots__ = ("_directory", "_name", "_seen", "_since", "_spare", "_spares", "_timer")
 
     def __init__(
-        self, directory: Directory, file: str, spares: Directory, *, spare: str | None = None
+        self, directory: DirectoryHandle, file: str, spares: DirectoryHandle, *, spare: str | None = None
     ) -> None:
         """`spare` is the name of a spare directory that nobody else uses at the same time."""
         self._directory = directory
         self._name = f"{file}.lock"
         self._spares = spares
-        self._spare = spare or f"spare-{zlib.crc32(self._name.encode()) % _SPARES}"
-        self._seen: _Seen | None = None
+        self._spare = spare or f"spare-{zlib.crc32(self._name.encode()) % _SPARE_COUNT}"
+        self._seen: _LockStamp | None = None
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    async def take(self, deadline: float) -> None:
+    async def acquire(self, deadline: float) -> None:
         """Take the lock; raise LockUnavailable at the deadline (monotonic)."""
-        if not self._made():
-            await self._made_in_time(deadline)
-        self._seen = self._look()
+        if not self._try_create():
+            await self._create_before(deadline)
+        self._seen = self._read_stamp()
         self._since = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(REFRESH, self._refresh)
+        self._timer = asyncio.get_running_loop().call_later(REFRESH_INTERVAL, self._refresh_lock)
 
-    def confirm(self) -> None:
+    def confirm_held(self) -> None:
         """Raise LockUnavailable if somebody took over the lock while this process was suspended."""
-        if not self._still_ours():
+        if not self._is_still_ours():
             raise LockUnavailable(f"{self._directory.path / self._name} was taken over; nothing was written.")
 
     def release(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if not self._still_ours():
+        if not self._is_still_ours():
             return
         with suppress(OSError):
             if not rename_if_free(self._directory.fd, self._name, self._spares.fd, self._spare):
                 os.rmdir(self._name, dir_fd=self._directory.fd)
 
-    def _still_ours(self) -> bool:
-        return time.monotonic() - self._since <= REFRESH or self._look() == self._seen
+    def _is_still_ours(self) -> bool:
+        return time.monotonic() - self._since <= REFRESH_INTERVAL or self._read_stamp() == self._seen
 
-    def _made(self) -> bool:
+    def _try_create(self) -> bool:
         try:
-            moved = self._moved_in()
+            moved = self._move_spare_in()
             if moved is None:
-                os.mkdir(self._name, _OURS, dir_fd=self._directory.fd)
+                os.mkdir(self._name, _OWN_MODE, dir_fd=self._directory.fd)
                 return True
         except FileExistsError:
             return False
         except OSError as error:
-            raise refused(self._directory.path / self._name, error) from error
+            raise build_open_error(self._directory.path / self._name, error) from error
         return moved
 
-    def _moved_in(self) -> bool | None:
+    def _move_spare_in(self) -> bool | None:
         """Move the spare directory in; return None if there is none."""
         try:
             os.utime(self._spare, dir_fd=self._spares.fd, follow_symlinks=False)
@@ -102,24 +102,24 @@ class ForeignLock:
         except FileNotFoundError:
             return None
 
-    async def _made_in_time(self, deadline: float) -> None:
-        first = self._look()
+    async def _create_before(self, deadline: float) -> None:
+        last_stamp = self._read_stamp()
         since = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
-            seen = self._look()
-            if seen is not None and seen.ours:
+            stamp = self._read_stamp()
+            if stamp is not None and stamp.is_ours:
                 # Left by a dead process of ours, or we would not hold the flock: it is reused.
                 # It may be stale for other programs too: a faster one may have removed it.
                 with suppress(FileNotFoundError):
                     os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
                     return
-            if seen != first:
-                first, since = seen, time.monotonic()
-            if seen is not None and _is_stale(seen, time.monotonic() - since):
+            if stamp != last_stamp:
+                last_stamp, since = stamp, time.monotonic()
+            if stamp is not None and _is_stale(stamp, time.monotonic() - since):
                 with suppress(OSError):
                     os.rmdir(self._name, dir_fd=self._directory.fd)
-            if self._made():
+            if self._try_create():
                 return
             if time.monotonic() >= deadline:
                 raise LockUnavailable(
@@ -129,20 +129,20 @@ class ForeignLock:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - spreads waiters
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _look(self) -> _Seen | None:
-        status = self._directory.status(self._name)
-        return None if status is None else _Seen(status.st_ino, status.st_mtime_ns, status.st_mode)
+    def _read_stamp(self) -> _LockStamp | None:
+        status = self._directory.get_status(self._name)
+        return None if status is None else _LockStamp(status.st_ino, status.st_mtime_ns, status.st_mode)
 
-    def _refresh(self) -> None:
-        if self._look() != self._seen:
+    def _refresh_lock(self) -> None:
+        if self._read_stamp() != self._seen:
             return  # no longer ours; `confirm_held` will raise
         with suppress(OSError):
             os.utime(self._name, dir_fd=self._directory.fd, follow_symlinks=False)
-        self._seen = self._look()
+        self._seen = self._read_stamp()
         self._since = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(REFRESH, self._refresh)
+        self._timer = asyncio.get_running_loop().call_later(REFRESH_INTERVAL, self._refresh_lock)
 
 
-def _is_stale(seen: _Seen, unchanged: float) -> bool:
+def _is_stale(stamp: _LockStamp, unchanged: float) -> bool:
     # Observed as well as dated: a clock that was set back must not keep a dead lock alive forever.
-    return time.time() - seen.mtime / 1e9 > STALE or unchanged > STALE
+    return time.time() - stamp.mtime / 1e9 > STALE_AFTER or unchanged > STALE_AFTER

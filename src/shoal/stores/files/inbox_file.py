@@ -9,40 +9,48 @@ from itertools import accumulate
 import msgspec
 from msgspec import Struct
 
-from shoal.stores.files.handles import Directory
-from shoal.wire.content import dump
-from shoal.wire.foreign import Invalid
-from shoal.wire.mail import Entry, Inbox, inbox_bytes, is_named, read_entry, read_inbox, settled
+from shoal.stores.files.directory_handle import DirectoryHandle
+from shoal.wire.foreign_json import InvalidFile
+from shoal.wire.json_codec import encode_json
+from shoal.wire.mail_codec import (
+    InboxEntry,
+    ParsedInbox,
+    encode_inbox,
+    encode_updated_entry,
+    has_own_id,
+    parse_inbox,
+    parse_inbox_entry,
+)
 
-MOST_UNREAD = 64
-MOST_UNREAD_BYTES = 256 << 10
+MAX_UNREAD = 64
+MAX_UNREAD_BYTES = 256 << 10
 """Long messages fill the inbox file sooner: the content rewritten for each post stays small."""
-MOST_READ = 8
-MOST_READ_BYTES = 16 << 10
-_UNREAD = b',"read":false,'
-_PATIENCE, _PASSES = 1 << 20, 32
+MAX_READ = 8
+MAX_READ_BYTES = 16 << 10
+_UNREAD_FIELD = b',"read":false,'
+_SEARCH_BUDGET, _MAX_PASSES = 1 << 20, 32
 """Limits for the search of a broken file, in characters and in passes: every brace may start an entry, and
 unbounded nesting would take hours."""
-_DEEP = 1 << 14
+_DEEP_NESTING_COST = 1 << 14
 """Characters charged for nesting that is too deep."""
 
 
-class Window(Struct, frozen=True, kw_only=True):
+class InboxFile(Struct, frozen=True, kw_only=True):
     """Content of an inbox file and its entries. Without content the file does not exist."""
 
     content: bytes | None
-    entries: tuple[Entry, ...]
+    entries: tuple[InboxEntry, ...]
     rejected: tuple[str, ...] = ()
 
     @property
-    def unread(self) -> list[Entry]:
+    def unread(self) -> list[InboxEntry]:
         return [entry for entry in self.entries if not entry.mail.read]
 
     @property
     def room(self) -> tuple[int, int]:
         """Number of unread messages and bytes that still fit."""
         sizes = [len(entry.raw) for entry in self.entries if not entry.mail.read]
-        count, size = MOST_UNREAD - len(sizes), MOST_UNREAD_BYTES - sum(sizes)
+        count, size = MAX_UNREAD - len(sizes), MAX_UNREAD_BYTES - sum(sizes)
         return (0, 0) if count <= 0 or (size <= 0 and sizes) else (count, max(size, 0))
 
     @property
@@ -50,93 +58,99 @@ class Window(Struct, frozen=True, kw_only=True):
         return [entry.mail.id for entry in self.entries]
 
 
-def read_window(directory: Directory, name: str, last: Window | None) -> Window | Invalid:
+def read_inbox_file(
+    directory: DirectoryHandle, name: str, previous: InboxFile | None
+) -> InboxFile | InvalidFile:
     """Read the file. Compared by content: on some systems times are too coarse to tell two writes apart."""
-    content = directory.read(name)
-    if last is not None and content == last.content:
-        return last
+    content = directory.read_file(name)
+    if previous is not None and content == previous.content:
+        return previous
     if content is None:
-        return Window(content=None, entries=())
-    inbox = read_inbox(content)
-    if isinstance(inbox, Invalid):
+        return InboxFile(content=None, entries=())
+    inbox = parse_inbox(content)
+    if isinstance(inbox, InvalidFile):
         return inbox
     reasons = tuple(each.reason for each in inbox.rejected)
-    return Window(content=content, entries=inbox.entries, rejected=reasons)
+    return InboxFile(content=content, entries=inbox.entries, rejected=reasons)
 
 
-def window_of(entries: tuple[Entry, ...]) -> Window:
-    return Window(content=inbox_bytes([entry.raw for entry in entries]), entries=entries)
+def build_inbox_file(entries: tuple[InboxEntry, ...]) -> InboxFile:
+    return InboxFile(content=encode_inbox([entry.raw for entry in entries]), entries=entries)
 
 
-def marked(entries: Iterable[Entry], ids: Collection[str]) -> tuple[Entry, ...]:
+def mark_entries_read(entries: Iterable[InboxEntry], ids: Collection[str]) -> tuple[InboxEntry, ...]:
     """Return the entries with these ids marked as read."""
     return tuple(
-        [_consumed(each) if each.mail.id in ids and not each.mail.read else each for each in entries]
+        [_mark_entry_read(each) if each.mail.id in ids and not each.mail.read else each for each in entries]
     )
 
 
-def parted(entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
+def split_archived(entries: tuple[InboxEntry, ...]) -> tuple[tuple[InboxEntry, ...], tuple[InboxEntry, ...]]:
     """Return the entries that stay and the read ones that leave; only the latest few read entries stay."""
-    read = [entry for entry in reversed(entries) if entry.mail.read]
-    sizes = accumulate(len(entry.raw) for entry in read)
-    staying = {
-        id(entry) for entry, size in zip(read[:MOST_READ], sizes, strict=False) if size <= MOST_READ_BYTES
+    read_entries = [entry for entry in reversed(entries) if entry.mail.read]
+    sizes = accumulate(len(entry.raw) for entry in read_entries)
+    staying_ids = {
+        id(entry)
+        for entry, size in zip(read_entries[:MAX_READ], sizes, strict=False)
+        if size <= MAX_READ_BYTES
     }
-    kept = tuple(entry for entry in entries if not entry.mail.read or id(entry) in staying)
-    gone = tuple(entry for entry in entries if entry.mail.read and id(entry) not in staying)
-    return kept, gone
+    kept = tuple(entry for entry in entries if not entry.mail.read or id(entry) in staying_ids)
+    archived = tuple(entry for entry in entries if entry.mail.read and id(entry) not in staying_ids)
+    return kept, archived
 
 
-def nameless(entry: Entry) -> bool:
+def has_derived_id(entry: InboxEntry) -> bool:
     """Return True if the entry was written by a program that gives no ids."""
-    return entry.mail.id.startswith("made-") and not is_named(entry)
+    return entry.mail.id.startswith("made-") and not has_own_id(entry)
 
 
-def named(entry: Entry, identity: str) -> Entry:
+def assign_id(entry: InboxEntry, identity: str) -> InboxEntry:
     """Return the entry with a permanent id.
 
     An id derived from content alone would repeat if the same program sent the same text again after this
     entry has left the file.
     """
     mail = msgspec.structs.replace(entry.mail, id=identity)
-    return Entry(mail=mail, raw=settled(Entry(mail=mail, raw=entry.raw), read=mail.read))
+    return InboxEntry(
+        mail=mail, raw=encode_updated_entry(InboxEntry(mail=mail, raw=entry.raw), read=mail.read)
+    )
 
 
-def one_line(raw: bytes) -> bytes:
+def to_single_line(raw: bytes) -> bytes:
     """Return the entry on one line, for a line-based file; other programs may use several lines."""
     # In JSON a newline can only occur between tokens.
     return raw.replace(b"\n", b" ") if b"\n" in raw else raw
 
 
-def rescued(content: bytes) -> Inbox:
+def recover_entries(content: bytes) -> ParsedInbox:
     """Return the complete entries of a broken file, in order."""
     text = content.decode(errors="replace").lstrip("\ufeff \t\r\n").removeprefix("[")
     decoder = json.JSONDecoder()
-    entries: list[Entry] = []
-    at, patience = 0, _PATIENCE + _PASSES * len(text)
-    while (at := text.find("{", at)) >= 0 and patience > 0:
+    entries: list[InboxEntry] = []
+    position, search_budget = 0, _SEARCH_BUDGET + _MAX_PASSES * len(text)
+    while (position := text.find("{", position)) >= 0 and search_budget > 0:
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            patience -= getattr(error, "pos", at + _DEEP) - at
-            at += 1
+            search_budget -= getattr(error, "pos", position + _DEEP_NESTING_COST) - position
+            position += 1
             continue
-        entry = read_entry(dump(value))
-        if isinstance(entry, Entry):
+        entry = parse_inbox_entry(encode_json(value))
+        if isinstance(entry, InboxEntry):
             entries.append(entry)
-        at = end
-    return Inbox(entries=tuple(entries))
+        position = end
+    return ParsedInbox(entries=tuple(entries))
 
 
-def _consumed(entry: Entry) -> Entry:
+def _mark_entry_read(entry: InboxEntry) -> InboxEntry:
     mail = msgspec.structs.replace(entry.mail, read=True)
-    return Entry(mail=mail, raw=_marked_in_place(entry.raw) or settled(entry, read=True))
+    return InboxEntry(mail=mail, raw=_mark_bytes_read(entry.raw) or encode_updated_entry(entry, read=True))
 
 
-def _marked_in_place(raw: bytes) -> bytes | None:
+def _mark_bytes_read(raw: bytes) -> bytes | None:
     """Mark the entry as read without parsing if possible, as for most entries, which we wrote; else None."""
     # Without a second brace or a bracket nothing is nested, and a quote inside a string has a backslash:
     # these bytes can only be the field itself.
-    if raw.find(b"{", 1) >= 0 or b"[" in raw or b',"msg_id":"' not in raw or raw.count(_UNREAD) != 1:
+    if raw.find(b"{", 1) >= 0 or b"[" in raw or b',"msg_id":"' not in raw or raw.count(_UNREAD_FIELD) != 1:
         return None
-    return raw.replace(_UNREAD, b',"read":true,')
+    return raw.replace(_UNREAD_FIELD, b',"read":true,')

@@ -14,48 +14,48 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-_ROOM = 1 << 18
+_BUFFER_SIZE = 1 << 18
 
 
-class Notices:
+class DirectoryEvents:
     """Events of one directory: names of changed files, collected until they are taken."""
 
-    def __init__(self, source: _Source, watch: int, mask: int) -> None:
+    def __init__(self, source: _InotifyReader, watch: int, mask: int) -> None:
         self._source = source
         self._names: set[str] = set()
         self._lost = False
         self.watch = watch
         self.mask = mask
-        self.heard: Callable[[], None] | None = None
+        self.callback: Callable[[], None] | None = None
 
-    def taken(self) -> set[str] | None:
+    def take_names(self) -> set[str] | None:
         """Return the names since the last call, almost free if there are none; None if some were lost."""
-        self._source.read(asker=self)
+        self._source.read_events(requester=self)
         names, lost = self._names, self._lost
         self._names, self._lost = set(), False
         return None if lost else names
 
-    def tell(self, heard: Callable[[], None] | None) -> None:
+    def set_callback(self, callback: Callable[[], None] | None) -> None:
         """Set the function that the running loop calls if there are names to take; None removes it."""
-        self.heard = heard
-        self._source.listen()
-        if heard is not None and (self._names or self._lost):
-            asyncio.get_running_loop().call_soon(self.hear)
+        self.callback = callback
+        self._source.update_listening()
+        if callback is not None and (self._names or self._lost):
+            asyncio.get_running_loop().call_soon(self.run_callback)
 
-    def hear(self) -> None:
-        if self.heard is not None and (self._names or self._lost):
-            self.heard()
+    def run_callback(self) -> None:
+        if self.callback is not None and (self._names or self._lost):
+            self.callback()
 
-    def add(self, name: str, *, lost: bool) -> None:
+    def add_name(self, name: str, *, lost: bool) -> None:
         self._names.add(name)
         self._lost = self._lost or lost
 
     def close(self) -> None:
-        self.heard = None
-        self._source.drop(self)
+        self.callback = None
+        self._source.remove_watch(self)
 
 
-class _Source:
+class _InotifyReader:
     def __init__(self) -> None:
         from inotify_simple import INotify, flags  # type: ignore[import-untyped]
 
@@ -64,85 +64,87 @@ class _Source:
         self._more = int(flags.MASK_ADD)
         self._loop: asyncio.AbstractEventLoop | None = None
         """Loop that reads events while a callback is set."""
-        self._watches: dict[int, list[Notices]] = {}
+        self._watches: dict[int, list[DirectoryEvents]] = {}
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         return bool(self._inotify.closed)
 
-    def watch(self, directory: Path | str, mask: int) -> Notices:
+    def add_watch(self, directory: Path | str, mask: int) -> DirectoryEvents:
         # Watchers of the same directory share one watch, which reports what any of them needs.
         watch = self._inotify.add_watch(directory, mask | self._more)
-        notices = Notices(self, watch, mask)
+        notices = DirectoryEvents(self, watch, mask)
         self._watches.setdefault(watch, []).append(notices)
         return notices
 
-    def drop(self, notices: Notices) -> None:
-        sharing = self._watches.get(notices.watch, [])
-        if notices in sharing:
-            sharing.remove(notices)
-            if not sharing:
-                del self._watches[notices.watch]
+    def remove_watch(self, events: DirectoryEvents) -> None:
+        watchers = self._watches.get(events.watch, [])
+        if events in watchers:
+            watchers.remove(events)
+            if not watchers:
+                del self._watches[events.watch]
                 with suppress(OSError):  # the directory is gone, and the watch with it
-                    self._inotify.rm_watch(notices.watch)
+                    self._inotify.rm_watch(events.watch)
         self.close_if_unused()
 
     def close_if_unused(self) -> None:
-        self.listen()
+        self.update_listening()
         if not self._watches:
             self._inotify.close()
 
-    def listen(self) -> None:
-        wanted = any(notices.heard is not None for sharing in self._watches.values() for notices in sharing)
+    def update_listening(self) -> None:
+        is_needed = any(
+            notices.callback is not None for sharing in self._watches.values() for notices in sharing
+        )
         if self._loop is not None and self._loop.is_closed():
             self._loop = None
-        if wanted and self._loop is None:
+        if is_needed and self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self._inotify.fileno(), self._readable)
-        elif not wanted and self._loop is not None:
+            self._loop.add_reader(self._inotify.fileno(), self._on_readable)
+        elif not is_needed and self._loop is not None:
             self._loop.remove_reader(self._inotify.fileno())
             self._loop = None
 
-    def read(self, *, asker: Notices | None = None) -> None:
+    def read_events(self, *, requester: DirectoryEvents | None = None) -> None:
         """Distribute the available events. Callbacks of all but the requester are scheduled separately."""
-        if self.closed:
+        if self.is_closed:
             return
         from inotify_simple import parse_events
 
-        touched: set[Notices] = set()
-        while data := self._data():
+        changed: set[DirectoryEvents] = set()
+        while data := self._read_data():
             for event in parse_events(data):
-                for notices in self._meant(event):
-                    notices.add(event.name, lost=bool(event.mask & self._lost))
-                    touched.add(notices)
-            if len(data) < _ROOM // 2:
+                for notices in self._match_watches(event):
+                    notices.add_name(event.name, lost=bool(event.mask & self._lost))
+                    changed.add(notices)
+            if len(data) < _BUFFER_SIZE // 2:
                 break
-        for notices in touched:
-            if self._loop is not None and notices is not asker and notices.heard is not None:
-                self._loop.call_soon(notices.hear)
+        for notices in changed:
+            if self._loop is not None and notices is not requester and notices.callback is not None:
+                self._loop.call_soon(notices.run_callback)
 
-    def _meant(self, event: Any) -> Iterator[Notices]:
+    def _match_watches(self, event: Any) -> Iterator[DirectoryEvents]:
         if event.wd == -1:
-            for sharing in self._watches.values():
-                yield from sharing
+            for watchers in self._watches.values():
+                yield from watchers
             return
         for notices in self._watches.get(event.wd, ()):
             if event.mask & (notices.mask | self._lost):
                 yield notices
 
-    def _readable(self) -> None:
-        self.read()
+    def _on_readable(self) -> None:
+        self.read_events()
 
-    def _data(self) -> bytes:
+    def _read_data(self) -> bytes:
         with suppress(BlockingIOError):
-            return os.read(self._inotify.fileno(), _ROOM)
+            return os.read(self._inotify.fileno(), _BUFFER_SIZE)
         return b""
 
 
-_sources: WeakKeyDictionary[asyncio.AbstractEventLoop, _Source] = WeakKeyDictionary()
+_readers: WeakKeyDictionary[asyncio.AbstractEventLoop, _InotifyReader] = WeakKeyDictionary()
 
 
-def notices_of(directory: Path | str, mask: Callable[[Any], Any]) -> Notices | None:
+def watch_directory(directory: Path | str, mask: Callable[[Any], Any]) -> DirectoryEvents | None:
     """Watch a directory; `mask` selects flags of `inotify_simple`. Returns None without event support."""
     if sys.platform != "linux":
         return None
@@ -152,16 +154,16 @@ def notices_of(directory: Path | str, mask: Callable[[Any], Any]) -> Notices | N
         loop = asyncio.get_running_loop()
     except RuntimeError:
         loop = None
-    source = None if loop is None else _sources.get(loop)
-    if source is None or source.closed:
+    source = None if loop is None else _readers.get(loop)
+    if source is None or source.is_closed:
         try:
-            source = _Source()
+            source = _InotifyReader()
         except OSError:
             return None  # the user's limit is reached
         if loop is not None:
-            _sources[loop] = source
+            _readers[loop] = source
     try:
-        return source.watch(directory, int(mask(flags)))
+        return source.add_watch(directory, int(mask(flags)))
     except OSError:
         source.close_if_unused()
         return None

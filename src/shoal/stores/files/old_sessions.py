@@ -18,200 +18,210 @@ from msgspec import Struct
 from shoal.core.errors import StoreError
 from shoal.core.events import SessionStarted
 from shoal.core.ids import is_uuid
-from shoal.stores.files.below_home import found_inside
+from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.flocks import try_flock
-from shoal.stores.files.handles import Directory
-from shoal.wire.journal import read_event
+from shoal.stores.files.home_directories import find_home_directory
+from shoal.wire.journal_codec import parse_journal_line
 
 _JOURNAL, _LOCK = "journal.jsonl", "lock"
 _FIRST_LINE = re.compile(
     rb'\{"parentUuid":null,"isSidechain":false,"userType":"external","cwd":"(?:[^"\\]|\\.)*",'
     rb'"sessionId":"[0-9a-fA-F-]+","version":"([^"\\]+)"'
 )
-_BEGINNING = 1 << 20
+_HEAD_SIZE = 1 << 20
 """Bytes at the start of a file that are searched."""
 
 
-class _Places(Struct, frozen=True):
-    runs: Directory
-    projects: Directory | None
-    of_session: dict[str, list[str]]
+class _SessionDirectories(Struct, frozen=True):
+    runs: DirectoryHandle
+    projects: DirectoryHandle | None
+    projects_by_session: dict[str, list[str]]
     """Projects that have files of a session."""
 
 
-class OldSessions:
-    """Removes sessions whose last event is older than the Unix time `before`; reports failed removals."""
+class OldSessionRemover:
+    """Removes sessions whose last event is older than the Unix time `cutoff`; reports failed removals."""
 
     def __init__(
-        self, home: Path, before: float, go_on: Callable[[], bool], tell: Callable[[str], None]
+        self,
+        home: Path,
+        cutoff: float,
+        should_continue: Callable[[], bool],
+        report_problem: Callable[[str], None],
     ) -> None:
         self._home = home
-        self._before = before
-        self._go_on = go_on
-        self._tell = tell
+        self._before = cutoff
+        self._should_continue = should_continue
+        self._report_problem = report_problem
 
-    def removed(self, kept: set[str]) -> Iterator[str]:
+    def remove_sessions(self, kept_sessions: set[str]) -> Iterator[str]:
         """Remove old sessions except `kept_sessions` and yield each.
 
         Raises `StoreError` if it cannot decide what may be removed.
         """
-        runs = found_inside(self._home, "shoal", "runs")
+        runs = find_home_directory(self._home, "shoal", "runs")
         if runs is None:
             return
         with runs:
-            old = [name for name in sorted(runs.names()) if is_uuid(name) and name not in kept]
-            old = [name for name in old if self._go_on() and self._seems_old(runs, name)]
+            old = [name for name in sorted(runs.list_names()) if is_uuid(name) and name not in kept_sessions]
+            old = [name for name in old if self._should_continue() and self._seems_old(runs, name)]
             if not old:
                 return
-            projects = found_inside(self._home, "projects")
-            places = _Places(runs, projects, {} if projects is None else _projects_of(projects))
+            projects = find_home_directory(self._home, "projects")
+            directories = _SessionDirectories(
+                runs, projects, {} if projects is None else _map_projects(projects)
+            )
             try:
                 for session in old:
-                    if self._go_on() and self._is_removed(places, session):
+                    if self._should_continue() and self._try_remove_session(directories, session):
                         yield session
             finally:
                 if projects is not None:
                     projects.close()
 
-    def _seems_old(self, runs: Directory, session: str) -> bool:
+    def _seems_old(self, runs: DirectoryHandle, session: str) -> bool:
         try:
             return self._is_old(runs, session)
         except (StoreError, OSError) as error:  # for example of another user
-            self._tell_that_it_stays(session, error)
+            self._report_failure(session, error)
             return False
 
-    def _is_old(self, runs: Directory, session: str) -> bool:
-        run = runs.existing(session) if runs.is_directory(session) else None
+    def _is_old(self, runs: DirectoryHandle, session: str) -> bool:
+        run = runs.open_existing(session) if runs.is_directory(session) else None
         if run is None:
             return False
         with run:
             # The journal's time if there is one: removing files changes the time of the directory.
-            status = run.status(_JOURNAL) or os.fstat(run.fd)
+            status = run.get_status(_JOURNAL) or os.fstat(run.fd)
         return status.st_mtime < self._before
 
-    def _has_new_words(self, run: Directory) -> bool:
+    def _has_new_events(self, run: DirectoryHandle) -> bool:
         """Return True if the journal is new; the directory has changed with the creation of the lock."""
-        status = run.status(_JOURNAL)
+        status = run.get_status(_JOURNAL)
         return status is not None and status.st_mtime >= self._before
 
-    def _is_removed(self, places: _Places, session: str) -> bool:
+    def _try_remove_session(self, directories: _SessionDirectories, session: str) -> bool:
         try:
-            run = places.runs.existing(session)
+            run = directories.runs.open_existing(session)
             if run is None:
                 return False
             with run:
-                return self._remove_held(places, run, session)
+                return self._remove_locked(directories, run, session)
         except (StoreError, OSError) as error:
-            self._tell_that_it_stays(session, error)
+            self._report_failure(session, error)
             return False
 
-    def _tell_that_it_stays(self, session: str, why: Exception) -> None:
-        self._tell(f"The session {session} is not removed: {why}")
+    def _report_failure(self, session: str, error: Exception) -> None:
+        self._report_problem(f"The session {session} is not removed: {error}")
 
-    def _remove_held(self, places: _Places, run: Directory, session: str) -> bool:
-        lock = run.open(_LOCK, os.O_RDWR | os.O_CREAT)
+    def _remove_locked(self, directories: _SessionDirectories, run: DirectoryHandle, session: str) -> bool:
+        lock = run.open_file(_LOCK, os.O_RDWR | os.O_CREAT)
         try:
             # While locked it cannot be resumed; it may have been resumed since the first check.
             return (
                 try_flock(lock)
-                and not self._has_new_words(run)
-                and self._is_ours(places, run, session)
-                and self._remove(places, run, session)
+                and not self._has_new_events(run)
+                and self._is_ours(directories, run, session)
+                and self._remove_session_files(directories, run, session)
             )
         finally:
             os.close(lock)
 
-    def _is_ours(self, places: _Places, run: Directory, session: str) -> bool:
+    def _is_ours(self, directories: _SessionDirectories, run: DirectoryHandle, session: str) -> bool:
         """Return True if we started the transcript and nobody has continued it since."""
-        for project in places.of_session.get(session, ()):
-            assert places.projects is not None
-            if not places.projects.is_directory(project):
+        for project in directories.projects_by_session.get(session, ()):
+            assert directories.projects is not None
+            if not directories.projects.is_directory(project):
                 return False  # behind a link
-            with _opened(places.projects, project) as directory:
-                status = directory.status(f"{session}.jsonl")
+            with _open_existing(directories.projects, project) as directory:
+                status = directory.get_status(f"{session}.jsonl")
                 if status is None:
                     continue
                 if status.st_mtime >= self._before:
                     return False
-                version = _written_by(directory, f"{session}.jsonl")
-            if version is None or version != _begun_by(run):
+                version = _read_transcript_version(directory, f"{session}.jsonl")
+            if version is None or version != _read_run_version(run):
                 return False
         return True
 
-    def _remove(self, places: _Places, run: Directory, session: str) -> bool:
-        for project in places.of_session.get(session, ()):
-            assert places.projects is not None
-            with _opened(places.projects, project) as directory:
+    def _remove_session_files(
+        self, directories: _SessionDirectories, run: DirectoryHandle, session: str
+    ) -> bool:
+        for project in directories.projects_by_session.get(session, ()):
+            assert directories.projects is not None
+            with _open_existing(directories.projects, project) as directory:
                 if not self._remove_transcripts(directory, session):
                     return False
-        for steps in (("tasks",), ("shoal", "tasks")):
-            boards = found_inside(self._home, *steps)
+        for parts in (("tasks",), ("shoal", "tasks")):
+            boards = find_home_directory(self._home, *parts)
             if boards is not None:
                 with boards:
-                    if not self._gone(boards, session):
+                    if not self._remove_entries(boards, session):
                         return False
-        rest = (name for name in run.names() if name not in (_JOURNAL, _LOCK))
-        return self._gone(run, *rest, _JOURNAL, _LOCK) and self._gone(places.runs, session)
+        remaining = (name for name in run.list_names() if name not in (_JOURNAL, _LOCK))
+        return self._remove_entries(run, *remaining, _JOURNAL, _LOCK) and self._remove_entries(
+            directories.runs, session
+        )
 
-    def _remove_transcripts(self, project: Directory, session: str) -> bool:
-        torn = [name for name in project.names() if name.startswith(f"{session}.jsonl.torn-")]
-        if not self._gone(project, f"{session}.jsonl", *torn):
+    def _remove_transcripts(self, project: DirectoryHandle, session: str) -> bool:
+        torn_files = [name for name in project.list_names() if name.startswith(f"{session}.jsonl.torn-")]
+        if not self._remove_entries(project, f"{session}.jsonl", *torn_files):
             return False
         if not project.is_directory(session):
             return True
-        with _opened(project, session) as own:
-            if not self._gone(own, "subagents"):
+        with _open_existing(project, session) as session_directory:
+            if not self._remove_entries(session_directory, "subagents"):
                 return False
         with suppress(OSError):  # another program has something in it
             os.rmdir(session, dir_fd=project.fd)
         return True
 
-    def _gone(self, directory: Directory, *names: str) -> bool:
+    def _remove_entries(self, directory: DirectoryHandle, *names: str) -> bool:
         """Remove the entries in this order; stop at the first failure."""
         for name in names:
-            if not directory.remove_tree(name, go_on=self._go_on):
-                if self._go_on():
-                    self._tell(f"{directory.path / name} cannot be removed.")
+            if not directory.remove_tree(name, should_continue=self._should_continue):
+                if self._should_continue():
+                    self._report_problem(f"{directory.path / name} cannot be removed.")
                 return False
         return True
 
 
-def _projects_of(projects: Directory) -> dict[str, list[str]]:
+def _map_projects(projects: DirectoryHandle) -> dict[str, list[str]]:
     """Return the projects of each session, including linked projects, which are not removed."""
     found: dict[str, list[str]] = {}
-    for project in projects.names():
+    for project in projects.list_names():
         try:
             names = os.listdir(projects.path / project)  # noqa: PTH208 - thousands of names
         except (NotADirectoryError, FileNotFoundError):
             continue
         except OSError as error:
-            told = f"No session is removed: {projects.path / project} cannot be read: {error.strerror}."
-            raise StoreError(told, path=projects.path / project) from error
+            message = f"No session is removed: {projects.path / project} cannot be read: {error.strerror}."
+            raise StoreError(message, path=projects.path / project) from error
         for session in {name.partition(".jsonl")[0] for name in names}:
             if is_uuid(session):
                 found.setdefault(session, []).append(project)
     return found
 
 
-def _opened(above: Directory, name: str) -> Directory:
+def _open_existing(parent: DirectoryHandle, name: str) -> DirectoryHandle:
     """Open a directory that existed a moment ago; raise `StoreError` if it is gone."""
-    found = above.existing(name)
+    found = parent.open_existing(name)
     if found is None:
-        raise StoreError(f"{above.path / name} was removed meanwhile.", path=above.path / name)
+        raise StoreError(f"{parent.path / name} was removed meanwhile.", path=parent.path / name)
     return found
 
 
-def _written_by(directory: Directory, transcript: str) -> str | None:
+def _read_transcript_version(directory: DirectoryHandle, transcript: str) -> str | None:
     """Return the version that wrote the first line; None if the line is not in our format."""
-    found = _FIRST_LINE.match(_beginning(directory, transcript))
+    found = _FIRST_LINE.match(_read_head(directory, transcript))
     return None if found is None else found[1].decode(errors="replace")
 
 
-def _begun_by(run: Directory) -> str | None:
+def _read_run_version(run: DirectoryHandle) -> str | None:
     """Return the version of Shoal that started the run."""
-    for line in _beginning(run, _JOURNAL).split(b"\n"):
+    for line in _read_head(run, _JOURNAL).split(b"\n"):
         try:
-            _, event = read_event(line)
+            _, event = parse_journal_line(line)
         except ValueError:
             continue
         if isinstance(event, SessionStarted):
@@ -219,12 +229,12 @@ def _begun_by(run: Directory) -> str | None:
     return None
 
 
-def _beginning(directory: Directory, name: str) -> bytes:
+def _read_head(directory: DirectoryHandle, name: str) -> bytes:
     try:
-        fd = directory.open(name, os.O_RDONLY)
+        fd = directory.open_file(name, os.O_RDONLY)
     except (FileNotFoundError, StoreError):
         return b""
     try:
-        return os.pread(fd, _BEGINNING, 0)
+        return os.pread(fd, _HEAD_SIZE, 0)
     finally:
         os.close(fd)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-_PLAIN = re.compile(r"[A-Za-z0-9][\w ,.;()-]*")
+_PLAIN_YAML = re.compile(r"[A-Za-z0-9][\w ,.;()-]*")
 _TEMPLATE = """\
 ---
 name: {name}
@@ -44,6 +44,8 @@ Only your last message is seen. Give the result first, with file and line, then 
 """
 
 
-def template(name: str, description: str) -> str:
-    written = description if _PLAIN.fullmatch(description) else json.dumps(description, ensure_ascii=False)
-    return _TEMPLATE.format(name=name, written=written, description=description)
+def render_agent_template(name: str, description: str) -> str:
+    yaml_description = (
+        description if _PLAIN_YAML.fullmatch(description) else json.dumps(description, ensure_ascii=False)
+    )
+    return _TEMPLATE.format(name=name, written=yaml_description, description=description)

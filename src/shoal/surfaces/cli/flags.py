@@ -15,20 +15,20 @@ from shoal.surfaces.cli import program_flags
 if TYPE_CHECKING:
     from shoal.app.options import Options
 
-PICK = "\0pick"
+PICK_SESSION = "\0pick"
 """Value of `--resume` without an id: choose from the list."""
-MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
-_UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+_SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
-def duration(value: str) -> float:
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", value)
-    if found is None or float(found[1]) <= 0:
+def parse_duration(value: str) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", value)
+    if match is None or float(match[1]) <= 0:
         raise click.BadParameter(f"{value!r} is not a time: write seconds, or 90s, 10m, 2h.")
-    return float(found[1]) * _UNITS[found[2] or ""]
+    return float(match[1]) * _SECONDS_PER_UNIT[match[2] or ""]
 
 
-def budget(value: str) -> float:
+def parse_budget(value: str) -> float:
     """Parse dollars; rejects NaN and infinity, which could never be reached."""
     try:
         usd = float(value)
@@ -39,15 +39,15 @@ def budget(value: str) -> float:
     return usd
 
 
-def permission_mode(value: str) -> str:
+def parse_permission_mode(value: str) -> str:
     """Parse a permission mode, ignoring case."""
-    for mode in MODES:
+    for mode in PERMISSION_MODES:
         if value.lower() == mode.lower():
             return mode
-    raise click.BadParameter(f"{value!r} is not one of {', '.join(MODES)}.")
+    raise click.BadParameter(f"{value!r} is not one of {', '.join(PERMISSION_MODES)}.")
 
 
-def session_uuid(value: str) -> str:
+def parse_session_uuid(value: str) -> str:
     from shoal.core.ids import is_uuid
 
     if not is_uuid(value):
@@ -55,31 +55,31 @@ def session_uuid(value: str) -> str:
     return value
 
 
-def directory(value: str) -> Path:
+def parse_directory(value: str) -> Path:
     path = Path(value).expanduser()
     if not path.is_dir():
         raise click.BadParameter(f"{str(path)!r} is not a directory.")
     return path
 
 
-_RUN = (
+_RUN_FLAGS = (
     Option(["-p", "--print", "print_"], is_flag=True, help="Headless: answer PROMPT, print, exit."),
     Option(["-c", "--continue", "continue_last"], is_flag=True, help="Go on with the last session here."),
     Option(
         ["-r", "--resume"],
         is_flag=False,
-        flag_value=PICK,
+        flag_value=PICK_SESSION,
         default=None,
         metavar="[ID]",
         help="Go on with a session: its id or the start of it. Without: choose from a list.",
     ),
     Option(["--fork-session", "fork"], is_flag=True, help="Go on in a copy of the resumed session."),
-    Option(["--session-id"], type=session_uuid, metavar="UUID", help="Give the new session this id."),
+    Option(["--session-id"], type=parse_session_uuid, metavar="UUID", help="Give the new session this id."),
     Option(
         ["--no-session-persistence", "forget"], is_flag=True, help="Keep nothing on disk; cannot be resumed."
     ),
 )
-_MODEL = (
+_MODEL_FLAGS = (
     Option(["--model"], metavar="NAME", help="provider:name, a name, an alias, or replay:FILE."),
     Option(["--system-prompt"], metavar="TEXT", help="Replace the system prompt."),
     Option(["--append-system-prompt"], metavar="TEXT", help="Add to the system prompt."),
@@ -90,25 +90,30 @@ _MODEL = (
         help="Keep every reply for replay:FILE.",
     ),
 )
-_AGENTS = (
+_AGENT_FLAGS = (
     Option(["--agents"], metavar="JSON|FILE", help="Agents for this run: names and their fields."),
     Option(["--coordinator"], is_flag=True, help="The lead only starts, tells and stops agents."),
     Option(["--assistant"], is_flag=True, help="Stay open for people and schedules; agents work beside."),
 )
-_PLUGINS = (
+_PLUGIN_FLAGS = (
     Option(
         ["--plugin-dir", "plugin_dirs"],
         multiple=True,
-        type=directory,
+        type=parse_directory,
         metavar="DIR",
         help="A plug-in for this run; may be given again.",
     ),
 )
 plugin_dirs_option = click.option(
-    "--plugin-dir", "plugin_dirs", multiple=True, type=directory, metavar="DIR", help="A plug-in on top."
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    type=parse_directory,
+    metavar="DIR",
+    help="A plug-in on top.",
 )
 settings_option = click.option("--settings", metavar="FILE|JSON", help="Settings on top of those in files.")
-_SERVERS = (
+_MCP_FLAGS = (
     Option(
         ["--mcp-config"],
         multiple=True,
@@ -123,11 +128,11 @@ _SERVERS = (
         help="Let this MCP server push messages to the lead; may be given again.",
     ),
 )
-_LIMITS = (
+_LIMIT_FLAGS = (
     Option(["--max-turns"], type=click.IntRange(min=1), metavar="N", help="At most N requests to the model."),
     Option(
         ["--max-budget-usd"],
-        type=budget,
+        type=parse_budget,
         metavar="USD",
         help="Stop before a request once the session with all its agents has spent this much.",
     ),
@@ -143,12 +148,12 @@ _LIMITS = (
         metavar="N",
         help="Start at most N agents beside the lead.",
     ),
-    Option(["--deadline"], type=duration, metavar="TIME", help="Stop after this time: 90s, 10m, 2h."),
+    Option(["--deadline"], type=parse_duration, metavar="TIME", help="Stop after this time: 90s, 10m, 2h."),
 )
-_ALLOWED = (
+_PERMISSION_FLAGS = (
     Option(
         ["--permission-mode", "mode"],
-        type=permission_mode,
+        type=parse_permission_mode,
         metavar="MODE",
         help="default, acceptEdits, plan, dontAsk or bypassPermissions.",
     ),
@@ -183,13 +188,13 @@ _ALLOWED = (
     ),
     Option(
         ["--add-dir", "add_dirs"],
-        type=directory,
+        type=parse_directory,
         multiple=True,
         metavar="DIR",
         help="Let tools also work in DIR.",
     ),
 )
-_FORMS = (
+_FORMAT_FLAGS = (
     Option(
         ["--output-format"],
         type=click.Choice(("text", "json", "stream-json")),
@@ -214,7 +219,7 @@ _FORMS = (
     Option(["-q", "--quiet"], is_flag=True, help="Headless: no progress on stderr."),
     Option(["--plain"], is_flag=True, help="At a terminal: line by line, no full screen."),
 )
-_SETTINGS = (
+_SETTINGS_FLAGS = (
     Option(["--settings"], metavar="FILE|JSON", help="Settings on top of those in files."),
     Option(
         ["--debug", "--debug-to-stderr"],
@@ -223,22 +228,22 @@ _SETTINGS = (
     ),
 )
 
-SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
-    ("Run", _RUN),
-    ("Model", (*_MODEL, *program_flags.MODEL)),
-    ("Agents", (*_AGENTS, *_PLUGINS)),
-    ("MCP servers", _SERVERS),
-    ("Limits", _LIMITS),
-    ("Permissions", _ALLOWED),
-    ("Input and output", (*_FORMS, *program_flags.FORMS)),
-    ("Settings", (*_SETTINGS, *program_flags.SETTINGS)),
+FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
+    ("Run", _RUN_FLAGS),
+    ("Model", (*_MODEL_FLAGS, *program_flags.MODEL_FLAGS)),
+    ("Agents", (*_AGENT_FLAGS, *_PLUGIN_FLAGS)),
+    ("MCP servers", _MCP_FLAGS),
+    ("Limits", _LIMIT_FLAGS),
+    ("Permissions", _PERMISSION_FLAGS),
+    ("Input and output", (*_FORMAT_FLAGS, *program_flags.FORMAT_FLAGS)),
+    ("Settings", (*_SETTINGS_FLAGS, *program_flags.SETTINGS_FLAGS)),
 )
 
 
-def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
+def parse_rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
     """Parse the rules of a flag here, so that an error can name the flag."""
     from shoal.core.errors import SettingsError
-    from shoal.policy.rules import parse_rule, split_rules
+    from shoal.policy.permission_rules import parse_rule, split_rules
 
     try:
         return tuple(str(parse_rule(rule, flag)) for value in values for rule in split_rules(value))
@@ -246,125 +251,129 @@ def rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
         raise click.BadParameter(str(error), param_hint=flag) from error
 
 
-def names(values: Sequence[str]) -> tuple[str, ...] | None:
+def parse_tool_names(values: Sequence[str]) -> tuple[str, ...] | None:
     """Parse the tool names of `--tools`; None means all tools."""
-    listed = tuple(name for value in values for name in value.replace(",", " ").split())
-    return None if not values or listed == ("default",) else listed
+    tool_names = tuple(name for value in values for name in value.replace(",", " ").split())
+    return None if not values or tool_names == ("default",) else tool_names
 
 
-def agents(value: str | None) -> str | None:
+def check_agents(value: str | None) -> str | None:
     """Check the value of `--agents` here, so that an error can name the flag."""
     if value is not None:
-        from shoal.app.definitions.definitions import given_definitions
-        from shoal.core.errors import BadDefinition
+        from shoal.app.definitions.agent_catalog import load_given_agents
+        from shoal.core.errors import InvalidAgentDefinition
 
         try:
-            given_definitions(value, Path.cwd())
-        except BadDefinition as error:
-            raise _refused("--agents", error) from error
+            load_given_agents(value, Path.cwd())
+        except InvalidAgentDefinition as error:
+            raise _build_flag_error("--agents", error) from error
     return value
 
 
-def _refused(flag: str, error: Exception) -> click.UsageError:
+def _build_flag_error(flag: str, error: Exception) -> click.UsageError:
     """Build a usage error that names the flag once: many errors already name it."""
-    told = str(error)
-    return click.UsageError(told) if told.startswith(flag) else click.BadParameter(told, param_hint=flag)
+    message = str(error)
+    return (
+        click.UsageError(message)
+        if message.startswith(flag)
+        else click.BadParameter(message, param_hint=flag)
+    )
 
 
-def servers(values: Sequence[str]) -> tuple[str, ...]:
+def check_mcp_config(values: Sequence[str]) -> tuple[str, ...]:
     """Check the values of `--mcp-config` here, so that an error can name the flag."""
     if values:
-        from shoal.app.settings.mcp_files import given_servers
+        from shoal.app.settings.mcp_files import load_given_servers
         from shoal.core.errors import SettingsError
 
         try:
             for value in values:
-                given_servers(value, Path.cwd())
+                load_given_servers(value, Path.cwd())
         except SettingsError as error:
-            raise _refused("--mcp-config", error) from error
+            raise _build_flag_error("--mcp-config", error) from error
     return tuple(values)
 
 
-def channels(values: Sequence[str]) -> tuple[str, ...]:
+def check_channels(values: Sequence[str]) -> tuple[str, ...]:
     """Check the values of `--channels` here, so that an error can name the flag."""
     if values:
-        from shoal.app.mcp.channels import named_channels
+        from shoal.app.mcp.mcp_channels import parse_channel_names
         from shoal.core.errors import SettingsError
 
         try:
-            named_channels(values, "--channels")
+            parse_channel_names(values, "--channels")
         except SettingsError as error:
-            raise _refused("--channels", error) from error
+            raise _build_flag_error("--channels", error) from error
     return tuple(values)
 
 
-def options_from(given: Mapping[str, Any], *, attended: bool) -> Options:
+def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Options:
     from shoal.app.options import Options
 
     return Options(
-        model=given["model"],
-        mode=given["mode"],
-        skip_permissions=given["skip_permissions"],
-        allowed_tools=rules(given["allowed_tools"], "--allowedTools"),
-        disallowed_tools=rules(given["disallowed_tools"], "--disallowedTools"),
-        available_tools=names(given["available"]),
-        add_dirs=given["add_dirs"],
-        max_turns=given["max_turns"],
-        max_budget_usd=given["max_budget_usd"],
-        max_total_tokens=given["max_total_tokens"],
-        max_agents=given["max_agents"],
-        deadline=given["deadline"],
-        resume=given["resume"],
-        continue_last=given["continue_last"],
-        fork=given["fork"],
-        session_id=given["session_id"],
-        agents=agents(given["agents"]),
-        coordinator=given["coordinator"] or None,
-        mcp_config=servers(given["mcp_config"]),
-        strict_mcp_config=given["strict_mcp_config"],
-        channels=channels(given["channels"]),
-        assistant=given["assistant"] or None,
-        plugin_dirs=given["plugin_dirs"],
-        settings=given["settings"],
-        record=given["record"],
+        model=flag_values["model"],
+        mode=flag_values["mode"],
+        skip_permissions=flag_values["skip_permissions"],
+        allowed_tools=parse_rules(flag_values["allowed_tools"], "--allowedTools"),
+        disallowed_tools=parse_rules(flag_values["disallowed_tools"], "--disallowedTools"),
+        available_tools=parse_tool_names(flag_values["available"]),
+        add_dirs=flag_values["add_dirs"],
+        max_turns=flag_values["max_turns"],
+        max_budget_usd=flag_values["max_budget_usd"],
+        max_total_tokens=flag_values["max_total_tokens"],
+        max_agents=flag_values["max_agents"],
+        deadline=flag_values["deadline"],
+        resume=flag_values["resume"],
+        continue_last=flag_values["continue_last"],
+        fork=flag_values["fork"],
+        session_id=flag_values["session_id"],
+        agents=check_agents(flag_values["agents"]),
+        coordinator=flag_values["coordinator"] or None,
+        mcp_config=check_mcp_config(flag_values["mcp_config"]),
+        strict_mcp_config=flag_values["strict_mcp_config"],
+        channels=check_channels(flag_values["channels"]),
+        assistant=flag_values["assistant"] or None,
+        plugin_dirs=flag_values["plugin_dirs"],
+        settings=flag_values["settings"],
+        record=flag_values["record"],
         attended=attended,
-        persist=not given["forget"],
-        debug=given["debug"],
-        **program_flags.more_options(given),
+        persist=not flag_values["forget"],
+        debug=flag_values["debug"],
+        **program_flags.build_program_options(flag_values),
     )
 
 
-def check_together(given: Mapping[str, Any], *, headless: bool) -> None:
+def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> None:
     """Reject flags that contradict each other, each with a hint what to do instead."""
-    resumes = given["resume"] is not None or given["continue_last"]
-    if given["resume"] is not None and given["continue_last"]:
+    is_resuming = flag_values["resume"] is not None or flag_values["continue_last"]
+    if flag_values["resume"] is not None and flag_values["continue_last"]:
         raise click.UsageError(
             "--resume and --continue exclude each other: --continue takes the last session."
         )
-    if given["resume"] == PICK and headless:
+    if flag_values["resume"] == PICK_SESSION and headless:
         raise click.UsageError(
             "--resume needs the id of a session here: `shoal sessions` lists them, --continue takes the last."
         )
-    if given["fork"] and not resumes:
+    if flag_values["fork"] and not is_resuming:
         raise click.UsageError("--fork-session needs a session to copy: add --resume ID or --continue.")
-    if given["session_id"] and resumes and not given["fork"]:
+    if flag_values["session_id"] and is_resuming and not flag_values["fork"]:
         raise click.UsageError(
             "--session-id names a new session: add --fork-session, or leave one of them out."
         )
-    if given["forget"] and resumes:
+    if flag_values["forget"] and is_resuming:
         raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
-    _check_formats(given)
+    _check_formats(flag_values)
 
 
-def _check_formats(given: Mapping[str, Any]) -> None:
-    if given["assistant"] and given["output_format"] == "json":
+def _check_formats(flag_values: Mapping[str, Any]) -> None:
+    if flag_values["assistant"] and flag_values["output_format"] == "json":
         raise click.UsageError(
             "--assistant stays open, and json is one result at the end: use text or stream-json."
         )
-    if given["input_format"] == "stream-json" and given["output_format"] != "stream-json":
+    if flag_values["input_format"] == "stream-json" and flag_values["output_format"] != "stream-json":
         raise click.UsageError("--input-format stream-json needs --output-format stream-json.")
-    if given["permission_prompt_tool"] and given["input_format"] != "stream-json":
+    if flag_values["permission_prompt_tool"] and flag_values["input_format"] != "stream-json":
         raise click.UsageError("--permission-prompt-tool stdio needs --input-format stream-json.")
     for flag in ("include_partial_messages", "replay_user_messages"):
-        if given[flag] and given["output_format"] != "stream-json":
+        if flag_values[flag] and flag_values["output_format"] != "stream-json":
             raise click.UsageError(f"--{flag.replace('_', '-')} needs --output-format stream-json.")

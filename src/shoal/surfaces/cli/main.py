@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import click
 
 import shoal
-from shoal.surfaces.cli import exits
-from shoal.surfaces.cli.commands import COMMANDS
-from shoal.surfaces.cli.flags import PICK, SECTIONS, check_together, options_from
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.command_registry import COMMANDS
+from shoal.surfaces.cli.flags import FLAG_SECTIONS, PICK_SESSION, check_flag_conflicts, options_from_flags
 
 EXAMPLES = """\
   shoal                                        talk with an agent in this directory
@@ -34,14 +34,14 @@ class RunCommand(click.Command):
             formatter.write(EXAMPLES)
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
-        for title, options in SECTIONS:
+        for title, options in FLAG_SECTIONS:
             records = (option.get_help_record(ctx) for option in options)
             with formatter.section(title):
                 formatter.write_dl([record for record in records if record is not None])
         with formatter.section("About"):
             formatter.write_dl([("--version", "Tell the version."), ("-h, --help", "Tell this.")])
         with formatter.section("Exit codes"):
-            formatter.write_dl(list(exits.IN_HELP))
+            formatter.write_dl(list(exit_codes.HELP_ROWS))
 
 
 def main() -> NoReturn:
@@ -50,7 +50,7 @@ def main() -> NoReturn:
     try:
         sys.stdout.flush()
     except OSError as error:
-        code = _nobody_reads() if isinstance(error, BrokenPipeError) else _lost(error)
+        code = _handle_broken_pipe() if isinstance(error, BrokenPipeError) else _handle_output_error(error)
     sys.exit(code)
 
 
@@ -73,169 +73,179 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code. Every error is reported as a sentence."""
     debug = "--debug" in arguments
     try:
-        command, name, rest = _routed(list(arguments))
+        command, name, rest = _resolve_command(list(arguments))
         code = command.main(rest, prog_name=name, standalone_mode=False)
     except click.UsageError as error:
-        return _usage(error)
+        return _report_usage_error(error)
     except click.ClickException as error:
-        return _told(error.format_message(), exits.ERROR)
+        return _report_error(error.format_message(), exit_codes.ERROR)
     except (click.Abort, KeyboardInterrupt):
         if sys.stderr.isatty():
             print(file=sys.stderr)  # the terminal has shown ^C at the cursor
-        return _told("Interrupted.", exits.INTERRUPTED)
+        return _report_error("Interrupted.", exit_codes.INTERRUPTED)
     except BrokenPipeError:
-        return _nobody_reads()
+        return _handle_broken_pipe()
     except Exception as error:
         # Outermost wall: the user gets a sentence, and a traceback only on request.
         if debug:
             raise
-        from shoal.surfaces.terminal.sentences import explain
+        from shoal.surfaces.terminal.user_messages import explain_error
 
-        return _told(explain(error), exits.ERROR)
-    return code if isinstance(code, int) else exits.OK
+        return _report_error(explain_error(error), exit_codes.ERROR)
+    return code if isinstance(code, int) else exit_codes.OK
 
 
-def _shown(examples: Sequence[str]) -> str:
+def _format_examples(examples: Sequence[str]) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {example}" for example in examples)))
 
 
-def _give_examples(command: click.Command, own: str, examples: Sequence[str]) -> None:
+def _attach_examples(command: click.Command, command_path: str, examples: Sequence[str]) -> None:
     """Attach to each command the examples that use it."""
-    command.epilog = _shown([example for example in examples if f"{own} " in f"{example} "])
+    command.epilog = _format_examples(
+        [example for example in examples if f"{command_path} " in f"{example} "]
+    )
     for name, part in command.commands.items() if isinstance(command, click.Group) else ():
-        _give_examples(part, f"{own} {name}", examples)
+        _attach_examples(part, f"{command_path} {name}", examples)
 
 
-def _routed(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
+def _resolve_command(arguments: list[str]) -> tuple[click.Command, str, list[str]]:
     if arguments[:1] == ["help"]:
-        arguments = [*_known_command(arguments[1:]), "--help"]
-    if arguments and (sub := COMMANDS.get(arguments[0])):
-        command: click.Command = import_module(sub.module).command
-        _give_examples(command, f"shoal {arguments[0]}", sub.examples)
+        arguments = [*_check_command_exists(arguments[1:]), "--help"]
+    if arguments and (subcommand := COMMANDS.get(arguments[0])):
+        command: click.Command = import_module(subcommand.module).command
+        _attach_examples(command, f"shoal {arguments[0]}", subcommand.examples)
         command.context_settings.setdefault("help_option_names", ["-h", "--help"])
         if all(option.name != "debug" for option in command.params):
-            debug = click.Option(["--debug"], is_flag=True, expose_value=False, help="Show tracebacks.")
-            command.params.append(debug)
+            debug_option = click.Option(
+                ["--debug"], is_flag=True, expose_value=False, help="Show tracebacks."
+            )
+            command.params.append(debug_option)
         return command, f"shoal {arguments[0]}", arguments[1:]
-    if is_member(arguments):
-        return import_module("shoal.surfaces.cli.member").command, "shoal", arguments
-    return root, "shoal", arguments
+    if is_member_invocation(arguments):
+        return import_module("shoal.surfaces.cli.member_command").command, "shoal", arguments
+    return root_command, "shoal", arguments
 
 
-def _known_command(words: list[str]) -> list[str]:
+def _check_command_exists(arguments: list[str]) -> list[str]:
     """Check the arguments of `shoal help`, such as `team start`; a flag belongs to a run."""
-    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        near = _near_command(words[0])
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        match = _suggest_command(arguments[0])
         raise click.UsageError(
-            f"There is no command {words[0]!r}.{f' Did you mean `shoal help {near}`?' if near else ''}"
+            f"There is no command {arguments[0]!r}.{f' Did you mean `shoal help {match}`?' if match else ''}"
         )
-    return words
+    return arguments
 
 
-def is_member(arguments: Sequence[str]) -> bool:
+def is_member_invocation(arguments: Sequence[str]) -> bool:
     """Return True if another program starts us as a member of its team."""
     return any(word.partition("=")[0] == "--agent-id" for word in arguments)
 
 
-def _run(**given: Any) -> int:
-    prompt = _one_prompt(given.pop("prompt"))
-    headless = given["print_"] or given["output_format"] != "text" or given["input_format"] != "text"
-    check_together(given, headless=headless)
-    if headless:
-        return _headless(given, prompt)
-    _refuse_a_command_as_prompt(prompt)
-    if given["resume"] == PICK:
-        from shoal.surfaces.cli.sessions import picked
-
-        given["resume"] = picked()
-    from shoal.surfaces.cli.interactive import interactive
-
-    return interactive(options_from(given, attended=True), prompt, plain=given["plain"])
-
-
-def _headless(given: dict[str, Any], prompt: str | None) -> int:
-    from shoal.surfaces.cli.headless.output import Wanted
-    from shoal.surfaces.cli.headless.run import Job, headless
-    from shoal.surfaces.cli.program_flags import relayed_servers
-
-    streaming = given["input_format"] == "stream-json"
-    if streaming and prompt is not None:
-        raise click.UsageError("With --input-format stream-json prompts come from stdin: leave PROMPT out.")
-    relayed, given["mcp_config"] = relayed_servers(given["mcp_config"])
-    if relayed and not streaming:
-        raise click.UsageError("MCP servers of the type sdk need --input-format stream-json.")
-    wanted = Wanted(
-        format=given["output_format"],
-        partial_messages=given["include_partial_messages"],
-        replay_user_messages=given["replay_user_messages"],
-        hook_events=given["include_hook_events"],
-        states=streaming,
+def _run_root_command(**flag_values: Any) -> int:
+    prompt = _parse_prompt(flag_values.pop("prompt"))
+    headless = (
+        flag_values["print_"]
+        or flag_values["output_format"] != "text"
+        or flag_values["input_format"] != "text"
     )
-    return headless(
-        Job(
-            options=options_from(given, attended=given["permission_prompt_tool"] is not None),
-            prompt=None if streaming else _with_stdin(prompt),
-            relayed_servers=relayed,
-            output=wanted,
-            quiet=given["quiet"],
-            verbose=given["verbose"],
+    check_flag_conflicts(flag_values, headless=headless)
+    if headless:
+        return _run_headless(flag_values, prompt)
+    _reject_command_as_prompt(prompt)
+    if flag_values["resume"] == PICK_SESSION:
+        from shoal.surfaces.cli.session_command import pick_session
+
+        flag_values["resume"] = pick_session()
+    from shoal.surfaces.cli.interactive_session import run_interactive
+
+    return run_interactive(options_from_flags(flag_values, attended=True), prompt, plain=flag_values["plain"])
+
+
+def _run_headless(flag_values: dict[str, Any], prompt: str | None) -> int:
+    from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
+    from shoal.surfaces.cli.headless.output_formats import OutputOptions
+    from shoal.surfaces.cli.program_flags import split_relayed_servers
+
+    is_streaming = flag_values["input_format"] == "stream-json"
+    if is_streaming and prompt is not None:
+        raise click.UsageError("With --input-format stream-json prompts come from stdin: leave PROMPT out.")
+    relayed_servers, flag_values["mcp_config"] = split_relayed_servers(flag_values["mcp_config"])
+    if relayed_servers and not is_streaming:
+        raise click.UsageError("MCP servers of the type sdk need --input-format stream-json.")
+    output_options = OutputOptions(
+        format=flag_values["output_format"],
+        partial_messages=flag_values["include_partial_messages"],
+        replay_user_messages=flag_values["replay_user_messages"],
+        hook_events=flag_values["include_hook_events"],
+        states=is_streaming,
+    )
+    return run_headless(
+        HeadlessJob(
+            options=options_from_flags(
+                flag_values, attended=flag_values["permission_prompt_tool"] is not None
+            ),
+            prompt=None if is_streaming else _add_piped_input(prompt),
+            relayed_servers=relayed_servers,
+            output=output_options,
+            quiet=flag_values["quiet"],
+            verbose=flag_values["verbose"],
         )
     )
 
 
-def _one_prompt(words: Sequence[str]) -> str | None:
-    from shoal.surfaces.cli.headless.stdin import argument_text
+def _parse_prompt(arguments: Sequence[str]) -> str | None:
+    from shoal.surfaces.cli.headless.stdin import decode_argument
 
-    if len(words) > 1:
-        extra = " ".join(words[1:])
-        if near := _near_command(words[0]):
+    if len(arguments) > 1:
+        extra_words = " ".join(arguments[1:])
+        if suggestion := _suggest_command(arguments[0]):
             raise click.UsageError(
-                f"There is no command {words[0]!r}. Did you mean `shoal {near} {extra}`? "
+                f"There is no command {arguments[0]!r}. Did you mean `shoal {suggestion} {extra_words}`? "
                 "(A prompt is one argument, in quotes.)"
             )
         raise click.UsageError(
-            f"The prompt is one argument, so put it in quotes; left over: {extra!r}. "
+            f"The prompt is one argument, so put it in quotes; left over: {extra_words!r}. "
             'Lists also go in one argument: --allowedTools "Read,Edit".'
         )
-    return argument_text(words[0]) if words else None
+    return decode_argument(arguments[0]) if arguments else None
 
 
-def _with_stdin(prompt: str | None) -> str:
-    from shoal.surfaces.cli.headless.stdin import with_piped
+def _add_piped_input(prompt: str | None) -> str:
+    from shoal.surfaces.cli.headless.stdin import append_piped_input
 
-    whole = with_piped(prompt)
-    if not whole:
+    full_prompt = append_piped_input(prompt)
+    if not full_prompt:
         raise click.UsageError('There is no prompt. Give one: shoal -p "…", or pipe it in: … | shoal -p')
-    return whole
+    return full_prompt
 
 
-def _refuse_a_command_as_prompt(prompt: str | None) -> None:
+def _reject_command_as_prompt(prompt: str | None) -> None:
     """Reject a mistyped command, which would otherwise be sent to a model and paid for."""
-    if near := _near_command(prompt or ""):
+    if suggestion := _suggest_command(prompt or ""):
         raise click.UsageError(
-            f"Did you mean the command `shoal {near}`? (A command comes first, before any flag. "
+            f"Did you mean the command `shoal {suggestion}`? (A command comes first, before any flag. "
             f"To send {prompt!r} to the model: shoal -p {prompt})"
         )
 
 
-def _near_command(word: str) -> str:
+def _suggest_command(word: str) -> str:
     return next(iter(get_close_matches(word, COMMANDS, n=1, cutoff=0.75)), "")
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so
-    if wanted and not ctx.resilient_parsing:
+def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) -> None:  # noqa: FBT001 - click calls it so
+    if is_requested and not ctx.resilient_parsing:
         click.echo(f"shoal {shoal.__version__}")
         ctx.exit()
 
 
-root = RunCommand(
+root_command = RunCommand(
     name="shoal",
-    callback=_run,
+    callback=_run_root_command,
     help="Run an agent on this directory: interactive, or headless with -p.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Argument(["prompt"], nargs=-1, metavar="[PROMPT]"),
-        *(option for _, options in SECTIONS for option in options),
+        *(option for _, options in FLAG_SECTIONS for option in options),
         click.Option(
             ["--version"],
             is_flag=True,
@@ -248,13 +258,13 @@ root = RunCommand(
 )
 
 
-def _usage(error: click.UsageError) -> int:
-    where = error.ctx.command_path if error.ctx is not None else "shoal"
+def _report_usage_error(error: click.UsageError) -> int:
+    command_path = error.ctx.command_path if error.ctx is not None else "shoal"
     text = error.format_message()
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         print(text, file=sys.stderr)
-        return exits.USAGE
-    if isinstance(error, click.NoSuchOption) and where == "shoal":
+        return exit_codes.USAGE
+    if isinstance(error, click.NoSuchOption) and command_path == "shoal":
         if error.option_name == "--json":
             text = "A run has no --json: give --output-format json."
         else:
@@ -265,28 +275,28 @@ def _usage(error: click.UsageError) -> int:
         and error.param.name == "session"
     ):
         text += " `shoal ps` lists the runs that are live, `shoal sessions` all of this directory."
-    _told(text, exits.USAGE)
-    print(f"See `{where} --help`.", file=sys.stderr)
-    return exits.USAGE
+    _report_error(text, exit_codes.USAGE)
+    print(f"See `{command_path} --help`.", file=sys.stderr)
+    return exit_codes.USAGE
 
 
-def _told(text: str, code: int) -> int:
-    from shoal.surfaces.terminal.sentences import say
+def _report_error(text: str, code: int) -> int:
+    from shoal.surfaces.terminal.user_messages import print_message
 
-    say(text)
+    print_message(text)
     return code
 
 
-def _nobody_reads() -> int:
-    _let_go_of_stdout()
-    return exits.READER_GONE
+def _handle_broken_pipe() -> int:
+    _detach_stdout()
+    return exit_codes.BROKEN_PIPE
 
 
-def _lost(error: OSError) -> int:
-    _let_go_of_stdout()
-    return _told(f"Standard output cannot be written: {error.strerror}.", exits.ERROR)
+def _handle_output_error(error: OSError) -> int:
+    _detach_stdout()
+    return _report_error(f"Standard output cannot be written: {error.strerror}.", exit_codes.ERROR)
 
 
-def _let_go_of_stdout() -> None:
+def _detach_stdout() -> None:
     # Otherwise the interpreter flushes again at its end, and complains.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-def write_new(path: Path, text: str) -> None:
+def write_new_file(path: Path, text: str) -> None:
     """Write a new file; raise an error if it already exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

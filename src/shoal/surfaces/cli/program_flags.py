@@ -10,11 +10,11 @@ import click
 from click import Option
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-SOURCES = ("user", "project", "local")
-_ADAPTIVE = "high"
+SETTING_SOURCES = ("user", "project", "local")
+_DEFAULT_EFFORT = "high"
 """Effort used if thinking is requested without a level."""
 
-MODEL = (
+MODEL_FLAGS = (
     Option(["--system-prompt-file"], metavar="FILE", help="Replace the system prompt by the text of a file."),
     Option(["--append-system-prompt-file"], metavar="FILE", help="Add the text of a file to it."),
     Option(["--fallback-model"], metavar="NAME", help="Ask this model when the first does not answer."),
@@ -40,44 +40,44 @@ MODEL = (
     ),
     Option(["--betas"], multiple=True, metavar="NAMES", help="Ask the Messages API for these betas."),
 )
-FORMS = (
+FORMAT_FLAGS = (
     Option(
         ["--json-schema"], metavar="JSON|FILE", help="The answer must fit this schema: structured_output."
     ),
     Option(["--include-hook-events"], is_flag=True, help="In stream-json: what hooks did."),
 )
-SETTINGS = (
+SETTINGS_FLAGS = (
     Option(
         ["--setting-sources"], metavar="NAMES", help='Files to take settings and agents from: "user,project".'
     ),
 )
 
 
-def more_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def build_program_options(flag_values: Mapping[str, Any]) -> dict[str, Any]:
     """Build fields of `Options`. An unusable value raises a `BadParameter` that names the flag."""
     return {
-        "system_prompt": _one_of(given, "system_prompt"),
-        "append_system_prompt": _one_of(given, "append_system_prompt"),
-        "fallback_model": given["fallback_model"],
-        "thinking_tokens": _thinking(given),
-        "betas": tuple(name for value in given["betas"] for name in value.replace(",", " ").split()),
-        "output_schema": _schema(given["json_schema"]),
-        "setting_sources": _sources(given["setting_sources"]),
+        "system_prompt": _read_text_flag(flag_values, "system_prompt"),
+        "append_system_prompt": _read_text_flag(flag_values, "append_system_prompt"),
+        "fallback_model": flag_values["fallback_model"],
+        "thinking_tokens": _resolve_thinking_tokens(flag_values),
+        "betas": tuple(name for value in flag_values["betas"] for name in value.replace(",", " ").split()),
+        "output_schema": _load_schema(flag_values["json_schema"]),
+        "setting_sources": _parse_sources(flag_values["setting_sources"]),
     }
 
 
-def _one_of(given: Mapping[str, Any], name: str) -> str | None:
+def _read_text_flag(flag_values: Mapping[str, Any], name: str) -> str | None:
     """Return the text of a flag, or of the file named by its `-file` counterpart."""
-    flag, path = f"--{name.replace('_', '-')}", given[f"{name}_file"]
+    flag, path = f"--{name.replace('_', '-')}", flag_values[f"{name}_file"]
     if path is None:
-        text: str | None = given[name]
+        text: str | None = flag_values[name]
         return text
-    if given[name] is not None:
+    if flag_values[name] is not None:
         raise click.UsageError(f"{flag} and {flag}-file exclude each other.")
-    return _text(path, f"{flag}-file")
+    return _read_flag_file(path, f"{flag}-file")
 
 
-def _text(path: str, flag: str) -> str:
+def _read_flag_file(path: str, flag: str) -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,28 +86,32 @@ def _text(path: str, flag: str) -> str:
         raise click.BadParameter(f"{path!r} cannot be read: {error.strerror}.", param_hint=flag) from error
 
 
-def _thinking(given: Mapping[str, Any]) -> int | None:
+def _resolve_thinking_tokens(flag_values: Mapping[str, Any]) -> int | None:
     """Return the number of thinking tokens; None if no flag sets it."""
-    how, tokens, effort = given["thinking"], given["max_thinking_tokens"], given["effort"]
-    if how == "disabled":
+    thinking_mode, tokens, effort = (
+        flag_values["thinking"],
+        flag_values["max_thinking_tokens"],
+        flag_values["effort"],
+    )
+    if thinking_mode == "disabled":
         return 0
     if tokens is not None:
         return int(tokens)
-    if effort is None and how is None:
+    if effort is None and thinking_mode is None:
         return None
-    from shoal.app.agents.orders import thinking_tokens
+    from shoal.app.agents.spawn_requests import parse_effort
 
-    return thinking_tokens(effort or _ADAPTIVE)
+    return parse_effort(effort or _DEFAULT_EFFORT)
 
 
-def _schema(value: str | None) -> Mapping[str, Any] | None:
+def _load_schema(value: str | None) -> Mapping[str, Any] | None:
     if value is None:
         return None
-    from shoal.wire.content import load
+    from shoal.wire.json_codec import decode_json
 
-    text = value if value.lstrip().startswith(("{", "[")) else _text(value, "--json-schema")
+    text = value if value.lstrip().startswith(("{", "[")) else _read_flag_file(value, "--json-schema")
     try:
-        schema = load(text.encode())
+        schema = decode_json(text.encode())
     except ValueError as error:
         raise click.BadParameter(f"it is not JSON ({error}).", param_hint="--json-schema") from error
     if not isinstance(schema, dict):
@@ -115,39 +119,39 @@ def _schema(value: str | None) -> Mapping[str, Any] | None:
     return schema
 
 
-def _sources(value: str | None) -> tuple[str, ...] | None:
+def _parse_sources(value: str | None) -> tuple[str, ...] | None:
     """Parse `--setting-sources`; None means all sources."""
     if value is None:
         return None
     names = tuple(value.replace(",", " ").split())
     for name in names:
-        if name not in SOURCES:
-            told = f"{name!r} is not one of {', '.join(SOURCES)}."
-            raise click.BadParameter(told, param_hint="--setting-sources")
+        if name not in SETTING_SOURCES:
+            message = f"{name!r} is not one of {', '.join(SETTING_SOURCES)}."
+            raise click.BadParameter(message, param_hint="--setting-sources")
     return names
 
 
-def relayed_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_relayed_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split `--mcp-config` into the names of servers in the driving program, and the remaining values."""
-    from shoal.wire.content import dump
+    from shoal.wire.json_codec import encode_json
 
     names: list[str] = []
     rest: list[str] = []
     for value in values:
-        servers = _servers_in(value)
-        own = [name for name, each in servers.items() if _is_relayed(each)]
-        others = {name: each for name, each in servers.items() if name not in own}
-        names += own
-        rest.append(dump({"mcpServers": others}).decode() if own else value)
+        servers = _parse_inline_servers(value)
+        relayed_names = [name for name, each in servers.items() if _is_relayed(each)]
+        others = {name: each for name, each in servers.items() if name not in relayed_names}
+        names += relayed_names
+        rest.append(encode_json({"mcpServers": others}).decode() if relayed_names else value)
     return tuple(names), tuple(rest)
 
 
-def _servers_in(value: str) -> Mapping[str, Any]:
+def _parse_inline_servers(value: str) -> Mapping[str, Any]:
     """Parse the servers of an inline JSON value: a file cannot name a server that lives in a program."""
-    from shoal.wire.content import load
+    from shoal.wire.json_codec import decode_json
 
     try:
-        raw = load(value.encode()) if value.lstrip().startswith("{") else None
+        raw = decode_json(value.encode()) if value.lstrip().startswith("{") else None
     except ValueError:
         return {}  # reported where the flag is read
     servers = raw.get("mcpServers") if isinstance(raw, dict) else None

@@ -9,18 +9,18 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from shoal.core.filenames import shown
-from shoal.core.wording import clean, one_line
-from shoal.surfaces.terminal.paint import BOLD, DIM, GREEN, RED, YELLOW, cut, painted
+from shoal.core.filenames import escape_filename
+from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
-    from shoal.app.quarters.machine import Fact
-    from shoal.app.views.hooks import HookShown
-    from shoal.app.views.permissions import RuleShown, View
-    from shoal.stores.files.sessions import Glance
+    from shoal.app.isolation.machine_checks import Diagnostic
+    from shoal.app.reports.hook_report import HookRow
+    from shoal.app.reports.permission_report import PermissionReport, RuleRow
+    from shoal.stores.files.session_files import SessionListEntry
     from shoal.workspaces.checkpoints import UndoReport
 
-BEHAVIORS = {"allow": GREEN, "ask": YELLOW, "deny": RED}
+BEHAVIOR_STYLES = {"allow": GREEN, "ask": YELLOW, "deny": RED}
 """Style of each permission decision."""
 _STATE_STYLES = {"ok": GREEN, "none": DIM, "warn": YELLOW, "bad": RED}
 _STATES = {"ok": "ok", "none": "–", "warn": "warn", "bad": "BAD"}
@@ -32,100 +32,112 @@ _NO_HOOKS = 'There are no hooks here. They stand in settings files under "hooks"
 _WIDEST_HOOK = 100
 
 
-def session_lines(sessions: Sequence[Glance]) -> Iterator[str]:
+def session_lines(sessions: Sequence[SessionListEntry]) -> Iterator[str]:
     """Yield one line per session: id, age, first prompt."""
-    room = get_terminal_size((_BEFORE_PROMPT + _WIDEST_PROMPT, 24)).columns - _BEFORE_PROMPT
-    widest = max(20, min(room, _WIDEST_PROMPT))
+    available_width = get_terminal_size((_BEFORE_PROMPT + _WIDEST_PROMPT, 24)).columns - _BEFORE_PROMPT
+    prompt_width = max(20, min(available_width, _WIDEST_PROMPT))
     for session in sessions:
-        yield f"{session.session}  {age(session.at):>6}  {cut(one_line(session.prompt), widest)}"
+        prompt = truncate_text(to_one_line(session.prompt), prompt_width)
+        yield f"{session.session}  {format_age(session.at):>6}  {prompt}"
 
 
-def recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[Glance, ...]:
-    from shoal.app.settings.settings import home_directory
-    from shoal.stores.files.sessions import list_sessions
+def recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[SessionListEntry, ...]:
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.stores.files.session_files import list_sessions
 
-    return list_sessions(home_directory(), None if everywhere else str(Path.cwd()), limit=limit)
+    return list_sessions(find_home_directory(), None if everywhere else str(Path.cwd()), limit=limit)
 
 
-def age(at: int) -> str:
+def format_age(at: int) -> str:
     """Format the age of a timestamp in milliseconds: 4 s, 3 min, 2 h, 5 d."""
     seconds = max(0, int(time.time() - at / 1000))
     size, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
     return f"{seconds // size} {unit}"
 
 
-def undone_lines(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
+def undo_lines(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
     """Yield lines with their styles that describe an undo."""
     for path in report.restored:
-        yield f"restored    {near(path, root)}", GREEN
+        yield f"restored    {format_path(path, root)}", GREEN
     for path in report.removed:
-        yield f"deleted     {near(path, root)}  (the agent had made it)", GREEN
-    for left in report.left_alone:
-        yield f"left alone  {near(left.path, root)}: {left.why}", YELLOW
+        yield f"deleted     {format_path(path, root)}  (the agent had made it)", GREEN
+    for skipped_file in report.left_alone:
+        yield f"left alone  {format_path(skipped_file.path, root)}: {skipped_file.why}", YELLOW
     if not (report.restored or report.removed or report.left_alone):
         yield "No file had to be changed.", DIM
 
 
-def near(path: Path, root: Path) -> str:
+def format_path(path: Path, root: Path) -> str:
     """Return the path as a person in `root` would type it."""
-    return shown(path.relative_to(root) if path.is_relative_to(root) else path)
+    return escape_filename(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
-def hook_lines(hooks: Iterable[HookShown], *, colours: bool) -> Iterator[str]:
-    every = list(hooks)
-    if not every:
+def hook_lines(hooks: Iterable[HookRow], *, colours: bool) -> Iterator[str]:
+    all_hooks = list(hooks)
+    if not all_hooks:
         yield _NO_HOOKS
-    for event in dict.fromkeys(hook.event for hook in every):
-        yield painted(event, BOLD, colours=colours)
-        for hook in (each for each in every if each.event == event):
-            state = "" if hook.trusted else f"  {painted('not trusted', YELLOW, colours=colours)}"
-            whose = f"  agent {clean(hook.agent)}" if hook.agent else ""
-            alone = "  async, rewakes" if hook.rewakes else "  async" if hook.background else ""
-            does = cut(one_line(clean(hook.does)), _WIDEST_HOOK)
-            origin = painted(clean(hook.origin), DIM, colours=colours)
-            yield f"  {clean(hook.matcher) or '*'}  {does}{alone}{whose}{state}  {origin}"
-    if any(not hook.trusted for hook in every):
+    for event in dict.fromkeys(hook.event for hook in all_hooks):
+        yield apply_style(event, BOLD, colours=colours)
+        for hook in (each for each in all_hooks if each.event == event):
+            state = "" if hook.trusted else f"  {apply_style('not trusted', YELLOW, colours=colours)}"
+            owner = f"  agent {strip_terminal_codes(hook.agent)}" if hook.agent else ""
+            timing = "  async, rewakes" if hook.rewakes else "  async" if hook.background else ""
+            action = truncate_text(to_one_line(strip_terminal_codes(hook.does)), _WIDEST_HOOK)
+            origin = apply_style(strip_terminal_codes(hook.origin), DIM, colours=colours)
+            yield f"  {strip_terminal_codes(hook.matcher) or '*'}  {action}{timing}{owner}{state}  {origin}"
+    if any(not hook.trusted for hook in all_hooks):
         yield "What is not trusted is not run. See it with `shoal trust --show`, trust it with `shoal trust`."
 
 
-def rule_lines(seen: View, *, colours: bool) -> Iterator[str]:
-    yield f"{painted('mode', BOLD, colours=colours)}  {seen.mode}  ({seen.mode_source})"
-    yield painted("directories", BOLD, colours=colours)
-    yield from (f"  {clean(directory)}" for directory in seen.directories)
-    yield painted("rules", BOLD, colours=colours)
-    if not seen.rules:
+def rule_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:
+    yield f"{apply_style('mode', BOLD, colours=colours)}  {report.mode}  ({report.mode_source})"
+    yield apply_style("directories", BOLD, colours=colours)
+    yield from (f"  {strip_terminal_codes(directory)}" for directory in report.directories)
+    yield apply_style("rules", BOLD, colours=colours)
+    if not report.rules:
         yield "  none; the mode decides alone. Rules go into .claude/settings.json: see `shoal config show`."
-    width = max((len(row.rule) for row in seen.rules), default=0)
-    for row in seen.rules:
-        behavior = painted(f"{row.behavior:<5}", BEHAVIORS[row.behavior], colours=colours)
-        yield f"  {behavior}  {clean(row.rule):<{min(width, 60)}}  {clean(row.source)}"
-    yield from left_out_lines(seen.left_out)
+    width = max((len(row.rule) for row in report.rules), default=0)
+    for row in report.rules:
+        behavior = apply_style(f"{row.behavior:<5}", BEHAVIOR_STYLES[row.behavior], colours=colours)
+        rule = strip_terminal_codes(row.rule)
+        yield f"  {behavior}  {rule:<{min(width, 60)}}  {strip_terminal_codes(row.source)}"
+    yield from untrusted_rule_lines(report.left_out)
 
 
-def left_out_lines(left_out: Sequence[RuleShown]) -> Iterator[str]:
+def untrusted_rule_lines(left_out: Sequence[RuleRow]) -> Iterator[str]:
     if left_out:
         yield "Not counted, since nobody trusted this project's own settings (`shoal trust`):"
-        yield from (f"  {row.behavior}  {clean(row.rule)}  {clean(row.source)}" for row in left_out)
+        yield from (
+            f"  {row.behavior}  {strip_terminal_codes(row.rule)}  {strip_terminal_codes(row.source)}"
+            for row in left_out
+        )
 
 
-def fact_lines(facts: Sequence[Fact], *, colours: bool, summary: str | None = None) -> Iterator[str]:
-    width = max((len(fact.name) for fact in facts), default=0)
-    for area, group in groupby(facts, key=lambda fact: fact.area):
-        yield painted(area, BOLD, colours=colours)
+def diagnostic_lines(
+    diagnostics: Sequence[Diagnostic], *, colours: bool, summary: str | None = None
+) -> Iterator[str]:
+    width = max((len(fact.name) for fact in diagnostics), default=0)
+    for area, group in groupby(diagnostics, key=lambda fact: fact.area):
+        yield apply_style(area, BOLD, colours=colours)
         for fact in group:
-            state = painted(f"{_STATES[fact.state]:<4}", _STATE_STYLES[fact.state], colours=colours)
-            yield f"  {state}  {clean(fact.name):<{width}}  {clean(fact.value)}"
+            state = apply_style(f"{_STATES[fact.state]:<4}", _STATE_STYLES[fact.state], colours=colours)
+            yield f"  {state}  {strip_terminal_codes(fact.name):<{width}}  {strip_terminal_codes(fact.value)}"
             if fact.advice:
-                yield from (f"        {'':<{width}}  → {line}" for line in clean(fact.advice).splitlines())
+                yield from (
+                    f"        {'':<{width}}  → {line}"
+                    for line in strip_terminal_codes(fact.advice).splitlines()
+                )
         yield ""
-    yield _summary(facts) if summary is None else summary
+    yield _summarize_diagnostics(diagnostics) if summary is None else summary
 
 
-def _summary(facts: Sequence[Fact]) -> str:
-    bad = [f"{fact.area}: {clean(fact.name)}" for fact in facts if fact.state == "bad"]
-    if bad:
-        return f"Shoal cannot run yet because of {', '.join(bad)}. The arrows say what to do."
-    warned = sum(fact.state == "warn" for fact in facts)
+def _summarize_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
+    errors = [
+        f"{fact.area}: {strip_terminal_codes(fact.name)}" for fact in diagnostics if fact.state == "bad"
+    ]
+    if errors:
+        return f"Shoal cannot run yet because of {', '.join(errors)}. The arrows say what to do."
+    warned = sum(fact.state == "warn" for fact in diagnostics)
     if warned:
         return (
             f"Shoal can run. {warned} thing{'s' if warned > 1 else ''} could be better; the arrows say how."

@@ -6,14 +6,20 @@ import os
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 
-from shoal.core.wording import clean
-from shoal.surfaces.terminal.paint import fitting, has_colours, is_live, painted, width
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.terminal.text_styles import (
+    apply_style,
+    count_fitting,
+    has_colours,
+    is_live_terminal,
+    measure_width,
+)
 
 _LONGEST_WORD = 4
 """Rows up to which a long word is kept in one piece."""
 
 
-class Screen(Protocol):
+class TerminalScreen(Protocol):
     @property
     def columns(self) -> int: ...
 
@@ -27,23 +33,23 @@ class Screen(Protocol):
         """Write scrolling text; the next write continues an unfinished line."""
         ...
 
-    def fresh_line(self) -> None:
+    def end_line(self) -> None:
         """End the line that is being written, if any."""
         ...
 
-    def take_back(self) -> None:
+    def erase_line(self) -> None:
         """Erase the line that is being written if possible, else end it."""
         ...
 
-    def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
+    def set_bottom_rows(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
         """Set the rows below the text, and the cursor position in them (row, column)."""
         ...
 
     def close(self) -> None: ...
 
 
-def screen_for(stream: TextIO) -> Screen:
-    return LiveScreen(stream) if is_live(stream) else PlainScreen(stream)
+def open_screen(stream: TextIO) -> TerminalScreen:
+    return LiveScreen(stream) if is_live_terminal(stream) else PlainScreen(stream)
 
 
 class PlainScreen:
@@ -54,28 +60,28 @@ class PlainScreen:
     columns = 80
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = _lenient(stream)
+        self._stream = _replace_unencodable(stream)
         self._in_line = False
 
     def write(self, text: str, style: str = "") -> None:
-        text = clean(text)
+        text = strip_terminal_codes(text)
         if text:
             self._stream.write(text)
             self._stream.flush()
             self._in_line = not text.endswith("\n")
 
-    def fresh_line(self) -> None:
+    def end_line(self) -> None:
         if self._in_line:
             self.write("\n")
 
-    def take_back(self) -> None:
-        self.fresh_line()
+    def erase_line(self) -> None:
+        self.end_line()
 
-    def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
+    def set_bottom_rows(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
         """Do nothing: this screen cannot redraw."""
 
     def close(self) -> None:
-        self.fresh_line()
+        self.end_line()
 
 
 class LiveScreen:
@@ -84,132 +90,134 @@ class LiveScreen:
     live = True
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = _lenient(stream)
+        self._stream = _replace_unencodable(stream)
         self.colours = has_colours(stream)
         self._line: list[tuple[str, str]] = []
         self._rows: Sequence[str] = ()
         self._cursor: tuple[int, int] | None = None
         self._drawn: list[int] = []
-        self._at = 0
+        self._cursor_row = 0
         """Index of the drawn row that holds the terminal's cursor."""
         self._at_end = True
 
     @property
     def columns(self) -> int:
-        return max(self._size() - 1, 10)
+        return max(self._get_columns() - 1, 10)
 
     def write(self, text: str, style: str = "") -> None:
-        whole: list[str] = []
-        *ended, rest = clean(text).split("\n")
-        for piece in ended:
-            self._add(piece, style, whole)
-            whole.append(self._paint(self._line))
+        complete_lines: list[str] = []
+        *ended_pieces, rest = strip_terminal_codes(text).split("\n")
+        for piece in ended_pieces:
+            self._append_text(piece, style, complete_lines)
+            complete_lines.append(self._style_line(self._line))
             self._line = []
-        self._add(rest, style, whole)
-        self._draw(whole)
+        self._append_text(rest, style, complete_lines)
+        self._draw_rows(complete_lines)
 
-    def fresh_line(self) -> None:
+    def end_line(self) -> None:
         if self._line:
             self.write("\n")
 
-    def take_back(self) -> None:
+    def erase_line(self) -> None:
         self._line = []
-        self._draw(())
+        self._draw_rows(())
 
-    def bottom(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
+    def set_bottom_rows(self, rows: Sequence[str], cursor: tuple[int, int] | None = None) -> None:
         if (rows, cursor) != (self._rows, self._cursor):
             self._rows, self._cursor = rows, cursor
-            self._draw(())
+            self._draw_rows(())
 
     def redraw(self) -> None:
-        self._draw(())
+        self._draw_rows(())
 
     def close(self) -> None:
-        self.fresh_line()
-        self.bottom(())
+        self.end_line()
+        self.set_bottom_rows(())
 
-    def _size(self) -> int:
+    def _get_columns(self) -> int:
         try:
             return os.get_terminal_size(self._stream.fileno()).columns or 80
         except OSError:
             return 80
 
-    def _add(self, text: str, style: str, whole: list[str]) -> None:
+    def _append_text(self, text: str, style: str, complete_lines: list[str]) -> None:
         """Append to the line; move rows that are full to `whole`."""
         if not text:
             return
         self._line.append((style, text))
         columns = self.columns
-        plain = "".join(part for _, part in self._line)
-        while width(plain) > columns:
-            space = _break(plain, columns)
-            if space < 0 and width(plain) <= columns * _LONGEST_WORD:
+        plain_text = "".join(part for _, part in self._line)
+        while measure_width(plain_text) > columns:
+            line_break = _find_line_break(plain_text, columns)
+            if line_break < 0 and measure_width(plain_text) <= columns * _LONGEST_WORD:
                 return
-            end, after = (space, space + 1) if space > 0 else (len(plain), len(plain))
-            whole.append(self._paint(_part(self._line, 0, end)))
+            end, next_start = (
+                (line_break, line_break + 1) if line_break > 0 else (len(plain_text), len(plain_text))
+            )
+            complete_lines.append(self._style_line(_slice_line(self._line, 0, end)))
             # A wrapped line continues at the indent of its first row.
-            indent = plain[: len(plain) - len(plain.lstrip(" "))][: columns // 2]
-            rest = _part(self._line, after, len(plain))
+            indent = plain_text[: len(plain_text) - len(plain_text.lstrip(" "))][: columns // 2]
+            rest = _slice_line(self._line, next_start, len(plain_text))
             self._line = [("", indent), *rest] if indent and rest else rest
-            plain = "".join(part for _, part in self._line)
+            plain_text = "".join(part for _, part in self._line)
 
-    def _paint(self, line: list[tuple[str, str]]) -> str:
-        return "".join(painted(text, style, colours=self.colours) for style, text in line)
+    def _style_line(self, line: list[tuple[str, str]]) -> str:
+        return "".join(apply_style(text, style, colours=self.colours) for style, text in line)
 
-    def _draw(self, whole: Sequence[str]) -> None:
-        rows = [self._paint(self._line)] if self._line else []
-        widths = [width("".join(text for _, text in self._line))] if self._line else []
-        shift = len(rows)
+    def _draw_rows(self, complete_lines: Sequence[str]) -> None:
+        rows = [self._style_line(self._line)] if self._line else []
+        widths = [measure_width("".join(text for _, text in self._line))] if self._line else []
+        first_bottom_row = len(rows)
         rows.extend(self._rows)
-        widths.extend(width(clean(row)) for row in self._rows)
-        out = ["\x1b[?2026h", self._to_first_row(), "\x1b[J", *(f"{row}\n" for row in whole)]
+        widths.extend(measure_width(strip_terminal_codes(row)) for row in self._rows)
+        out = ["\x1b[?2026h", self._move_to_first_row(), "\x1b[J", *(f"{row}\n" for row in complete_lines)]
         out.append("\n".join(rows))
-        at = max(len(rows) - 1, 0)
+        cursor_row = max(len(rows) - 1, 0)
         if self._cursor is not None:
             row, column = self._cursor
-            up = at - (shift + row)
-            at -= up
-            out.append((f"\x1b[{up}A" if up else "") + "\r" + (f"\x1b[{column}C" if column else ""))
+            rows_up = cursor_row - (first_bottom_row + row)
+            cursor_row -= rows_up
+            out.append((f"\x1b[{rows_up}A" if rows_up else "") + "\r" + (f"\x1b[{column}C" if column else ""))
         out.append("\x1b[?2026l")
-        self._drawn, self._at, self._at_end = widths, at, self._cursor is None
+        self._drawn, self._cursor_row, self._at_end = widths, cursor_row, self._cursor is None
         self._stream.write("".join(out))
         self._stream.flush()
 
-    def _to_first_row(self) -> str:
+    def _move_to_first_row(self) -> str:
         # If the terminal became narrower, it has wrapped the rows that no longer fit.
-        size = self._size()
-        above = sum(max(1, -(-columns // size)) for columns in self._drawn[: self._at])
+        size = self._get_columns()
+        rows_above = sum(max(1, -(-columns // size)) for columns in self._drawn[: self._cursor_row])
         if self._at_end and self._drawn:
-            above += max(0, self._drawn[self._at] - 1) // size
-        return f"\x1b[{above}A\r" if above else "\r"
+            rows_above += max(0, self._drawn[self._cursor_row] - 1) // size
+        return f"\x1b[{rows_above}A\r" if rows_above else "\r"
 
 
-def _break(plain: str, columns: int) -> int:
+def _find_line_break(plain_text: str, columns: int) -> int:
     """Return the index of the space at which a long line is wrapped; negative if there is none.
 
     A path or command wider than a row is kept in one piece, so that it can be copied: the terminal wraps it.
     """
-    most = fitting(plain, columns)
-    space = plain.rfind(" ", 1, most + 1)
-    word = plain[space + 1 :].split(" ", 1)[0]
-    if plain[: max(space, 0)].strip() and width(word) <= columns:
+    fitting_count = count_fitting(plain_text, columns)
+    space = plain_text.rfind(" ", 1, fitting_count + 1)
+    word = plain_text[space + 1 :].split(" ", 1)[0]
+    if plain_text[: max(space, 0)].strip() and measure_width(word) <= columns:
         return space
-    return plain.find(" ", most)
+    return plain_text.find(" ", fitting_count)
 
 
-def _part(line: list[tuple[str, str]], start: int, end: int) -> list[tuple[str, str]]:
+def _slice_line(line: list[tuple[str, str]], start: int, end: int) -> list[tuple[str, str]]:
     """Return characters `start` to `end` of a styled line."""
     out: list[tuple[str, str]] = []
-    at = 0
+    position = 0
     for style, text in line:
-        piece = text[max(start - at, 0) : max(end - at, 0)]
+        piece = text[max(start - position, 0) : max(end - position, 0)]
         if piece:
             out.append((style, piece))
-        at += len(text)
+        position += len(text)
     return out
 
 
-def _lenient(stream: TextIO) -> TextIO:
+def _replace_unencodable(stream: TextIO) -> TextIO:
     """Let the stream write a question mark for a character it cannot encode."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:

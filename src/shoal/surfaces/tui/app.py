@@ -19,20 +19,26 @@ from textual.filter import LineFilter
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from shoal.core.ids import LEAD, AgentId
-from shoal.surfaces.terminal.dialogue import in_front
-from shoal.surfaces.terminal.paint import YELLOW
-from shoal.surfaces.tui.answering import AnswerScreen
-from shoal.surfaces.tui.attaching import message_of
-from shoal.surfaces.tui.completing import Half, Proposal, files_of, fitting, mentions
-from shoal.surfaces.tui.composer import Composer, Proposals
-from shoal.surfaces.tui.conversation import ConversationView
-from shoal.surfaces.tui.foot import activity_line, foot_line, head_line
-from shoal.surfaces.tui.harmless import Harmless
-from shoal.surfaces.tui.panels.agents import AgentsPanel
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.surfaces.terminal.terminal_controller import prepend_text
+from shoal.surfaces.terminal.text_styles import YELLOW
+from shoal.surfaces.tui.answer_screen import AnswerScreen
+from shoal.surfaces.tui.attachments import build_message
+from shoal.surfaces.tui.completions import (
+    CompletionProposal,
+    PartialWord,
+    list_project_files,
+    match_proposals,
+    propose_mentions,
+)
+from shoal.surfaces.tui.composer import Composer, ProposalList
+from shoal.surfaces.tui.conversation_view import ConversationView
+from shoal.surfaces.tui.escape_filter import EscapeFilter
+from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
 from shoal.surfaces.tui.panels.panel import Panel
-from shoal.surfaces.tui.seat import Seat
-from shoal.surfaces.tui.side import Side
+from shoal.surfaces.tui.run_client import RunClient
+from shoal.surfaces.tui.side_panel import SidePanel
+from shoal.surfaces.tui.status_lines import activity_line, foot_line, head_line
 
 PACE = 1 / 15
 """Seconds between two draws."""
@@ -75,38 +81,38 @@ class ShoalApp(App[None]):
 
     def __init__(self, history: Path) -> None:
         super().__init__()
-        self.seat: Seat | None = None
-        self.hung_up = 0
+        self.run_client: RunClient | None = None
+        self.exit_status = 0
         """Exit status if the person left before any run was attached."""
-        self.broke: BaseException | None = None
+        self.fault: BaseException | None = None
         """Exception that ended the app."""
-        self._early: list[str] = []
+        self._pending_texts: list[str] = []
         """Texts submitted while no run could accept them."""
-        self._leaving: int | None = None
+        self._leave_status: int | None = None
         self._files: list[str] | None = None
         self._due = self._drawing = False
-        self.drawings = 0
-        self._put_off: set[str] = set()
+        self.draw_count = 0
+        self._shown_questions: set[str] = set()
         """Questions that were opened once; those left open are answered from the panel."""
-        self._answer: asyncio.Future[str] | None = None
+        self._awaited_answer: asyncio.Future[str] | None = None
         self._draft = ""
-        self._harmless = Harmless()
-        self._proposals = Proposals(id="proposals")
+        self._escape_filter = EscapeFilter()
+        self._proposals = ProposalList(id="proposals")
         self._head, self._activity, self._foot = Static(id="head"), Static(id="activity"), Static(id="foot")
         self._box = Vertical(id="line")
-        self.composer = Composer(history, self._proposals, self._propose)
+        self.composer = Composer(history, self._proposals, self._propose_completions)
         self.view = ConversationView()
-        self.side = Side()
+        self.side_panel = SidePanel()
         self.when_ready: Callable[[], object] = lambda: None
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), self._harmless]
+        return [*super().get_line_filters(), self._escape_filter]
 
     def compose(self) -> ComposeResult:
         yield self._head
         with Horizontal(id="middle"):
             yield self.view
-            yield self.side
+            yield self.side_panel
         yield self._proposals
         yield self._activity
         with self._box:
@@ -119,11 +125,11 @@ class ShoalApp(App[None]):
     def on_mount(self) -> None:
         self._proposals.display = self._activity.display = False
         self.composer.focus()
-        self.set_interval(TICK, self._tick)
+        self.set_interval(TICK, self._handle_tick)
 
     def _handle_exception(self, error: Exception) -> None:
         # Textual would print the values of all variables, and not how to continue.
-        self.broke = self.broke or (error.error if isinstance(error, WorkerFailed) else error)
+        self.fault = self.fault or (error.error if isinstance(error, WorkerFailed) else error)
         super()._handle_exception(error)
         self._exit_renderables.clear()
 
@@ -132,183 +138,195 @@ class ShoalApp(App[None]):
 
     # The run
 
-    async def sit(self, seat: Seat) -> None:
+    async def attach_run(self, run_client: RunClient) -> None:
         """Show this run from now on."""
-        self.seat, self._files = seat, None
-        seat.stage.stir = self.stir
-        await self.side.sit(seat.stage)
-        await self.view.show(seat.stage.conversation(seat.viewed))
-        self.stir()
+        self.run_client, self._files = run_client, None
+        run_client.presenter.request_draw = self.schedule_draw
+        await self.side_panel.attach_run(run_client.presenter)
+        await self.view.show_conversation(run_client.presenter.get_conversation(run_client.viewed))
+        self.schedule_draw()
 
-    def stir(self) -> None:
+    def schedule_draw(self) -> None:
         """Schedule a draw."""
         if not self._due and self.is_running:
             self._due = True
-            self.set_timer(PACE, self._draw_soon)
+            self.set_timer(PACE, self._draw_later)
 
     @property
-    def is_behind(self) -> bool:
+    def has_pending_draw(self) -> bool:
         """True if a draw is scheduled or running."""
         return self._due or self._drawing
 
     @property
     def unsent(self) -> tuple[str, ...]:
         """Texts typed that no run has accepted."""
-        return (*self._early, self.composer.whole)
+        return (*self._pending_texts, self.composer.full_text)
 
-    def is_holding(self, text: str) -> bool:
+    def is_unsent(self, text: str) -> bool:
         """Return True if the text was submitted and waits for a run that accepts it."""
-        return text in self._early
+        return text in self._pending_texts
 
-    def _draw_soon(self) -> None:
+    def _draw_later(self) -> None:
         # On the view's own message pump: keys go through the app's and do not wait for drawing.
-        self.view.call_later(self._draw)
+        self.view.call_later(self._draw_run)
 
-    async def _draw(self) -> None:
+    async def _draw_run(self) -> None:
         self._due = False
-        seat = self.seat
-        if seat is None or self._drawing or not self.view.is_attached:
+        run_client = self.run_client
+        if run_client is None or self._drawing or not self.view.is_attached:
             return
         self._drawing = True
-        self.drawings += 1
+        self.draw_count += 1
         try:
-            seat.catch_up()
-            if seat.open and self._leaving is not None:
-                seat.leave(self._leaving)
-            await self._say_all()
-            conversation = seat.stage.conversation(seat.viewed)
-            if self.view.showing is not conversation:
-                await self.view.show(conversation)
-            await self.view.draw()
-            self.side.look()
-            self._tell()
-            self._put_question()
+            run_client.catch_up()
+            if run_client.is_open and self._leave_status is not None:
+                run_client.leave_run(self._leave_status)
+            await self._send_pending()
+            conversation = run_client.presenter.get_conversation(run_client.viewed)
+            if self.view.conversation is not conversation:
+                await self.view.show_conversation(conversation)
+            await self.view.draw_changes()
+            self.side_panel.refresh_panels()
+            self._update_edges()
+            self._show_next_question()
         finally:
             self._drawing = False
 
-    def _tick(self) -> None:
-        if self.seat is not None and self.seat.doing:
-            self._tell()
-        self._put_question()
+    def _handle_tick(self) -> None:
+        if self.run_client is not None and self.run_client.activity_text:
+            self._update_edges()
+        self._show_next_question()
 
     # Questions
 
     @property
     def is_asking(self) -> bool:
         """True if the person is answering a question."""
-        return self._answer is not None or any(isinstance(each, AnswerScreen) for each in self.screen_stack)
+        return self._awaited_answer is not None or any(
+            isinstance(each, AnswerScreen) for each in self.screen_stack
+        )
 
     def pop_screen(self) -> AwaitComplete:
         # Closing a question unblocks what arrived meanwhile.
-        self.stir()
+        self.schedule_draw()
         return super().pop_screen()
 
-    def _put_question(self) -> None:
+    def _show_next_question(self) -> None:
         """Open the oldest question not shown before, unless the person is typing."""
-        seat = self.seat
-        if seat is None or len(self.screen_stack) > 1 or self.composer.text or self._answer is not None:
+        run_client = self.run_client
+        if (
+            run_client is None
+            or len(self.screen_stack) > 1
+            or self.composer.text
+            or self._awaited_answer is not None
+        ):
             return
-        if self.side.shown == "questions" or self.composer.quiet_for < QUIET:
+        if self.side_panel.shown_panel == "questions" or self.composer.idle_seconds < QUIET:
             return
-        for row in seat.stage.picture.open_questions():
-            if row.id not in self._put_off:
-                self._put_off.add(row.id)
-                screen = AnswerScreen(row, seat.stage.helm, picture=seat.stage.picture, unasked=True)
-                self.push_screen(screen, lambda _: self.stir())
+        for row in run_client.presenter.run_view.list_open_questions():
+            if row.id not in self._shown_questions:
+                self._shown_questions.add(row.id)
+                screen = AnswerScreen(
+                    row,
+                    run_client.presenter.controller,
+                    run_view=run_client.presenter.run_view,
+                    unprompted=True,
+                )
+                self.push_screen(screen, lambda _: self.schedule_draw())
                 return
 
-    def _tell(self) -> None:
-        seat = self.seat
-        if seat is None:
+    def _update_edges(self) -> None:
+        run_client = self.run_client
+        if run_client is None:
             return
         columns = self.size.width
-        self._head.update(head_line(seat, columns))
-        self._foot.update(foot_line(seat, columns))
-        self._activity.display = bool(seat.doing)
-        self._activity.update(activity_line(seat))
+        self._head.update(head_line(run_client, columns))
+        self._foot.update(foot_line(run_client, columns))
+        self._activity.display = bool(run_client.activity_text)
+        self._activity.update(activity_line(run_client))
         line = self._box
-        mode = seat.stage.picture.run.mode
-        for each in ("acceptEdits", "plan", "bypassPermissions"):
-            line.set_class(mode == each, f"-{each}")
-        if self._answer is None:
-            row = seat.stage.picture.agent(seat.viewed)
-            to = "" if row is None or seat.viewed == LEAD else f" to {row.name} "
-            line.border_title = to
+        mode = run_client.presenter.run_view.run.mode
+        for marked_mode in ("acceptEdits", "plan", "bypassPermissions"):
+            line.set_class(mode == marked_mode, f"-{marked_mode}")
+        if self._awaited_answer is None:
+            row = run_client.presenter.run_view.find_agent(run_client.viewed)
+            recipient_note = "" if row is None or run_client.viewed == LEAD_ID else f" to {row.name} "
+            line.border_title = recipient_note
 
     def on_resize(self) -> None:
-        self._tell()
+        self._update_edges()
 
     @property
-    def _open_seat(self) -> Seat | None:
-        return self.seat if self.seat is not None and self.seat.open else None
+    def _open_client(self) -> RunClient | None:
+        return self.run_client if self.run_client is not None and self.run_client.is_open else None
 
     # Input
 
-    @on(Composer.Entered)
-    async def _entered(self, event: Composer.Entered) -> None:
-        if self._answer is not None:
-            if not self._answer.done():
-                self._answer.set_result(event.text)
+    @on(Composer.TextEntered)
+    async def _submit_entered(self, event: Composer.TextEntered) -> None:
+        if self._awaited_answer is not None:
+            if not self._awaited_answer.done():
+                self._awaited_answer.set_result(event.text)
             return
         if event.text.strip():
             self.view.anchor()
-            self._early.append(event.text)
-            await self._say_all()
+            self._pending_texts.append(event.text)
+            await self._send_pending()
 
-    async def _say_all(self) -> None:
+    async def _send_pending(self) -> None:
         """Send the submitted texts in order, as soon as the run accepts them."""
-        while self._early and self.seat is not None and self.seat.open:
-            await self._say(self.seat, self._early.pop(0))
+        while self._pending_texts and self.run_client is not None and self.run_client.is_open:
+            await self._send_text(self.run_client, self._pending_texts.pop(0))
 
-    async def _say(self, seat: Seat, text: str) -> None:
-        message, told = message_of(text, seat.root, images=seat.takes_images)
-        for words in told:
-            seat.stage.conversation(seat.viewed).script.remark(words, YELLOW)
-        seat.say(message)
+    async def _send_text(self, run_client: RunClient, text: str) -> None:
+        message, warnings = build_message(text, run_client.root, images=run_client.takes_images)
+        for warning in warnings:
+            run_client.presenter.get_conversation(run_client.viewed).timeline.add_remark(warning, YELLOW)
+        run_client.submit_message(message)
 
-    async def ask(self, label: str) -> str:
+    async def ask_line(self, label: str) -> str:
         """Return the next typed line as the answer to a question of the program."""
-        self._answer = asyncio.get_running_loop().create_future()
+        self._awaited_answer = asyncio.get_running_loop().create_future()
         composer = self.composer
-        self._draft, composer.asking = composer.text, True
-        composer.put("")
+        self._draft, composer.is_asking = composer.text, True
+        composer.set_text("")
         line = self._box
         line.border_title = f" {label} "
         line.add_class("-asks")
         composer.focus()
         try:
-            return await self._answer
+            return await self._awaited_answer
         finally:
-            self._answer, composer.asking = None, False
+            self._awaited_answer, composer.is_asking = None, False
             if self.is_running:
                 line.border_title = ""
                 line.remove_class("-asks")
-                composer.put(self._draft)
+                composer.set_text(self._draft)
 
-    def offer(self, text: str) -> None:
+    def restore_text(self, text: str) -> None:
         """Put the text before the draft; if a question is open, before the draft that returns after it."""
-        if self._answer is not None:
-            self._draft = in_front(text, self._draft)
+        if self._awaited_answer is not None:
+            self._draft = prepend_text(text, self._draft)
         else:
-            self.composer.put(in_front(text, self.composer.text))
+            self.composer.set_text(prepend_text(text, self.composer.text))
 
     def clear_line(self) -> None:
         self.composer.clear_line()
 
-    def _propose(self, half: Half) -> Sequence[Proposal]:
-        seat = self.seat
-        if seat is None:
+    def _propose_completions(self, word: PartialWord) -> Sequence[CompletionProposal]:
+        run_client = self.run_client
+        if run_client is None:
             return ()
-        if half.kind == "command":
-            return fitting(half.typed, seat.commands())
+        if word.kind == "command":
+            return match_proposals(word.typed, run_client.list_commands())
         if self._files is None:
             self._files = []
-            self.run_worker(self._look_for_files(seat), exclusive=True, group="files")
-        return mentions(half.typed, self._files, seat.agents())
+            self.run_worker(self._load_files(run_client), exclusive=True, group="files")
+        return propose_mentions(word.typed, self._files, run_client.list_agents())
 
-    async def _look_for_files(self, seat: Seat) -> None:
-        self._files = await asyncio.to_thread(files_of, seat.root)
-        self.composer.look_for_proposals()
+    async def _load_files(self, run_client: RunClient) -> None:
+        self._files = await asyncio.to_thread(list_project_files, run_client.root)
+        self.composer.update_proposals()
 
     # Keys
 
@@ -316,68 +334,68 @@ class ShoalApp(App[None]):
         composer = self.composer
         if composer.has_focus and composer.selected_text:
             composer.action_copy()
-        elif (words := self.screen.get_selected_text()) is not None and words:
-            self.copy_to_clipboard(words)
+        elif (selected_text := self.screen.get_selected_text()) is not None and selected_text:
+            self.copy_to_clipboard(selected_text)
             self.screen.clear_selection()
-        elif self._answer is not None:
+        elif self._awaited_answer is not None:
             # A cancelled question cancels the command that asked it.
-            self._answer.cancel()
-        elif (seat := self._open_seat) is not None:
-            seat.interrupt(composer.text)
+            self._awaited_answer.cancel()
+        elif (run_client := self._open_client) is not None:
+            run_client.handle_interrupt(composer.text)
         else:
-            self.leave(130)
+            self.leave_run(130)
 
     def action_end_of_input(self) -> None:
         if self.composer.has_focus and self.composer.text:
             self.composer.action_delete_right()
         else:
-            self.leave()
+            self.leave_run()
 
-    def leave(self, status: int = 0) -> None:
+    def leave_run(self, status: int = 0) -> None:
         """Leave now; if no run can be left yet, as soon as one can; the second time, exit at once."""
-        if self.seat is not None and self.seat.open:
-            self.seat.leave(status)
-        elif self._leaving is None:
-            self._leaving = status
+        if self.run_client is not None and self.run_client.is_open:
+            self.run_client.leave_run(status)
+        elif self._leave_status is None:
+            self._leave_status = status
         else:
-            self.hung_up = status
+            self.exit_status = status
             self.exit()
 
     def action_escape(self) -> None:
         """Leave the innermost thing: a panel, a turn, or an agent's conversation."""
-        if self.side.shown and not self.composer.has_focus:
+        if self.side_panel.shown_panel and not self.composer.has_focus:
             self.close_panel()
-        elif (seat := self._open_seat) is None or seat.stop_turn():
+        elif (run_client := self._open_client) is None or run_client.stop_turn():
             pass
-        elif seat.viewed != LEAD:
+        elif run_client.viewed != LEAD_ID:
             self.action_lead()
-        elif self.side.shown:
+        elif self.side_panel.shown_panel:
             self.close_panel()
 
     def action_next_mode(self) -> None:
-        if (seat := self._open_seat) is not None:
-            seat.next_mode()
+        if (run_client := self._open_client) is not None:
+            run_client.cycle_mode()
 
     def action_to_background(self) -> None:
-        if (seat := self._open_seat) is None or not seat.to_background():
+        if (run_client := self._open_client) is None or not run_client.move_to_background():
             self.composer.action_cursor_left()
 
     def action_help(self) -> None:
-        from shoal.core.messages import user
+        from shoal.core.messages import user_message
 
-        if (seat := self._open_seat) is not None:
-            seat.say(user("/help"))
+        if (run_client := self._open_client) is not None:
+            run_client.submit_message(user_message("/help"))
 
     def action_panel(self, name: str) -> None:
         """Show the panel and focus it; close it if it has the focus already."""
-        if name == self.side.shown and self.side.has_focus_within:
+        if name == self.side_panel.shown_panel and self.side_panel.has_focus_within:
             self.close_panel()
         else:
-            self.side.show(name)
+            self.side_panel.show_panel(name)
             self.screen.add_class("-side")
 
     def close_panel(self) -> None:
-        self.side.close()
+        self.side_panel.close()
         self.screen.remove_class("-side")
         self.composer.focus()
 
@@ -385,39 +403,39 @@ class ShoalApp(App[None]):
         """Disable the app's keys while a question or another screen is open."""
         return len(self.screen_stack) == 1 or action in _ALWAYS
 
-    @on(Panel.Left)
-    def _panel_left(self) -> None:
-        if self.side.shown:
+    @on(Panel.CloseRequested)
+    def _close_left_panel(self) -> None:
+        if self.side_panel.shown_panel:
             self.close_panel()
 
-    @on(AgentsPanel.Chosen)
-    def _agent_chosen(self, event: AgentsPanel.Chosen) -> None:
+    @on(AgentsPanel.AgentChosen)
+    def _view_chosen_agent(self, event: AgentsPanel.AgentChosen) -> None:
         if self.size.width < WIDE:
             self.close_panel()
-        self.talk_to(AgentId(event.agent.id), event.agent.name)
+        self.view_agent(AgentId(event.agent.id), event.agent.name)
 
     def action_lead(self) -> None:
-        self.talk_to(LEAD, "lead")
+        self.view_agent(LEAD_ID, "lead")
 
-    def talk_to(self, agent: AgentId, name: str) -> None:
-        if (seat := self._open_seat) is not None:
-            seat.view(agent, name)
+    def view_agent(self, agent: AgentId, name: str) -> None:
+        if (run_client := self._open_client) is not None:
+            run_client.view_agent(agent, name)
             self.composer.focus()
-            self.stir()
+            self.schedule_draw()
 
     def action_other_side(self) -> None:
         """Move the focus from the input line to the conversation, to the panel, and back."""
         if self.composer.has_focus:
-            self.view.step(0)
+            self.view.focus_next_block(0)
             if self.composer.has_focus:
                 self.view.focus()
-        elif self.side.shown and not self.side.has_focus_within:
-            self.side.go_there()
+        elif self.side_panel.shown_panel and not self.side_panel.has_focus_within:
+            self.side_panel.focus_panel()
         else:
             self.composer.focus()
 
     def action_fold(self) -> None:
-        self.view.fold_all()
+        self.view.toggle_all_calls()
 
     def action_scroll(self, by: int) -> None:
         view = self.view

@@ -15,34 +15,34 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from shoal.core.wording import clean
-from shoal.surfaces.terminal.history import append_history, read_history
-from shoal.surfaces.tui.attaching import Pasted
-from shoal.surfaces.tui.completing import Half, Proposal, half_typed
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.terminal.prompt_history import append_history, read_history
+from shoal.surfaces.tui.attachments import PastedTexts
+from shoal.surfaces.tui.completions import CompletionProposal, PartialWord, find_partial_word
 
 _NEW_LINE = ("shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "ctrl+\r", "\r")
 """The last are Textual's names for Enter with a modifier as xterm and tmux send it (`\\e[27;2;13~`)."""
 _ALT_ENTER = "\x1b\r"
 
 
-def _tell_alt_enter_from_enter() -> None:
+def _register_alt_enter() -> None:
     """Register Alt+Enter: older terminals send Esc and Enter, which Textual reads as Enter alone."""
-    known = cast("dict[str, object]", ANSI_SEQUENCES_KEYS)
-    known.setdefault(_ALT_ENTER, (Keys.ControlJ,))
+    key_sequences = cast("dict[str, object]", ANSI_SEQUENCES_KEYS)
+    key_sequences.setdefault(_ALT_ENTER, (Keys.ControlJ,))
 
 
-class Proposals(OptionList):
+class ProposalList(OptionList):
     """Proposals above the input line while a word can be completed; the line keeps the focus."""
 
     can_focus = False
 
-    def offer(self, proposals: Sequence[Proposal]) -> None:
+    def show_proposals(self, proposals: Sequence[CompletionProposal]) -> None:
         self.clear_options()
         width = max((len(each.text) for each in proposals), default=0)
-        for each in proposals:
+        for proposal in proposals:
             row = Text(no_wrap=True, overflow="ellipsis")
-            row.append(f"{each.text:<{min(width, 40)}}", "bold")
-            row.append(f"  {each.about}", "dim")
+            row.append(f"{proposal.text:<{min(width, 40)}}", "bold")
+            row.append(f"  {proposal.description}", "dim")
             self.add_option(Option(row))
         self.highlighted = 0 if proposals else None
         self.display = bool(proposals)
@@ -51,7 +51,7 @@ class Proposals(OptionList):
 class Composer(TextArea):
     """The input line; `TextEntered` carries the whole text."""
 
-    class Entered(Message):
+    class TextEntered(Message):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
@@ -59,10 +59,10 @@ class Composer(TextArea):
     def __init__(
         self,
         history: Path,
-        proposals: Proposals,
-        propose: Callable[[Half], Sequence[Proposal]],
+        proposals: ProposalList,
+        propose: Callable[[PartialWord], Sequence[CompletionProposal]],
     ) -> None:
-        _tell_alt_enter_from_enter()
+        _register_alt_enter()
         super().__init__(
             id="composer",
             compact=True,
@@ -71,46 +71,46 @@ class Composer(TextArea):
         )
         self._history_file = history
         self._history = read_history(history)
-        self._recalled = len(self._history)
+        self._history_index = len(self._history)
         self._draft = ""
         self._proposals = proposals
         self._propose = propose
-        self._offered: Sequence[Proposal] = ()
-        self._half: Half | None = None
-        self._looked_at: tuple[str, tuple[int, int]] = ("", (0, 0))
+        self._shown_proposals: Sequence[CompletionProposal] = ()
+        self._partial_word: PartialWord | None = None
+        self._proposals_for: tuple[str, tuple[int, int]] = ("", (0, 0))
         self._has_chosen = False
         """True if the person chose a proposal with an arrow key."""
-        self._pasted = Pasted()
+        self._pasted_texts = PastedTexts()
         self._typed_at = float("-inf")
-        self.asking = False
+        self.is_asking = False
         """True while the input answers a question of the program and is not added to the history."""
 
     # Keys
 
     @property
-    def quiet_for(self) -> float:
+    def idle_seconds(self) -> float:
         """Seconds since the last key press."""
         return monotonic() - self._typed_at
 
     async def _on_key(self, event: events.Key) -> None:
         self._typed_at = monotonic()
         # Keys may arrive before the change event of the previous key.
-        if event.key in ("enter", "tab") and self._looked_at != (self.text, self.cursor_location):
-            self.look_for_proposals()
-        if self._offered and self._choose(event):
+        if event.key in ("enter", "tab") and self._proposals_for != (self.text, self.cursor_location):
+            self.update_proposals()
+        if self._shown_proposals and self._handle_proposal_key(event):
             return
         if event.key in _NEW_LINE:
-            self._take_key(event)
+            self._consume_key(event)
             self.insert("\n")
         elif event.key == "enter":
-            self._take_key(event)
-            self._enter()
+            self._consume_key(event)
+            self._submit_text()
         elif event.key == "tab":
-            self._take_key(event)
+            self._consume_key(event)
         else:
             await super()._on_key(event)
 
-    def _choose(self, event: events.Key) -> bool:
+    def _handle_proposal_key(self, event: events.Key) -> bool:
         """Handle a key that controls the proposals; return False for any other key."""
         match event.key:
             case "up":
@@ -120,33 +120,35 @@ class Composer(TextArea):
                 self._has_chosen = True
                 self._proposals.action_cursor_down()
             case "tab":
-                self._take(self._chosen())
+                self._insert_proposal(self._get_chosen_proposal())
             case "enter":
-                chosen, half = self._chosen(), self._half
-                assert half is not None
-                whole = half.typed if half.kind == "command" else f"@{half.typed}"
-                if not self._has_chosen and any(each.text == whole for each in self._offered):
+                proposal, partial_word = self._get_chosen_proposal(), self._partial_word
+                assert partial_word is not None
+                typed_text = (
+                    partial_word.typed if partial_word.kind == "command" else f"@{partial_word.typed}"
+                )
+                if not self._has_chosen and any(each.text == typed_text for each in self._shown_proposals):
                     return False
-                self._take(chosen)
-                if half.kind == "command":
-                    self._enter()
+                self._insert_proposal(proposal)
+                if partial_word.kind == "command":
+                    self._submit_text()
             case "escape":
-                self._withdraw()
+                self._hide_proposals()
             case _:
                 return False
-        self._take_key(event)
+        self._consume_key(event)
         return True
 
-    def _take_key(self, event: events.Key) -> None:
+    def _consume_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
 
     def action_cursor_up(self, select: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is overridden
-        if select or self.cursor_location[0] > 0 or not self._recall(-1):
+        if select or self.cursor_location[0] > 0 or not self._recall_history(-1):
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:  # noqa: FBT001, FBT002
-        if select or self.cursor_location[0] < self.document.line_count - 1 or not self._recall(1):
+        if select or self.cursor_location[0] < self.document.line_count - 1 or not self._recall_history(1):
             super().action_cursor_down(select)
 
     def action_cursor_page_up(self) -> None:
@@ -158,52 +160,56 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        text = clean(event.text.replace("\r\n", "\n").replace("\r", "\n"))
-        result = self.replace(self._pasted.fold(text), *self.selection)
+        text = strip_terminal_codes(event.text.replace("\r\n", "\n").replace("\r", "\n"))
+        result = self.replace(self._pasted_texts.fold(text), *self.selection)
         self.move_cursor(result.end_location)
 
     # The text
 
-    def put(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         self.text = text
         self.move_cursor(self.document.end)
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """The text with its pasted texts unfolded."""
-        return self._pasted.unfolded(self.text)
+        return self._pasted_texts.unfold(self.text)
 
     def clear_line(self) -> None:
-        self.put("")
-        self._pasted.forget()
+        self.set_text("")
+        self._pasted_texts.clear()
 
-    def _enter(self) -> None:
+    def _submit_text(self) -> None:
         text = self.text
         if text.endswith("\\") and self.cursor_location == self.document.end:
-            self.put(text[:-1] + "\n")
+            self.set_text(text[:-1] + "\n")
             return
-        whole = self.whole
+        full_text = self.full_text
         # While an answer is asked for, the draft keeps its pasted texts.
-        self.put("") if self.asking else self.clear_line()
-        self._withdraw()
-        if not self.asking:
-            self._remember(whole)
-        self.post_message(self.Entered(whole))
+        self.set_text("") if self.is_asking else self.clear_line()
+        self._hide_proposals()
+        if not self.is_asking:
+            self._add_to_history(full_text)
+        self.post_message(self.TextEntered(full_text))
 
-    def _remember(self, text: str) -> None:
+    def _add_to_history(self, text: str) -> None:
         if text.strip() and self._history[-1:] != [text]:
             self._history.append(text)
             append_history(self._history_file, text)
-        self._recalled = len(self._history)
+        self._history_index = len(self._history)
 
-    def _recall(self, step: int) -> bool:
-        wanted = self._recalled + step
-        if not 0 <= wanted <= len(self._history):
+    def _recall_history(self, step: int) -> bool:
+        new_index = self._history_index + step
+        if not 0 <= new_index <= len(self._history):
             return False
-        if self._recalled == len(self._history):
+        if self._history_index == len(self._history):
             self._draft = self.text
-        self._recalled = wanted
-        self.put(self._draft if wanted == len(self._history) else self._pasted.fold(self._history[wanted]))
+        self._history_index = new_index
+        self.set_text(
+            self._draft
+            if new_index == len(self._history)
+            else self._pasted_texts.fold(self._history[new_index])
+        )
         if step < 0:
             self.move_cursor((0, len(self.document.get_line(0))))
         return True
@@ -211,34 +217,42 @@ class Composer(TextArea):
     # Completion
 
     def on_text_area_changed(self) -> None:
-        if self._looked_at != (self.text, self.cursor_location):
-            self.look_for_proposals()
+        if self._proposals_for != (self.text, self.cursor_location):
+            self.update_proposals()
 
-    def look_for_proposals(self) -> None:
+    def update_proposals(self) -> None:
         row, column = self.cursor_location
-        self._looked_at, self._has_chosen = (self.text, (row, column)), False
-        before = self.document.get_line(row)[:column]
-        half = None if self.asking else half_typed(before, first_line=row == 0)
-        offered = self._propose(half) if half is not None and self._recalled == len(self._history) else ()
-        if half is not None and half.kind == "command" and any(each.text == half.typed for each in offered):
-            offered = [each for each in offered if each.text.startswith(half.typed)]
-        self._half, self._offered = half, offered
-        self._proposals.offer(offered)
+        self._proposals_for, self._has_chosen = (self.text, (row, column)), False
+        text_before = self.document.get_line(row)[:column]
+        partial_word = None if self.is_asking else find_partial_word(text_before, first_line=row == 0)
+        proposals = (
+            self._propose(partial_word)
+            if partial_word is not None and self._history_index == len(self._history)
+            else ()
+        )
+        if (
+            partial_word is not None
+            and partial_word.kind == "command"
+            and any(each.text == partial_word.typed for each in proposals)
+        ):
+            proposals = [each for each in proposals if each.text.startswith(partial_word.typed)]
+        self._partial_word, self._shown_proposals = partial_word, proposals
+        self._proposals.show_proposals(proposals)
 
-    def _withdraw(self) -> None:
-        self._offered = ()
-        self._proposals.offer(())
+    def _hide_proposals(self) -> None:
+        self._shown_proposals = ()
+        self._proposals.show_proposals(())
 
-    def _chosen(self) -> Proposal:
-        return self._offered[self._proposals.highlighted or 0]
+    def _get_chosen_proposal(self) -> CompletionProposal:
+        return self._shown_proposals[self._proposals.highlighted or 0]
 
-    def _take(self, proposal: Proposal) -> None:
-        half = self._half
-        assert half is not None
+    def _insert_proposal(self, proposal: CompletionProposal) -> None:
+        partial_word = self._partial_word
+        assert partial_word is not None
         row, column = self.cursor_location
-        goes_on = proposal.text.endswith("/")
-        text = proposal.text if goes_on else f"{proposal.text} "
-        result = self.replace(text, (row, half.begin), (row, column))
+        is_directory = proposal.text.endswith("/")
+        text = proposal.text if is_directory else f"{proposal.text} "
+        result = self.replace(text, (row, partial_word.start), (row, column))
         self.move_cursor(result.end_location)
-        if not goes_on:
-            self._withdraw()
+        if not is_directory:
+            self._hide_proposals()

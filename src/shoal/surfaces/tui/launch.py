@@ -12,143 +12,149 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shoal.core.clock import SystemClock
-from shoal.core.wording import one_line
-from shoal.surfaces.terminal.paint import DIM, YELLOW
-from shoal.surfaces.terminal.screen import screen_for
-from shoal.surfaces.terminal.sentences import cut_off_agents
-from shoal.surfaces.terminal.sittings import say_farewell, sittings
+from shoal.core.text_format import to_one_line
+from shoal.surfaces.terminal.screen import open_screen
+from shoal.surfaces.terminal.session_loop import print_farewell, run_sessions
+from shoal.surfaces.terminal.text_styles import DIM, YELLOW
+from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
 from shoal.surfaces.tui.app import ShoalApp
-from shoal.surfaces.tui.breaking import tell_of_far_fault, tell_of_fault
-from shoal.surfaces.tui.far import FarSeat
-from shoal.surfaces.tui.own import OwnSeat
+from shoal.surfaces.tui.fault_report import report_fault, report_remote_fault
+from shoal.surfaces.tui.local_run_client import LocalRunClient
+from shoal.surfaces.tui.remote_run_client import RemoteRunClient
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
-    from shoal.app.outside.watching import Run
+    from shoal.app.run_access.run_handle import RunHandle
     from shoal.app.session.session import Session
-    from shoal.core.agents import Glimpse
-    from shoal.surfaces.terminal.sittings import Prepare
+    from shoal.core.agents import AgentSnapshot
+    from shoal.surfaces.terminal.session_loop import PreparePrompt
 
 _LIGHT = ("7", "15")
 """Background colour numbers of light terminals, as in COLORFGBG."""
-GONE_WITHIN = 20.0
+HANGUP_EXIT_SECONDS = 20.0
 """Seconds until the process exits after the terminal is gone."""
 
-LEFT_WITHIN = 20.0
+LEAVE_SECONDS = 20.0
 """Seconds for a run to end cleanly after the screen crashed."""
 
 
-async def full_screen(
-    options: Options, prompt: str | None, home: Path, prepare: Prepare | None = None
+async def run_full_screen(
+    options: Options, prompt: str | None, home: Path, prepare_prompt: PreparePrompt | None = None
 ) -> int:
     """Run sessions until the person leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
-    left: list[tuple[Session, Sequence[Glimpse]]] = []
+    ended_sessions: list[tuple[Session, Sequence[AgentSnapshot]]] = []
 
-    async def sit(session: Session) -> OwnSeat:
-        return await seated(app, session)
+    async def open_terminal(session: Session) -> LocalRunClient:
+        return await attach_session(app, session)
 
-    async def live() -> int:
+    async def run_until_ended() -> int:
         try:
-            return await sittings(options, prompt, prepare, sit=sit, leave=lambda *ended: left.append(ended))
+            return await run_sessions(
+                options,
+                prompt,
+                prepare_prompt,
+                open_terminal=open_terminal,
+                on_session_end=lambda *ended: ended_sessions.append(ended),
+            )
         finally:
             app.exit()
 
     try:
-        status = await run_with(app, live)
+        status = await run_app_with(app, run_until_ended)
     finally:
-        if app.broke is not None and not options.debug:
-            session = app.seat.session if isinstance(app.seat, OwnSeat) else None
-            tell_of_fault(app.broke, session, app.unsent, kept=options.persist)
-    if app.broke is not None and options.debug:
-        raise app.broke
-    screen = screen_for(sys.stdout)
-    for session, stopped in left:
-        say_farewell(screen, session, stopped)
+        if app.fault is not None and not options.debug:
+            session = app.run_client.session if isinstance(app.run_client, LocalRunClient) else None
+            report_fault(app.fault, session, app.unsent, persisted=options.persist)
+    if app.fault is not None and options.debug:
+        raise app.fault
+    screen = open_screen(sys.stdout)
+    for session, stopped_agents in ended_sessions:
+        print_farewell(screen, session, stopped_agents)
     screen.close()
     return status
 
 
-async def attached(run: Run, home: Path) -> int:
+async def run_attached(run: RunHandle, home: Path) -> int:
     """Show a run of another process until the person leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
-    app.theme = theme_for(None, os.environ)
+    app.theme = choose_theme(None, os.environ)
 
-    async def live() -> int:
+    async def run_until_ended() -> int:
         try:
-            seat = FarSeat(run, SystemClock(), app)
-            await app.sit(seat)
-            return await seat.go()
+            run_client = RemoteRunClient(run, SystemClock(), app)
+            await app.attach_run(run_client)
+            return await run_client.run_until_left()
         finally:
             app.exit()
 
-    status = await run_with(app, live)
-    if app.broke is not None:
-        tell_of_far_fault(app.broke, run, app.unsent)
+    status = await run_app_with(app, run_until_ended)
+    if app.fault is not None:
+        report_remote_fault(app.fault, run, app.unsent)
         return status
-    screen = screen_for(sys.stdout)
+    screen = open_screen(sys.stdout)
     if run.is_live:
         screen.write(f"  The run goes on. Come back: shoal attach {run.session[:8]}\n", DIM)
     screen.close()
     return status
 
 
-async def seated(app: ShoalApp, session: Session) -> OwnSeat:
+async def attach_session(app: ShoalApp, session: Session) -> LocalRunClient:
     """Show this session in the app from now on."""
-    seat = OwnSeat(session, app)
-    app.theme = theme_for(session.parts.settings.own.theme, os.environ)
+    run_client = LocalRunClient(session, app)
+    app.theme = choose_theme(session.services.settings.own.theme, os.environ)
     if not session.agent.conversation.messages:
-        seat.telling.note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
+        run_client.notices.write_note("/help lists the commands, F2 shows the agents, Ctrl-D ends.")
     for note in session.notes:
-        seat.telling.note(one_line(note), YELLOW)
-    left_over = session.parts.left_over
-    if left_over is not None and left_over.cut_off:
-        seat.telling.note(cut_off_agents(left_over.cut_off), YELLOW)
-    await app.sit(seat)
-    return seat
+        run_client.notices.write_note(to_one_line(note), YELLOW)
+    recovered = session.services.recovered
+    if recovered is not None and recovered.cut_off_results:
+        run_client.notices.write_note(describe_cut_off_agents(recovered.cut_off_results), YELLOW)
+    await app.attach_run(run_client)
+    return run_client
 
 
-def theme_for(wanted: str | None, environ: Mapping[str, str]) -> str:
+def choose_theme(setting: str | None, environ: Mapping[str, str]) -> str:
     """Return Textual's theme name; terminals announce a light background in COLORFGBG."""
-    told = "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT else "dark"
-    return f"ansi-{told}" if wanted == "ansi" else f"textual-{wanted or told}"
+    background = "light" if environ.get("COLORFGBG", "").rpartition(";")[2] in _LIGHT else "dark"
+    return f"ansi-{background}" if setting == "ansi" else f"textual-{setting or background}"
 
 
-async def run_with(app: ShoalApp, life: Callable[[], Coroutine[Any, Any, int]]) -> int:
+async def run_app_with(app: ShoalApp, run_inside: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the app and a coroutine; the end of one ends both. Raises the exception that ended it."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, app.leave, 128 + signal.SIGTERM)
+    loop.add_signal_handler(signal.SIGTERM, app.leave_run, 128 + signal.SIGTERM)
     # Not by the loop: a write to a terminal that is gone may block the loop itself.
-    before = signal.signal(signal.SIGHUP, lambda *_: _hung_up(loop, app))
-    living: list[asyncio.Task[int]] = []
+    old_handler = signal.signal(signal.SIGHUP, lambda *_: _handle_hangup(loop, app))
+    running_tasks: list[asyncio.Task[int]] = []
     # Started by the app: its widgets can only be used from tasks that descend from it.
-    app.when_ready = lambda: living.append(asyncio.create_task(life()))
+    app.when_ready = lambda: running_tasks.append(asyncio.create_task(run_inside()))
     try:
         await app.run_async()
-        if app.broke is not None and app.seat is not None and app.seat.open:
+        if app.fault is not None and app.run_client is not None and app.run_client.is_open:
             # Even if the screen crashed, the run ends as if the person had left.
-            app.leave(1)
-            await asyncio.wait(living, timeout=LEFT_WITHIN)
-        for task in living:
+            app.leave_run(1)
+            await asyncio.wait(running_tasks, timeout=LEAVE_SECONDS)
+        for task in running_tasks:
             task.cancel()
-        if living:
-            await asyncio.wait(living)
+        if running_tasks:
+            await asyncio.wait(running_tasks)
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
-        signal.signal(signal.SIGHUP, before)
-    if living and not living[0].cancelled():
-        return living[0].result()
-    return app.hung_up or (app.return_code or 0)
+        signal.signal(signal.SIGHUP, old_handler)
+    if running_tasks and not running_tasks[0].cancelled():
+        return running_tasks[0].result()
+    return app.exit_status or (app.return_code or 0)
 
 
-def _hung_up(loop: asyncio.AbstractEventLoop, app: ShoalApp) -> None:
+def _handle_hangup(loop: asyncio.AbstractEventLoop, app: ShoalApp) -> None:
     """Leave the run after the terminal is gone: output goes to /dev/null, and the exit is bounded."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null_fd = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
-    os.close(nowhere)
+        os.dup2(null_fd, stream)
+    os.close(null_fd)
     status = 128 + signal.SIGHUP
-    last = threading.Timer(GONE_WITHIN, os._exit, (status,))
+    last = threading.Timer(HANGUP_EXIT_SECONDS, os._exit, (status,))
     last.daemon = True
     last.start()
-    loop.call_soon_threadsafe(app.leave, status)
+    loop.call_soon_threadsafe(app.leave_run, status)

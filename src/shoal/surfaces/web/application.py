@@ -13,61 +13,69 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from shoal.core.errors import ShoalError
-from shoal.surfaces.web.board import BoardDoor
-from shoal.surfaces.web.guard import Gate, Guard
-from shoal.surfaces.web.looking import Looking
-from shoal.surfaces.web.replies import Refused, fault, refusal
-from shoal.surfaces.web.showing import Showing
-from shoal.surfaces.web.steering import Steering
+from shoal.surfaces.web.access_guard import AccessGuard, AccessPolicy
+from shoal.surfaces.web.board_routes import BoardRoutes
+from shoal.surfaces.web.control_routes import ControlRoutes
+from shoal.surfaces.web.json_replies import RequestRefused, handle_fault, handle_refusal
+from shoal.surfaces.web.read_routes import ReadRoutes
+from shoal.surfaces.web.web_context import WebContext
 
 
-def static_directory() -> Path:
+def get_static_directory() -> Path:
     """Return the directory of the built front end, which is part of the package."""
     return Path(str(files("shoal.surfaces.web"))) / "static"
 
 
-def application(showing: Showing, gate: Gate) -> Guard:
-    handlers = {Refused: refusal, ShoalError: refusal, HTTPException: refusal, Exception: fault}
-    routes = [Mount("/api", routes=_api(showing)), *_pages()]
+def create_application(context: WebContext, policy: AccessPolicy) -> AccessGuard:
+    handlers = {
+        RequestRefused: handle_refusal,
+        ShoalError: handle_refusal,
+        HTTPException: handle_refusal,
+        Exception: handle_fault,
+    }
+    routes = [Mount("/api", routes=_build_api_routes(context)), *_build_page_routes()]
     # Outermost, so that error replies are guarded too.
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), gate)
+    return AccessGuard(Starlette(routes=routes, exception_handlers=handlers), policy)
 
 
-def _api(showing: Showing) -> list[Route]:
-    looking, steering, board = Looking(showing), Steering(showing), BoardDoor(showing)
+def _build_api_routes(context: WebContext) -> list[Route]:
+    read_routes, control_routes, board = ReadRoutes(context), ControlRoutes(context), BoardRoutes(context)
     run = "/runs/{session}"
     agent = run + "/agents/{agent}"
     task = run + "/tasks/{board}/{task}"
     return [
-        Route("/runs", looking.runs),
-        Route(run + "/frames", looking.frames),
-        Route(run + "/replay", looking.replay),
-        Route(run + "/letters/{team}/{to}/{letter}", looking.letter),
-        Route(agent + "/transcript", looking.transcript),
-        Route(agent + "/transcript/{n:int}", looking.entry),
-        Route(agent + "/live", looking.live),
-        Route("/questions", looking.questions),
-        Route("/questions/stream", looking.question_stream),
-        Route(run + "/questions/{question}", steering.answer, methods=["POST"]),
-        Route(run + "/send", steering.send, methods=["POST"]),
-        Route(run + "/interrupt", steering.interrupt, methods=["POST"]),
-        Route(run + "/stop", steering.stop, methods=["POST"]),
-        Route(run + "/kill", steering.kill, methods=["POST"]),
-        Route(run + "/background", steering.background, methods=["POST"]),
-        Route(run + "/mode", steering.mode, methods=["POST"]),
-        Route(run + "/tasks", board.add, methods=["POST"]),
-        Route(task, board.whole),
-        Route(task, board.change, methods=["PATCH"]),
+        Route("/runs", read_routes.list_runs),
+        Route(run + "/frames", read_routes.stream_frames),
+        Route(run + "/replay", read_routes.get_replay),
+        Route(run + "/letters/{team}/{to}/{letter}", read_routes.get_mail),
+        Route(agent + "/transcript", read_routes.get_transcript),
+        Route(agent + "/transcript/{n:int}", read_routes.get_entry),
+        Route(agent + "/live", read_routes.stream_live),
+        Route("/questions", read_routes.list_questions),
+        Route("/questions/stream", read_routes.stream_questions),
+        Route(run + "/questions/{question}", control_routes.answer_question, methods=["POST"]),
+        Route(run + "/send", control_routes.send_message, methods=["POST"]),
+        Route(run + "/interrupt", control_routes.interrupt_agent, methods=["POST"]),
+        Route(run + "/stop", control_routes.stop_agent, methods=["POST"]),
+        Route(run + "/kill", control_routes.kill_agent, methods=["POST"]),
+        Route(run + "/background", control_routes.move_to_background, methods=["POST"]),
+        Route(run + "/mode", control_routes.set_mode, methods=["POST"]),
+        Route(run + "/tasks", board.post_task, methods=["POST"]),
+        Route(task, board.get_task),
+        Route(task, board.patch_task, methods=["PATCH"]),
     ]
 
 
-def _pages() -> list[Route | Mount]:
-    static = static_directory()
+def _build_page_routes() -> list[Route | Mount]:
+    static_directory = get_static_directory()
 
-    async def index(_: Request) -> Response:
-        page = static / "index.html"
+    async def serve_index(_: Request) -> Response:
+        page = static_directory / "index.html"
         if not page.is_file():
             return PlainTextResponse("This copy of Shoal has no built pages. Build them: make web\n", 503)
         return FileResponse(page, headers={"Cache-Control": "no-cache"})
 
-    return [Route("/", index), Mount("/static", StaticFiles(directory=static, check_dir=False))]
+    return [
+        Route("/", serve_index),
+        Mount("/static", StaticFiles(directory=static_directory, check_dir=False)),
+    ]

@@ -10,23 +10,23 @@ handles opened during one rule lead to the same store, which is empty when the r
 
 from __future__ import annotations
 
-from shoal.testing.contracts.rules import Doors as Doors
-from shoal.testing.contracts.rules import Rule as Rule
+from shoal.testing.contracts.contract_rules import ContractRule as ContractRule
+from shoal.testing.contracts.contract_rules import StoreOpener as StoreOpener
 
 
-def mailbox_rules() -> tuple[Rule, ...]:
-    from shoal.testing.contracts import mailboxes
+def mailbox_rules() -> tuple[ContractRule, ...]:
+    from shoal.testing.contracts import mailbox_contract
 
-    return mailboxes.RULES.all()
-
-
-def board_rules() -> tuple[Rule, ...]:
-    from shoal.testing.contracts import board, claims
-
-    return (*board.RULES.all(), *claims.RULES.all())
+    return mailbox_contract.RULES.list_rules()
 
 
-def roster_rules() -> tuple[Rule, ...]:
-    from shoal.testing.contracts import rosters
+def board_rules() -> tuple[ContractRule, ...]:
+    from shoal.testing.contracts import board_contract, claim_contract
 
-    return rosters.RULES.all()
+    return (*board_contract.RULES.list_rules(), *claim_contract.RULES.list_rules())
+
+
+def roster_rules() -> tuple[ContractRule, ...]:
+    from shoal.testing.contracts import roster_contract
+
+    return roster_contract.RULES.list_rules()

@@ -6,88 +6,95 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import mcp_types as types
+import mcp_types
 from msgspec.structs import replace
 
-from shoal.core.questions import Answer, Choice, Choose, Chosen, Option
+from shoal.core.questions import Answer, ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
 
 if TYPE_CHECKING:
-    from shoal.tools.mcp.life import ServerLife
+    from shoal.tools.mcp.managed_server import ManagedMcpServer
 
-MOST_FIELDS = 20
+MAX_FIELDS = 20
 _YES, _NO = "Yes", "No"
 _GO_ON, _DECLINE = "Go on", "Decline"
-_LEFT_OUT = "Leave it out"
-_Value: TypeAlias = str | int | float | bool | list[str] | None
+_SKIP_FIELD = "Leave it out"
+_FieldValue: TypeAlias = str | int | float | bool | list[str] | None
 
 
-async def elicited(life: ServerLife, params: types.ElicitRequestParams) -> types.ElicitResult:
+async def handle_elicitation(
+    managed: ManagedMcpServer, params: mcp_types.ElicitRequestParams
+) -> mcp_types.ElicitResult:
     """Ask the user; decline if no call is active or nobody can answer."""
-    caller = life.caller
-    if caller is None:
-        return types.ElicitResult(action="decline")
-    asks = f"The MCP server {life.server.name} asks: {params.message}"
+    call = managed.current_call
+    if call is None:
+        return mcp_types.ElicitResult(action="decline")
+    prompt = f"The MCP server {managed.server.name} asks: {params.message}"
     fields: dict[str, Mapping[str, Any]] = {}
-    if isinstance(params, types.ElicitRequestURLParams):
-        choices = [_plain(f"{asks} Open {params.url} yourself, and say when that is done.")]
+    if isinstance(params, mcp_types.ElicitRequestURLParams):
+        choices = [_build_confirmation(f"{prompt} Open {params.url} yourself, and say when that is done.")]
     else:
-        given = params.requested_schema
-        properties = given.get("properties", {})
-        if not isinstance(properties, Mapping) or len(properties) > MOST_FIELDS:
-            return types.ElicitResult(action="cancel")
+        schema = params.requested_schema
+        properties = schema.get("properties", {})
+        if not isinstance(properties, Mapping) or len(properties) > MAX_FIELDS:
+            return mcp_types.ElicitResult(action="cancel")
         fields = {name: field for name, field in properties.items() if isinstance(field, Mapping)}
-        required = given.get("required") or ()
-        choices = [_choice(asks, name, field, needed=name in required) for name, field in fields.items()]
-        choices = _told_apart(choices, fields) or [_plain(asks)]
-    caller.waits_for_a_person()
+        required = schema.get("required") or ()
+        choices = [
+            _build_field_choice(prompt, name, field, required=name in required)
+            for name, field in fields.items()
+        ]
+        choices = _disambiguate_choices(choices, fields) or [_build_confirmation(prompt)]
+    call.suspend_deadline()
     try:
-        answer = await caller.site.desk.ask(
-            Choose(id=caller.question_id(), agent=caller.site.agent.agent, choices=tuple(choices))
+        answer = await call.context.question_broker.ask_person(
+            ChoiceQuestion(id=call.next_question_id(), agent=call.context.agent.agent, choices=tuple(choices))
         )
     finally:
-        caller.goes_on()
-    return _result(answer, choices, fields)
+        call.extend_deadline()
+    return _build_elicit_result(answer, choices, fields)
 
 
-def _plain(question: str) -> Choice:
-    options = (Option(label=_GO_ON), Option(label=_DECLINE))
-    return Choice(question=question, header="MCP", options=options)
+def _build_confirmation(question: str) -> MultipleChoice:
+    options = (ChoiceOption(label=_GO_ON), ChoiceOption(label=_DECLINE))
+    return MultipleChoice(question=question, header="MCP", options=options)
 
 
-def _choice(asks: str, name: str, field: Mapping[str, Any], *, needed: bool) -> Choice:
+def _build_field_choice(
+    prompt: str, name: str, field: Mapping[str, Any], *, required: bool
+) -> MultipleChoice:
     title = str(field.get("title") or name)
-    about = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
-    options = [Option(label=label) for label in _labels(field)]
+    description = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
+    options = [ChoiceOption(label=label) for label in _list_labels(field)]
     if not options and field.get("default") is not None:
-        options.append(Option(label=str(field["default"])))
-    if not needed:
-        options.append(Option(label=_LEFT_OUT))
-    options.append(Option(label=_DECLINE, description="Answer nothing at all."))
-    return Choice(
-        question=f"{asks} – {title}{about}",
+        options.append(ChoiceOption(label=str(field["default"])))
+    if not required:
+        options.append(ChoiceOption(label=_SKIP_FIELD))
+    options.append(ChoiceOption(label=_DECLINE, description="Answer nothing at all."))
+    return MultipleChoice(
+        question=f"{prompt} – {title}{description}",
         header=name[:20],
         options=tuple(options),
         multi_select=field.get("type") == "array",
     )
 
 
-def _told_apart(choices: list[Choice], names: Iterable[str]) -> list[Choice]:
+def _disambiguate_choices(choices: list[MultipleChoice], names: Iterable[str]) -> list[MultipleChoice]:
     """Append the field name to duplicate questions, because answers are keyed by question."""
-    times = Counter(choice.question for choice in choices)
+    counts = Counter(choice.question for choice in choices)
     return [
-        replace(choice, question=f"{choice.question} [{name}]") if times[choice.question] > 1 else choice
+        replace(choice, question=f"{choice.question} [{name}]") if counts[choice.question] > 1 else choice
         for choice, name in zip(choices, names, strict=True)
     ]
 
 
-def _labels(field: Mapping[str, Any]) -> Iterator[str]:
+def _list_labels(field: Mapping[str, Any]) -> Iterator[str]:
     if field.get("type") == "boolean":
         yield from (_YES, _NO)
-    of = field.get("items") if field.get("type") == "array" else field
-    yield from _named(of).keys() if isinstance(of, Mapping) else ()
+    item_schema = field.get("items") if field.get("type") == "array" else field
+    yield from _map_labels_to_values(item_schema).keys() if isinstance(item_schema, Mapping) else ()
 
 
-def _named(field: Mapping[str, Any]) -> dict[str, str]:
+def _map_labels_to_values(field: Mapping[str, Any]) -> dict[str, str]:
     """Return the allowed values by label."""
     for key in ("oneOf", "anyOf"):
         if isinstance(field.get(key), list):
@@ -98,26 +105,26 @@ def _named(field: Mapping[str, Any]) -> dict[str, str]:
     return dict(zip(names if isinstance(names, list) else values, values, strict=False))
 
 
-def _result(
-    answer: Answer, choices: list[Choice], fields: Mapping[str, Mapping[str, Any]]
-) -> types.ElicitResult:
-    if not isinstance(answer, Chosen):
-        return types.ElicitResult(action="decline")
-    said = [answer.answers.get(choice.question, "") for choice in choices]
-    if _DECLINE in said:
-        return types.ElicitResult(action="decline")
-    content: dict[str, _Value] = {}
-    for (name, field), text in zip(fields.items(), said, strict=False):
-        if text in ("", _LEFT_OUT):
+def _build_elicit_result(
+    answer: Answer, choices: list[MultipleChoice], fields: Mapping[str, Mapping[str, Any]]
+) -> mcp_types.ElicitResult:
+    if not isinstance(answer, ChoiceAnswer):
+        return mcp_types.ElicitResult(action="decline")
+    texts = [answer.answers.get(choice.question, "") for choice in choices]
+    if _DECLINE in texts:
+        return mcp_types.ElicitResult(action="decline")
+    content: dict[str, _FieldValue] = {}
+    for (name, field), text in zip(fields.items(), texts, strict=False):
+        if text in ("", _SKIP_FIELD):
             continue
         try:
-            content[name] = _value(text, field)
+            content[name] = _parse_field_value(text, field)
         except ValueError:
-            return types.ElicitResult(action="cancel")
-    return types.ElicitResult(action="accept", content=content)
+            return mcp_types.ElicitResult(action="cancel")
+    return mcp_types.ElicitResult(action="accept", content=content)
 
 
-def _value(text: str, field: Mapping[str, Any]) -> _Value:
+def _parse_field_value(text: str, field: Mapping[str, Any]) -> _FieldValue:
     """Parse an answer. Raises `ValueError` if the text does not fit the field's type."""
     match field.get("type"):
         case "boolean":
@@ -131,7 +138,7 @@ def _value(text: str, field: Mapping[str, Any]) -> _Value:
         case "number":
             return float(text)
         case "array":
-            named = _named(field.get("items") or {})
-            return [named.get(part.strip(), part.strip()) for part in text.split(",")]
+            values_by_label = _map_labels_to_values(field.get("items") or {})
+            return [values_by_label.get(part.strip(), part.strip()) for part in text.split(",")]
         case _:
-            return _named(field).get(text, text)
+            return _map_labels_to_values(field).get(text, text)

@@ -10,18 +10,34 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.surfaces.cli.demo.ending import PRICES, in_a_clone, row, spent_words, tested, tests_row
-from shoal.surfaces.terminal.paint import BOLD, BOLD_CYAN, DIM, GREEN, RED, YELLOW, cut, style_of
-from shoal.surfaces.terminal.screen import Screen
+from shoal.surfaces.cli.demo.summary_rows import (
+    PRICES,
+    find_clone_command,
+    format_spent,
+    print_row,
+    print_tests_row,
+    run_project_tests,
+)
+from shoal.surfaces.terminal.screen import TerminalScreen
+from shoal.surfaces.terminal.text_styles import (
+    BOLD,
+    BOLD_CYAN,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    get_agent_style,
+    truncate_text,
+)
 
 if TYPE_CHECKING:
-    from shoal.core.agents import Completion
-    from shoal.core.events import Finished
+    from shoal.core.agents import AgentResult
+    from shoal.core.events import RunFinished
 
 
-class Ran(Struct, frozen=True, kw_only=True):
-    finished: Finished
-    completions: tuple[Completion, ...]
+class AgentsDemoResult(Struct, frozen=True, kw_only=True):
+    finished: RunFinished
+    completions: tuple[AgentResult, ...]
     seconds: float
     project: Path
     journal: Path
@@ -30,7 +46,7 @@ class Ran(Struct, frozen=True, kw_only=True):
     home: Path
 
 
-def introduce(screen: Screen, task: str, unguarded: str) -> None:
+def print_agents_introduction(screen: TerminalScreen, task: str, unguarded: str) -> None:
     screen.write("shoal demo agents\n", BOLD_CYAN)
     screen.write("  The model's words are scripted, and nothing leaves this machine.\n", DIM)
     screen.write("  The project, the agents, their worktrees, edits and tests are real.\n", DIM)
@@ -44,88 +60,94 @@ def introduce(screen: Screen, task: str, unguarded: str) -> None:
     screen.write(f"{task}\n", BOLD)
 
 
-async def merge_all(screen: Screen, project: Path, home: Path, *, pause: float) -> None:
+async def merge_worktrees(screen: TerminalScreen, project: Path, home: Path, *, pause: float) -> None:
     """Merge every worktree, as the user would: the work of agents returns only on request."""
-    from shoal.app.quarters.worktrees import worktrees_of
+    from shoal.app.isolation.repository_worktrees import open_worktrees
     from shoal.core.clock import SystemClock
     from shoal.core.errors import WorktreeError
 
-    worktrees = worktrees_of(project, home=home, environ=os.environ, clock=SystemClock())
+    worktrees = open_worktrees(project, home=home, environ=os.environ, clock=SystemClock())
     screen.write("\n")
-    for standing in await worktrees.list():
+    for status in await worktrees.list_worktrees():
         await asyncio.sleep(pause)
         screen.write("$ ", DIM)
-        screen.write(f"shoal worktree merge {standing.name}", BOLD)
+        screen.write(f"shoal worktree merge {status.name}", BOLD)
         try:
-            merged = await worktrees.merge(standing.name)
+            merge_result = await worktrees.merge_worktree(status.name)
         except WorktreeError as error:
             screen.write(f"\n  {error}\n", RED)
         else:
-            screen.write(f"  → {merged.into}: {', '.join(merged.files)}\n", GREEN)
+            screen.write(f"  → {merge_result.into}: {', '.join(merge_result.files)}\n", GREEN)
 
 
-def summary(screen: Screen, ran: Ran) -> int:
+def print_agents_summary(screen: TerminalScreen, result: AgentsDemoResult) -> int:
     """Print the summary and return the exit code; facts come from disk, not from what agents reported."""
-    from shoal.app.demo.harbour import changes
+    from shoal.app.demo.demo_project import find_project_changes
 
-    tests = tested(ran.project)
-    passed = tests.passed and ran.finished.reason == "done"
-    differences = changes(ran.project)
+    tests = run_project_tests(result.project)
+    passed = tests.passed and result.finished.reason == "done"
+    differences = find_project_changes(result.project)
     screen.write("\nWhat changed\n" if differences else "\nNothing changed\n", BOLD)
-    for changed in differences:
-        name = Path(changed.path).name
-        for sign, lines, style in (("-", changed.removed, RED), ("+", changed.added, GREEN)):
+    for changed_file in differences:
+        name = Path(changed_file.path).name
+        for sign, lines, style in (("-", changed_file.removed, RED), ("+", changed_file.added, GREEN)):
             for line in lines:
                 screen.write(f"  {name:<10}")
                 screen.write(f"{sign} {line.strip()}\n", style)
                 name = ""
-    _costs(screen, ran)
+    _print_costs(screen, result)
     screen.write("\n")
-    tests_row(screen, tests, good=passed)
-    _whereabouts(screen, ran)
+    print_tests_row(screen, tests, good=passed)
+    _print_next_steps(screen, result)
     if not passed:
         screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo agents --keep\n", RED)
     return 0 if passed else 1
 
 
-def _costs(screen: Screen, ran: Ran) -> None:
-    from shoal.app.demo.stage import AGENTS
-    from shoal.core.ids import LEAD
-    from shoal.stores.files.ledger import usage_of
+def _print_costs(screen: TerminalScreen, result: AgentsDemoResult) -> None:
+    from shoal.app.demo.demo_session import AGENTS
+    from shoal.core.ids import LEAD_ID
+    from shoal.stores.files.usage_summary import summarize_usage
 
-    ledger = usage_of(ran.journal)
+    ledger = summarize_usage(result.journal)
     screen.write("\nWhat it cost", BOLD)
     screen.write(PRICES, DIM)
     screen.write(f"  {'':8}requests   tokens     cost     time\n", DIM)
-    ended = {each.agent: each for each in ran.completions}
-    named = [(ledger.worker(agent).kind, agent, spent) for agent, spent in ledger.by_agent.items()]
-    for who, agent, spent in sorted(named, key=lambda row: (row[1] != LEAD, row[0])):
-        screen.write(f"  {who:8}", style_of(AGENTS[who]) if who in AGENTS else "")
-        if agent in ended:
-            done = ended[agent]
-            subject = "".join(done.evidence.commits[:1]).partition(" ")[2]
-            screen.write(spent_words(spent, done.duration_ms / 1000))
-            screen.write(cut(f"  {subject}", max(screen.columns - 45, 0)) + "\n", DIM)
+    completions = {each.agent: each for each in result.completions}
+    cost_rows = [(ledger.get_agent(agent).kind, agent, spent) for agent, spent in ledger.by_agent.items()]
+    for name, agent, totals in sorted(cost_rows, key=lambda row: (row[1] != LEAD_ID, row[0])):
+        screen.write(f"  {name:8}", get_agent_style(AGENTS[name]) if name in AGENTS else "")
+        if agent in completions:
+            completion = completions[agent]
+            subject = "".join(completion.evidence.commits[:1]).partition(" ")[2]
+            screen.write(format_spent(totals, completion.duration_ms / 1000))
+            screen.write(truncate_text(f"  {subject}", max(screen.columns - 45, 0)) + "\n", DIM)
         else:
-            screen.write(f"{spent_words(spent)}\n")
-    screen.write(f"  {'in all':8}{spent_words(ledger.total, ran.seconds)}\n", BOLD)
+            screen.write(f"{format_spent(totals)}\n")
+    screen.write(f"  {'in all':8}{format_spent(ledger.total, result.seconds)}\n", BOLD)
 
 
-def _whereabouts(screen: Screen, ran: Ran) -> None:
-    own = in_a_clone()
-    if ran.kept:
-        project, home = shlex.quote(str(ran.project)), shlex.quote(str(ran.home))
-        row(screen, "project", str(ran.project))
-        row(screen, "record", str(ran.transcript))
-        row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
-        row(screen, "", f"SHOAL_HOME={home} {in_a_clone(absolute=True) or 'shoal'} cost", BOLD)
+def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
+    clone_command = find_clone_command()
+    if result.kept:
+        project, home = shlex.quote(str(result.project)), shlex.quote(str(result.home))
+        print_row(screen, "project", str(result.project))
+        print_row(screen, "record", str(result.transcript))
+        print_row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
+        print_row(screen, "", f"SHOAL_HOME={home} {find_clone_command(absolute=True) or 'shoal'} cost", BOLD)
         return
-    if ran.home.is_relative_to(ran.project.parent):
-        row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
+    if result.home.is_relative_to(result.project.parent):
+        print_row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
     else:
-        row(screen, "record", str(ran.transcript))
-    row(screen, "next", f"{own or 'shoal'} doctor", BOLD, "  which model can be used here, and what to type")
-    if own is None:
-        row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
+        print_row(screen, "record", str(result.transcript))
+    print_row(
+        screen,
+        "next",
+        f"{clone_command or 'shoal'} doctor",
+        BOLD,
+        "  which model can be used here, and what to type",
+    )
+    if clone_command is None:
+        print_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
     else:
-        row(screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"')
+        print_row(screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"')

@@ -8,29 +8,29 @@ from typing import Literal
 
 from msgspec import Struct
 
-from shoal.app.teams.record import AgentsRecord
-from shoal.core.bodies import Body
+from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock
-from shoal.core.errors import NoSuchInbox
-from shoal.core.ids import Ids
-from shoal.core.mail import Mail
+from shoal.core.errors import InboxNotFound
+from shoal.core.ids import IdGenerator
+from shoal.core.mail import MailMessage
+from shoal.core.mail_bodies import MailBody
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
-from shoal.core.tasks import Task, by_number
-from shoal.wire.bodies import body_of
-from shoal.wire.tasks import TaskFile, read_task
+from shoal.core.tasks import Task, sort_by_number
+from shoal.wire.mail_body_codec import get_authorized_body
+from shoal.wire.task_codec import TaskFile, parse_task
 
 
-class Moved(Struct, frozen=True):
+class TaskTransition(Struct, frozen=True):
     """Task that was claimed or completed."""
 
     task: Task
     how: Literal["taken", "done"]
 
 
-class Letter(Struct, frozen=True):
+class DeliveredMail(Struct, frozen=True):
     to: AgentName
-    mail: Mail
-    body: Body | None
+    mail: MailMessage
+    body: MailBody | None
 
 
 class TeamFiles:
@@ -38,47 +38,50 @@ class TeamFiles:
 
     def __init__(self, home: Path, clock: Clock) -> None:
         self._home = home
-        self._record = AgentsRecord(home, clock=clock, ids=Ids())
-        self._letters: set[str] = set()
+        self._store = TeamStore(home, clock=clock, ids=IdGenerator())
+        self._seen_mail: set[str] = set()
         self.team = ""
         self.names: list[AgentName] = [LEAD_NAME]
         self.tasks: Sequence[Task] = ()
 
-    async def mail(self) -> list[Letter]:
+    async def read_mail(self) -> list[DeliveredMail]:
         """Return all mail ever delivered, the oldest first."""
         if not self.team:
             return []
-        boxes, found = self._record.mailboxes(self.team), list[Letter]()
+        mailboxes, delivered = self._store.open_mailboxes(self.team), list[DeliveredMail]()
         for name in self.names:
             try:
-                found += [Letter(name, mail, body_of(mail)) for mail in await boxes.history(name)]
-            except NoSuchInbox:
+                delivered += [
+                    DeliveredMail(name, mail, get_authorized_body(mail))
+                    for mail in await mailboxes.read_history(name)
+                ]
+            except InboxNotFound:
                 continue
-        return sorted(found, key=lambda letter: letter.mail.timestamp)
+        return sorted(delivered, key=lambda message: message.mail.timestamp)
 
     async def aclose(self) -> None:
-        await self._record.aclose()
+        await self._store.aclose()
 
-    def moved(self) -> list[Moved]:
-        before = {task.id: task for task in self.tasks}
-        self.tasks = self._tasks() if self.team else ()
-        moved: list[Moved] = []
+    def read_transitions(self) -> list[TaskTransition]:
+        tasks_before = {task.id: task for task in self.tasks}
+        self.tasks = self._read_tasks() if self.team else ()
+        transitions: list[TaskTransition] = []
         for task in self.tasks:
-            old = before.get(task.id)
-            was = "pending" if old is None else old.status
-            if was == "pending" != task.status:
-                moved.append(Moved(task, "taken"))
-            if task.status == "completed" != was:
-                moved.append(Moved(task, "done"))
-        return moved
+            old = tasks_before.get(task.id)
+            old_status = "pending" if old is None else old.status
+            if old_status == "pending" != task.status:
+                transitions.append(TaskTransition(task, "taken"))
+            if task.status == "completed" != old_status:
+                transitions.append(TaskTransition(task, "done"))
+        return transitions
 
-    async def new_mail(self) -> list[Letter]:
-        fresh = [letter for letter in await self.mail() if letter.mail.id not in self._letters]
-        self._letters.update(letter.mail.id for letter in fresh)
-        return fresh
+    async def read_new_mail(self) -> list[DeliveredMail]:
+        new_mail = [message for message in await self.read_mail() if message.mail.id not in self._seen_mail]
+        self._seen_mail.update(message.mail.id for message in new_mail)
+        return new_mail
 
-    def _tasks(self) -> list[Task]:
+    def _read_tasks(self) -> list[Task]:
         # Reads the files only: opening the board releases the tasks of dead members, which the lead decides.
-        found = (self._home / "tasks" / self.team).glob("[0-9]*.json")
-        read = (read_task(path.read_bytes(), TaskId(path.stem)) for path in found)
-        return by_number(file.task for file in read if isinstance(file, TaskFile))
+        task_paths = (self._home / "tasks" / self.team).glob("[0-9]*.json")
+        parsed_tasks = (parse_task(path.read_bytes(), TaskId(path.stem)) for path in task_paths)
+        return sort_by_number(file.task for file in parsed_tasks if isinstance(file, TaskFile))

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shoal.agent.agent import BYTES_PER_TOKEN, weight
+from shoal.agent.agent_runner import BYTES_PER_TOKEN, estimate_block_tokens
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.core.requests import ToolSchema
+    from shoal.core.model_requests import ToolSchema
 
 
-def context_usage(session: Session) -> dict[str, Any]:
+def compute_context_usage(session: Session) -> dict[str, Any]:
     """Compute the usage: the total is the provider's last count plus an estimate; the parts are estimates."""
     agent = session.agent
     window = agent.model.card.window
-    said = sum(weight(block) for message in agent.conversation.messages for block in message.content)
-    of_servers = [schema for schema in agent.schemas if schema.name.startswith("mcp__")]
-    own = [schema for schema in agent.schemas if schema not in of_servers]
+    message_tokens = sum(
+        estimate_block_tokens(block) for message in agent.conversation.messages for block in message.content
+    )
+    mcp_schemas = [schema for schema in agent.schemas if schema.name.startswith("mcp__")]
+    own_schemas = [schema for schema in agent.schemas if schema not in mcp_schemas]
     parts = {
         "System prompt": len(agent.system) // BYTES_PER_TOKEN,
-        "System tools": sum(map(_tokens, own)),
-        "MCP tools": sum(map(_tokens, of_servers)),
-        "Messages": said,
+        "System tools": sum(map(_estimate_tokens, own_schemas)),
+        "MCP tools": sum(map(_estimate_tokens, mcp_schemas)),
+        "Messages": message_tokens,
         "Free space": max(0, window - agent.context_tokens),
     }
     return {
@@ -32,25 +34,25 @@ def context_usage(session: Session) -> dict[str, Any]:
         "rawMaxTokens": window,
         "percentage": round(100 * agent.context_tokens / window, 1) if window else 0.0,
         "model": agent.model.card.id,
-        "isAutoCompactEnabled": agent.bounds.compact_at < 1,
-        "autoCompactThreshold": round(window * agent.bounds.compact_at),
+        "isAutoCompactEnabled": agent.limits.compact_at < 1,
+        "autoCompactThreshold": round(window * agent.limits.compact_at),
         "memoryFiles": [],
         "mcpTools": [
             {
                 "name": schema.name,
                 "serverName": schema.name.split("__")[1],
-                "tokens": _tokens(schema),
+                "tokens": _estimate_tokens(schema),
                 "isLoaded": True,
             }
-            for schema in of_servers
+            for schema in mcp_schemas
         ],
         "agents": [
             {"agentType": each.name, "source": each.source.kind, "tokens": len(each.description) // 4}
-            for each in session.parts.definitions.all()
+            for each in session.services.definitions.all()
         ],
         "gridRows": [],
     }
 
 
-def _tokens(schema: ToolSchema) -> int:
+def _estimate_tokens(schema: ToolSchema) -> int:
     return (len(schema.name) + len(schema.description) + len(str(schema.input_schema))) // BYTES_PER_TOKEN

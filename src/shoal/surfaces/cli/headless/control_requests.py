@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, get_args
 
-from shoal.app.session.adjusting import rewind_files, set_thinking
 from shoal.app.session.session import Session
-from shoal.core.decisions import Mode
-from shoal.core.definitions import INHERIT, Definition
-from shoal.core.skills import Skill, TypedPrompt
-from shoal.surfaces.cli.headless.context_usage import context_usage
-from shoal.surfaces.terminal.sentences import named
-from shoal.wire.stream_incoming import BadLine
+from shoal.app.session.session_changes import rewind_files, set_thinking_tokens
+from shoal.core.agent_definitions import INHERIT_MODEL, AgentDefinition
+from shoal.core.permission_decisions import PermissionMode
+from shoal.core.skills import Skill, SlashPrompt
+from shoal.surfaces.cli.headless.context_usage import compute_context_usage
+from shoal.surfaces.terminal.user_messages import join_names
+from shoal.wire.stream_input_codec import InvalidStreamLine
 
-_Body: TypeAlias = Mapping[str, Any]
-_Answer: TypeAlias = dict[str, Any] | None
+_RequestBody: TypeAlias = Mapping[str, Any]
+_ResponseBody: TypeAlias = dict[str, Any] | None
 
 
-async def carry_out(session: Session, subtype: str, body: _Body) -> _Answer:
+async def handle_control_request(session: Session, subtype: str, body: _RequestBody) -> _ResponseBody:
     """Handle a request and return the response body. Raises a `ShoalError` if it cannot be done."""
-    known = _REQUESTS.get(subtype)
-    if known is None:
-        raise BadLine(f"{subtype!r} is not a request known here; known are {named(_REQUESTS)}")
-    return await known(session, body)
+    handler = _HANDLERS.get(subtype)
+    if handler is None:
+        raise InvalidStreamLine(f"{subtype!r} is not a request known here; known are {join_names(_HANDLERS)}")
+    return await handler(session, body)
 
 
-def beginning(session: Session) -> dict[str, Any]:
+def build_initialize_response(session: Session) -> dict[str, Any]:
     """Build the response to `initialize`: the commands and agents of the session."""
     return {
-        "commands": [_command(each) for each in session.parts.knowledge.commands()],
-        "agents": [_agent(definition) for definition in session.parts.definitions.all()],
+        "commands": [_command_to_dict(each) for each in session.services.knowledge.list_commands()],
+        "agents": [_agent_to_dict(definition) for definition in session.services.definitions.all()],
         "output_style": "default",
         "available_output_styles": ["default"],
         "models": [],
@@ -39,7 +39,7 @@ def beginning(session: Session) -> dict[str, Any]:
     }
 
 
-def _command(command: Skill | TypedPrompt) -> dict[str, str]:
+def _command_to_dict(command: Skill | SlashPrompt) -> dict[str, str]:
     return {
         "name": command.name,
         "description": command.description,
@@ -47,114 +47,118 @@ def _command(command: Skill | TypedPrompt) -> dict[str, str]:
     }
 
 
-async def _initialize(session: Session, body: _Body) -> _Answer:
+async def _handle_initialize(session: Session, body: _RequestBody) -> _ResponseBody:
     """Handle a repeated or late `initialize`: agents and hooks can only be set before the session opens."""
     if body.get("agents"):
-        raise BadLine("this session has begun: agents are given with the first line, or with --agents")
-    return {**beginning(session), "hooks_applied": not body.get("hooks")}
+        raise InvalidStreamLine(
+            "this session has begun: agents are given with the first line, or with --agents"
+        )
+    return {**build_initialize_response(session), "hooks_applied": not body.get("hooks")}
 
 
-async def _interrupt(session: Session, body: _Body) -> _Answer:
+async def _handle_interrupt(session: Session, body: _RequestBody) -> _ResponseBody:
     await session.interrupt()
     return None
 
 
-async def _set_permission_mode(session: Session, body: _Body) -> _Answer:
-    mode = _mode(body.get("mode"))
+async def _set_permission_mode(session: Session, body: _RequestBody) -> _ResponseBody:
+    mode = _parse_mode(body.get("mode"))
     session.set_mode(mode)
     return {"mode": mode}
 
 
-async def _set_model(session: Session, body: _Body) -> _Answer:
+async def _set_model(session: Session, body: _RequestBody) -> _ResponseBody:
     name = body.get("model")
     if name is not None and (not isinstance(name, str) or not name):
-        raise BadLine('set_model needs "model": a name, or null for the one the session began with')
+        raise InvalidStreamLine('set_model needs "model": a name, or null for the one the session began with')
     await session.set_model(name)
     return None
 
 
-async def _set_thinking(session: Session, body: _Body) -> _Answer:
+async def _set_thinking(session: Session, body: _RequestBody) -> _ResponseBody:
     tokens = body.get("max_thinking_tokens")
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
-        raise BadLine('it needs "max_thinking_tokens": a number, or null for the usual')
-    set_thinking(session, tokens)
+        raise InvalidStreamLine('it needs "max_thinking_tokens": a number, or null for the usual')
+    set_thinking_tokens(session, tokens)
     return None
 
 
-async def _set_delegate(session: Session, body: _Body) -> _Answer:
-    wanted = body.get("on")
-    if not isinstance(wanted, bool):
-        raise BadLine('set_delegate needs "on": true or false')
-    session.delegate(on=wanted)
+async def _set_delegate(session: Session, body: _RequestBody) -> _ResponseBody:
+    enabled = body.get("on")
+    if not isinstance(enabled, bool):
+        raise InvalidStreamLine('set_delegate needs "on": true or false')
+    session.set_delegate_mode(enabled=enabled)
     return None
 
 
-async def _stop_task(session: Session, body: _Body) -> _Answer:
-    await session.stop_task(_task(body.get("task_id")))
+async def _stop_task(session: Session, body: _RequestBody) -> _ResponseBody:
+    await session.stop_task(_parse_task_id(body.get("task_id")))
     return None
 
 
-async def _background_task(session: Session, body: _Body) -> _Answer:
+async def _move_to_background(session: Session, body: _RequestBody) -> _ResponseBody:
     task = body.get("task_id")
-    return {"moved": list(session.move_to_background(None if task is None else _task(task)))}
+    return {"moved": list(session.move_to_background(None if task is None else _parse_task_id(task)))}
 
 
-async def _get_context_usage(session: Session, body: _Body) -> _Answer:
-    return context_usage(session)
+async def _get_context_usage(session: Session, body: _RequestBody) -> _ResponseBody:
+    return compute_context_usage(session)
 
 
-async def _mcp_status(session: Session, body: _Body) -> _Answer:
+async def _list_mcp_statuses(session: Session, body: _RequestBody) -> _ResponseBody:
     servers = []
-    for each in session.parts.servers.standings():
+    for status in session.services.servers.list_statuses():
         server: dict[str, Any] = {
-            "name": each.name,
-            "status": each.status,
-            "config": {"type": each.kind, "name": each.name},
-            "scope": each.origin,
-            "tools": [{"name": name} for name in each.tools],
+            "name": status.name,
+            "status": status.status,
+            "config": {"type": status.kind, "name": status.name},
+            "scope": status.origin,
+            "tools": [{"name": name} for name in status.tools],
         }
-        servers.append(server | ({"error": each.detail} if each.detail else {}))
+        servers.append(server | ({"error": status.detail} if status.detail else {}))
     return {"mcpServers": servers}
 
 
-async def _rewind_files(session: Session, body: _Body) -> _Answer:
-    said = body.get("user_message_id")
-    if not isinstance(said, str) or not said:
-        raise BadLine('it needs "user_message_id": the uuid of something that was said to the agent')
-    report = await rewind_files(session, said)
-    changed = [str(path) for path in (*report.restored, *report.removed)]
-    return {"canRewind": True, "filesChanged": changed}
+async def _rewind_files(session: Session, body: _RequestBody) -> _ResponseBody:
+    message_id = body.get("user_message_id")
+    if not isinstance(message_id, str) or not message_id:
+        raise InvalidStreamLine(
+            'it needs "user_message_id": the uuid of something that was said to the agent'
+        )
+    report = await rewind_files(session, message_id)
+    changed_paths = [str(path) for path in (*report.restored, *report.removed)]
+    return {"canRewind": True, "filesChanged": changed_paths}
 
 
-_REQUESTS: dict[str, Callable[[Session, _Body], Awaitable[_Answer]]] = {
-    "initialize": _initialize,
-    "interrupt": _interrupt,
+_HANDLERS: dict[str, Callable[[Session, _RequestBody], Awaitable[_ResponseBody]]] = {
+    "initialize": _handle_initialize,
+    "interrupt": _handle_interrupt,
     "set_permission_mode": _set_permission_mode,
     "set_model": _set_model,
     "set_max_thinking_tokens": _set_thinking,
     "set_delegate": _set_delegate,
     "stop_task": _stop_task,
-    "background_task": _background_task,
+    "background_task": _move_to_background,
     "get_context_usage": _get_context_usage,
-    "mcp_status": _mcp_status,
+    "mcp_status": _list_mcp_statuses,
     "rewind_files": _rewind_files,
 }
 
 
-def _task(name: object) -> str:
+def _parse_task_id(name: object) -> str:
     if not isinstance(name, str) or not name:
-        raise BadLine('it needs "task_id": the id of an agent or of a background shell')
+        raise InvalidStreamLine('it needs "task_id": the id of an agent or of a background shell')
     return name
 
 
-def _agent(definition: Definition) -> dict[str, str]:
-    model = definition.model or INHERIT
+def _agent_to_dict(definition: AgentDefinition) -> dict[str, str]:
+    model = definition.model or INHERIT_MODEL
     return {"name": definition.name, "description": definition.description, "model": model}
 
 
-def _mode(name: object) -> Mode:
-    known: tuple[Mode, ...] = get_args(Mode)
-    for mode in known:
+def _parse_mode(name: object) -> PermissionMode:
+    modes: tuple[PermissionMode, ...] = get_args(PermissionMode)
+    for mode in modes:
         if mode == name:
             return mode
-    raise BadLine(f"{name!r} is not a permission mode; they are {named(known)}")
+    raise InvalidStreamLine(f"{name!r} is not a permission mode; they are {join_names(modes)}")

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import click
 
-from shoal.surfaces.terminal.sentences import say
+from shoal.surfaces.terminal.user_messages import print_message
 
-PATIENCE = 1.0
+SILENCE_TIMEOUT = 1.0
 """Seconds of silence on an open pipe before a notice says what is awaited."""
-CHUNK = 1 << 16
+CHUNK_SIZE = 1 << 16
 
 
-def piped() -> bool:
+def is_piped() -> bool:
     """Return True if standard input is neither a terminal nor /dev/null."""
     try:
         return not os.isatty(0) and not _is_null(0)
@@ -28,64 +28,66 @@ def piped() -> bool:
 
 def read_prompt() -> str:
     """Read all of standard input as text; invalid UTF-8 is replaced and reported."""
-    if not select.select([0], [], [], PATIENCE)[0]:
-        say("waiting for the prompt on standard input (end it with Ctrl-D, or run with </dev/null)")
+    if not select.select([0], [], [], SILENCE_TIMEOUT)[0]:
+        print_message("waiting for the prompt on standard input (end it with Ctrl-D, or run with </dev/null)")
     parts = []
-    while part := os.read(0, CHUNK):
+    while part := os.read(0, CHUNK_SIZE):
         parts.append(part)
-    return as_text(b"".join(parts), "Standard input")
+    return decode_text(b"".join(parts), "Standard input")
 
 
-def with_piped(prompt: str | None) -> str:
+def append_piped_input(prompt: str | None) -> str:
     """Return the prompt followed by the piped input; empty if there is neither."""
-    parts = (prompt or "", read_prompt() if piped() else "")
+    parts = (prompt or "", read_prompt() if is_piped() else "")
     return "\n\n".join(part for part in parts if part.strip())
 
 
-def as_text(raw: bytes, what: str) -> str:
+def decode_text(raw: bytes, what: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        say(f"{what} is not UTF-8 from byte {error.start} on: what cannot be read is replaced by \ufffd")
+        print_message(
+            f"{what} is not UTF-8 from byte {error.start} on: what cannot be read is replaced by \ufffd"
+        )
         return raw.decode(errors="replace")
 
 
-def argument_text(argument: str) -> str:
+def decode_argument(argument: str) -> str:
     """Decode an argument: the system passes bytes, which need not be UTF-8."""
-    return as_text(os.fsencode(argument), "The prompt")
+    return decode_text(os.fsencode(argument), "The prompt")
 
 
-def text_to_send(argument: str) -> str:
+def read_text_to_send(argument: str) -> str:
     """Return the text that a command sends: its argument, or with `-` all of standard input."""
-    said = read_prompt() if argument == "-" else as_text(os.fsencode(argument), "The text")
-    if not said.strip():
+    text = read_prompt() if argument == "-" else decode_text(os.fsencode(argument), "The text")
+    if not text.strip():
         raise click.UsageError("There is no text to send.")
-    return said
+    return text
 
 
-async def lines(fd: int = 0) -> AsyncIterator[bytes]:
+async def read_lines(fd: int = 0) -> AsyncIterator[bytes]:
     """Yield the lines of a descriptor without blocking the loop or changing the descriptor's mode."""
     rest = b""
-    while chunk := await _chunk(fd):
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
+    while chunk := await _read_chunk(fd):
+        *complete_lines, rest = (rest + chunk).split(b"\n")
+        for line in complete_lines:
             yield line
     if rest:
         yield rest
 
 
-async def _chunk(fd: int) -> bytes:
+async def _read_chunk(fd: int) -> bytes:
     loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
+    readable_event = asyncio.Event()
     try:
-        loop.add_reader(fd, ready.set)
+        loop.add_reader(fd, readable_event.set)
     except PermissionError:
-        return os.read(fd, CHUNK)  # a regular file cannot be polled and never blocks
+        return os.read(fd, CHUNK_SIZE)  # a regular file cannot be polled and never blocks
     try:
-        await ready.wait()
+        await readable_event.wait()
     finally:
         loop.remove_reader(fd)
-    return os.read(fd, CHUNK)
+    return os.read(fd, CHUNK_SIZE)
 
 
 def _is_null(fd: int) -> bool:

@@ -8,7 +8,7 @@ import select
 
 from shoal.core.errors import ShoalError
 
-ATOMIC = 4096
+ATOMIC_WRITE_SIZE = 4096
 """Bytes that a pipe which polls writable takes without blocking (PIPE_BUF on Linux)."""
 
 
@@ -16,11 +16,11 @@ class ReaderGone(ShoalError):
     """Raised if nobody reads the output any more."""
 
 
-class OutputLost(ShoalError):
+class OutputWriteError(ShoalError):
     """Raised if the output cannot be written."""
 
 
-class Stdout:
+class StdoutWriter:
     """Writes when the reader is ready, so that signals and deadlines are served while it is not.
 
     The descriptor stays in blocking mode: it may be a terminal that other programs share.
@@ -30,33 +30,33 @@ class Stdout:
         self._fd = fd
         self._poll = select.poll()
         self._poll.register(fd, select.POLLOUT)
-        self._whole = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def is_terminal(self) -> bool:
         return os.isatty(self._fd)
 
     async def write(self, data: bytes) -> None:
-        async with self._whole:
+        async with self._lock:
             rest = memoryview(data)
             while rest:
                 if not self._poll.poll(0):
-                    await self._ready()
-                rest = rest[self._some(rest[:ATOMIC]) :]
+                    await self._wait_until_writable()
+                rest = rest[self._write_some(rest[:ATOMIC_WRITE_SIZE]) :]
 
-    def _some(self, piece: memoryview) -> int:
+    def _write_some(self, piece: memoryview) -> int:
         try:
             return os.write(self._fd, piece)
         except BrokenPipeError as error:
             raise ReaderGone("nobody reads the output any more") from error
         except OSError as error:
-            raise OutputLost(f"Standard output cannot be written: {error.strerror}.") from error
+            raise OutputWriteError(f"Standard output cannot be written: {error.strerror}.") from error
 
-    async def _ready(self) -> None:
+    async def _wait_until_writable(self) -> None:
         loop = asyncio.get_running_loop()
-        ready = asyncio.Event()
-        loop.add_writer(self._fd, ready.set)
+        writable_event = asyncio.Event()
+        loop.add_writer(self._fd, writable_event.set)
         try:
-            await ready.wait()
+            await writable_event.wait()
         finally:
             loop.remove_writer(self._fd)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import uuid
 
-from shoal.app.picture.standing import Standing
+from shoal.app.run_view.agent_status import AgentStatus
 from shoal.core.events import AgentEnded, AgentStarted, ToolStarted
-from shoal.wire import stream_tasks
-from shoal.wire.stream_json import Line
+from shoal.wire import stream_task_codec
+from shoal.wire.stream_output_codec import StreamLine
 
 
-def task_line(event: AgentStarted | AgentEnded | ToolStarted, agent: Standing, session: str) -> Line:
+def build_task_line(
+    event: AgentStarted | AgentEnded | ToolStarted, agent: AgentStatus, session: str
+) -> StreamLine:
     call, identity = agent.call or None, str(uuid.uuid4())
     match event:
         case AgentStarted():
-            return stream_tasks.TaskStarted(
+            return stream_task_codec.TaskStartedLine(
                 task_id=event.agent,
                 description=event.description,
                 tool_use_id=call,
@@ -24,17 +26,19 @@ def task_line(event: AgentStarted | AgentEnded | ToolStarted, agent: Standing, s
                 uuid=identity,
             )
         case AgentEnded(completion=completion):
-            return stream_tasks.task_notification(completion, call=call, session=session, uuid=identity)
+            return stream_task_codec.build_task_notification(
+                completion, call=call, session=session, uuid=identity
+            )
         case ToolStarted(tool=tool):
-            return stream_tasks.TaskProgress(
+            return stream_task_codec.TaskProgressLine(
                 task_id=event.agent,
-                description=agent.doing,
+                description=agent.activity,
                 tool_use_id=call,
                 last_tool_name=tool,
-                usage=stream_tasks.TaskUsage(
+                usage=stream_task_codec.TaskUsage(
                     total_tokens=agent.tokens,
                     tool_uses=agent.tool_calls,
-                    duration_ms=round((agent.heard - agent.since) * 1000),
+                    duration_ms=round((agent.last_event_at - agent.since) * 1000),
                 ),
                 session_id=session,
                 uuid=identity,

@@ -4,63 +4,79 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shoal.app.picture.standing import Standing
-from shoal.core.wording import dollars, one_line, seconds
-from shoal.surfaces.terminal.paint import DIM, YELLOW, cut, painted, style_of, width
-from shoal.surfaces.terminal.standing_words import doing_words, numbers
+from shoal.app.run_view.agent_status import AgentStatus
+from shoal.core.text_format import format_dollars, format_duration, to_one_line
+from shoal.surfaces.terminal.status_text import describe_activity, format_usage
+from shoal.surfaces.terminal.text_styles import (
+    DIM,
+    YELLOW,
+    apply_style,
+    get_agent_style,
+    measure_width,
+    truncate_text,
+)
 
-MOST = 8
+MAX_ROWS = 8
 """Maximum number of agents with a row; the others are only counted."""
-QUIET = 5.0
+QUIET_AFTER = 5.0
 """Seconds without an event after which the silence is shown."""
 
 
-def agent_rows(agents: Sequence[Standing], now: float, columns: int, *, colours: bool) -> list[str]:
-    rows = [_row(each, now, columns, colours=colours) for each in agents[:MOST]]
-    if len(agents) > MOST:
-        rows.append(painted(cut(f"  … and {len(agents) - MOST} more", columns), DIM, colours=colours))
+def format_agent_rows(agents: Sequence[AgentStatus], now: float, columns: int, *, colours: bool) -> list[str]:
+    rows = [_format_row(each, now, columns, colours=colours) for each in agents[:MAX_ROWS]]
+    if len(agents) > MAX_ROWS:
+        rows.append(
+            apply_style(
+                truncate_text(f"  … and {len(agents) - MAX_ROWS} more", columns), DIM, colours=colours
+            )
+        )
     return rows
 
 
-def detailed_rows(agents: Sequence[Standing], now: float, columns: int, *, colours: bool) -> list[str]:
+def format_detailed_rows(
+    agents: Sequence[AgentStatus], now: float, columns: int, *, colours: bool
+) -> list[str]:
     """Format two rows for each agent, with its model, its cost and the time since its last event."""
     rows: list[str] = []
-    for each in agents[:MOST]:
-        rows.append(_row(each, now, columns, colours=colours))
-        rows.append(painted(cut(_details(each, now), columns), DIM, colours=colours))
-    if len(agents) > MOST:
-        rows.append(painted(cut(f"  … and {len(agents) - MOST} more", columns), DIM, colours=colours))
+    for status in agents[:MAX_ROWS]:
+        rows.append(_format_row(status, now, columns, colours=colours))
+        rows.append(apply_style(truncate_text(_format_details(status, now), columns), DIM, colours=colours))
+    if len(agents) > MAX_ROWS:
+        rows.append(
+            apply_style(
+                truncate_text(f"  … and {len(agents) - MAX_ROWS} more", columns), DIM, colours=colours
+            )
+        )
     return rows
 
 
-def _row(each: Standing, now: float, columns: int, *, colours: bool) -> str:
+def _format_row(status: AgentStatus, now: float, columns: int, *, colours: bool) -> str:
     """Format a row, never wider than `columns`: the numbers stay, the activity is shortened first."""
-    indent = "  " * max(min(each.depth, 4, columns // 10), 1)
-    tail = f" · {numbers(each, now)}"
-    head = f"{each.who}: {one_line(each.task)}" if each.task else each.who
-    room = columns - len(indent) - 2 - width(tail)
-    if room < 12:
-        head, doing, tail = cut(head, max(columns - len(indent) - 2, 1)), "", ""
+    indent = "  " * max(min(status.depth, 4, columns // 10), 1)
+    tail = f" · {format_usage(status, now)}"
+    head = f"{status.display_name}: {to_one_line(status.task)}" if status.task else status.display_name
+    available_width = columns - len(indent) - 2 - measure_width(tail)
+    if available_width < 12:
+        head, activity, tail = truncate_text(head, max(columns - len(indent) - 2, 1)), "", ""
     else:
-        doing = f" · {doing_words(each)}"
+        activity = f" · {describe_activity(status)}"
         # The name and task need the room more than the activity, which changes all the time.
-        head = cut(head, max(room * 2 // 3, room - width(doing)))
-        doing = cut(doing, room - width(head))
-    style = YELLOW if each.question is not None else DIM
-    dot = painted("●", style_of(each.color), colours=colours)
-    return (
-        f"{indent}{dot} {head}{painted(doing, style, colours=colours)}{painted(tail, DIM, colours=colours)}"
-    )
+        head = truncate_text(head, max(available_width * 2 // 3, available_width - measure_width(activity)))
+        activity = truncate_text(activity, available_width - measure_width(head))
+    style = YELLOW if status.question is not None else DIM
+    dot = apply_style("●", get_agent_style(status.color), colours=colours)
+    styled_activity = apply_style(activity, style, colours=colours)
+    return f"{indent}{dot} {head}{styled_activity}{apply_style(tail, DIM, colours=colours)}"
 
 
-def _details(each: Standing, now: float) -> str:
-    quiet = now - each.heard
+def _format_details(status: AgentStatus, now: float) -> str:
+    silent_seconds = now - status.last_event_at
     facts = (
-        str(each.agent),
-        each.state,
-        one_line(each.model),
-        dollars(each.usd) if each.priced else dollars(None),
-        f"heard {seconds(quiet)} ago" if quiet >= QUIET else "heard just now",
-        "in the background" if each.background else "",
+        str(status.agent),
+        status.state,
+        to_one_line(status.model),
+        format_dollars(status.usd) if status.priced else format_dollars(None),
+        f"heard {format_duration(silent_seconds)} ago" if silent_seconds >= QUIET_AFTER else "heard just now",
+        "in the background" if status.background else "",
     )
-    return f"{'  ' * max(min(each.depth, 4), 1)}  " + " · ".join(fact for fact in facts if fact)
+    return f"{'  ' * max(min(status.depth, 4), 1)}  " + " · ".join(fact for fact in facts if fact)

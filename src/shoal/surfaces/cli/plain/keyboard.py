@@ -10,66 +10,66 @@ import termios
 from collections.abc import Callable
 from typing import Any
 
-from shoal.surfaces.cli.plain.keys import Key, Keys, Press
+from shoal.surfaces.cli.plain.key_decoder import Key, KeyDecoder, KeyPress
 
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH)
-_ALONE = 0.05
+_ESCAPE_TIMEOUT = 0.05
 """Seconds in which a terminal sends the rest of a sequence; an escape without one is the key."""
-_LOCAL_FLAGS = 3
-_CHARACTERS = 6
+_LOCAL_FLAGS_INDEX = 3
+_CHARACTERS_INDEX = 6
 
 
 class Keyboard:
     """Reads single keys from `open` to `close`, and then restores the terminal mode."""
 
-    def __init__(self, pressed: Callable[[Press], None], resumed: Callable[[], None]) -> None:
-        self._pressed = pressed
-        self._resumed = resumed
+    def __init__(self, on_press: Callable[[KeyPress], None], on_resume: Callable[[], None]) -> None:
+        self._on_press = on_press
+        self._on_resume = on_resume
         self._fd = sys.stdin.fileno()
-        self._before: list[Any] | None = None
-        self._keys = Keys()
+        self._saved_mode: list[Any] | None = None
+        self._decoder = KeyDecoder()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._escape: asyncio.TimerHandle | None = None
+        self._escape_timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._enter()
-        self._loop.add_reader(self._fd, self._readable)
+        self._enter_raw_mode()
+        self._loop.add_reader(self._fd, self._on_readable)
         # Ctrl-C arrives as a key; this handles an interrupt that another process sends.
-        self._loop.add_signal_handler(signal.SIGINT, self._pressed, Key("interrupt"))
-        self._loop.add_signal_handler(signal.SIGTERM, self._pressed, Key("terminated"))
-        self._loop.add_signal_handler(signal.SIGHUP, self._pressed, Key("hung-up"))
-        self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
-        self._loop.add_signal_handler(signal.SIGWINCH, self._resumed)
+        self._loop.add_signal_handler(signal.SIGINT, self._on_press, Key("interrupt"))
+        self._loop.add_signal_handler(signal.SIGTERM, self._on_press, Key("terminated"))
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_press, Key("hung-up"))
+        self._loop.add_signal_handler(signal.SIGTSTP, self._suspend_process)
+        self._loop.add_signal_handler(signal.SIGWINCH, self._on_resume)
 
     def close(self) -> None:
         if self._loop is not None:
             self._loop.remove_reader(self._fd)
-            if self._escape is not None:
-                self._escape.cancel()
+            if self._escape_timer is not None:
+                self._escape_timer.cancel()
             for number in _SIGNALS:
                 self._loop.remove_signal_handler(number)
             self._loop = None
-        self._leave()
+        self._leave_raw_mode()
 
-    def _enter(self) -> None:
-        self._before = termios.tcgetattr(self._fd)
+    def _enter_raw_mode(self) -> None:
+        self._saved_mode = termios.tcgetattr(self._fd)
         mode = termios.tcgetattr(self._fd)
         mode[0] &= ~(termios.ICRNL | termios.INLCR | termios.IXON)
-        mode[_LOCAL_FLAGS] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
+        mode[_LOCAL_FLAGS_INDEX] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
         # As a signal, Ctrl-C would also reach every process that shares the terminal with us.
-        mode[_CHARACTERS][termios.VINTR] = b"\x00"
+        mode[_CHARACTERS_INDEX][termios.VINTR] = b"\x00"
         termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
-        _say(_PASTE_ON)
+        _write_code(_PASTE_ON)
 
-    def _leave(self) -> None:
-        if self._before is not None:
-            _say(_PASTE_OFF)
-            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._before)
-            self._before = None
+    def _leave_raw_mode(self) -> None:
+        if self._saved_mode is not None:
+            _write_code(_PASTE_OFF)
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved_mode)
+            self._saved_mode = None
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         try:
             data = os.read(self._fd, 65_536)
         except BlockingIOError:
@@ -79,28 +79,28 @@ class Keyboard:
         if not data:
             assert self._loop is not None
             self._loop.remove_reader(self._fd)
-            self._pressed(Key("hung-up"))
+            self._on_press(Key("hung-up"))
             return
-        if self._escape is not None:
-            self._escape.cancel()
-            self._escape = None
-        for press in self._keys.presses(data):
-            self._pressed(press)
-        if self._keys.holds_escape:
+        if self._escape_timer is not None:
+            self._escape_timer.cancel()
+            self._escape_timer = None
+        for press in self._decoder.decode_presses(data):
+            self._on_press(press)
+        if self._decoder.has_pending_escape:
             assert self._loop is not None
-            self._escape = self._loop.call_later(_ALONE, self._alone)
+            self._escape_timer = self._loop.call_later(_ESCAPE_TIMEOUT, self._flush_escape)
 
-    def _alone(self) -> None:
-        for press in self._keys.alone():
-            self._pressed(press)
+    def _flush_escape(self) -> None:
+        for press in self._decoder.flush_escape():
+            self._on_press(press)
 
-    def _suspend(self) -> None:
-        self._leave()
+    def _suspend_process(self) -> None:
+        self._leave_raw_mode()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._enter()
-        self._resumed()
+        self._enter_raw_mode()
+        self._on_resume()
 
 
-def _say(code: str) -> None:
+def _write_code(code: str) -> None:
     sys.stdout.write(code)
     sys.stdout.flush()

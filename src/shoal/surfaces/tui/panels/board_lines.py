@@ -6,12 +6,23 @@ from datetime import datetime
 
 from textual.content import Content
 
-from shoal.app.picture.picture import Picture
-from shoal.app.picture.rows import TaskRow
+from shoal.app.run_view.run_view import RunView
+from shoal.app.run_view.view_rows import TaskRow
 from shoal.core.names import LEAD_NAME
 from shoal.core.tasks import Task
-from shoal.core.wording import clean, count, dollars, one_line
-from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, age, cell, colour_of, cost, joined, line
+from shoal.core.text_format import format_count, format_dollars, strip_terminal_codes, to_one_line
+from shoal.surfaces.tui.panels.cells import (
+    ASKS,
+    GOOD,
+    MUTED,
+    Part,
+    build_line,
+    fit_cell,
+    format_age,
+    format_cost,
+    get_agent_colour,
+    join_cells,
+)
 
 STATUSES = {"pending": "Pending", "in_progress": "In progress", "completed": "Completed"}
 MARKS: dict[str, Part] = {"pending": ("○", MUTED), "in_progress": ("●", GOOD), "completed": ("✓", MUTED)}
@@ -19,98 +30,107 @@ CARD = 3
 """Lines of a card: its subject, its owner, and a blank."""
 
 
-def owner_part(picture: Picture, owner: str) -> Part:
+def owner_part(run_view: RunView, owner: str) -> Part:
     """Return the owner's name in the agent's colour."""
     if not owner:
         return ("", MUTED)
-    agent = picture.agent_called(owner)
-    row = None if agent is None else picture.agent(agent)
-    shown = "lead" if owner == LEAD_NAME else owner
-    return (one_line(shown), colour_of(row.color if row is not None else ""))
+    agent = run_view.find_agent_by_name(owner)
+    row = None if agent is None else run_view.find_agent(agent)
+    owner_name = "lead" if owner == LEAD_NAME else owner
+    return (to_one_line(owner_name), get_agent_colour(row.color if row is not None else ""))
 
 
-def waits(picture: Picture, row: TaskRow) -> str:
-    blockers = picture.tasks.open_blockers(row)
+def describe_blockers(run_view: RunView, row: TaskRow) -> str:
+    blockers = run_view.tasks.list_open_blockers(row)
     return f"waits for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
 
 
-def card(picture: Picture, row: TaskRow, width: int) -> list[Content]:
-    subject = line(
-        (f"#{row.id} ", MUTED), (one_line(row.subject), MUTED if row.status == "completed" else "")
+def task_card(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
+    subject = build_line(
+        (f"#{row.id} ", MUTED), (to_one_line(row.subject), MUTED if row.status == "completed" else "")
     )
-    parts = [owner_part(picture, row.owner), (waits(picture, row), ASKS)]
+    parts = [owner_part(run_view, row.owner), (describe_blockers(run_view, row), ASKS)]
     if row.usd or row.tokens:
-        parts.append((cost(row.usd) if row.usd else f"{count(row.tokens)} tokens", MUTED))
-    facts = [line(part) for part in parts if part[0]] or [line(("nobody's yet", MUTED))]
-    below = line((" " * (len(row.id) + 2), ""), Content.styled(" · ", MUTED).join(facts))
-    return [cell(subject, width), cell(below, width)]
+        parts.append((format_cost(row.usd) if row.usd else f"{format_count(row.tokens)} tokens", MUTED))
+    facts = [build_line(part) for part in parts if part[0]] or [build_line(("nobody's yet", MUTED))]
+    second_line = build_line((" " * (len(row.id) + 2), ""), Content.styled(" · ", MUTED).join(facts))
+    return [fit_cell(subject, width), fit_cell(second_line, width)]
 
 
-def task_line(picture: Picture, row: TaskRow, width: int) -> list[Content]:
-    subject = line((one_line(row.subject), MUTED if row.status == "completed" else ""))
-    told = waits(picture, row)
-    money = cost(row.usd) if row.usd else ""
+def task_line(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
+    subject = build_line((to_one_line(row.subject), MUTED if row.status == "completed" else ""))
+    blockers_text = describe_blockers(run_view, row)
+    cost = format_cost(row.usd) if row.usd else ""
     rest = max(10, width - 2 - 5 - 13 - 9)
-    about = line(subject.truncate(max(12, rest - len(told) - 3), ellipsis=True), (" · ", MUTED), (told, ASKS))
+    subject_part = build_line(
+        subject.truncate(max(12, rest - len(blockers_text) - 3), ellipsis=True),
+        (" · ", MUTED),
+        (blockers_text, ASKS),
+    )
     return [
-        joined(
+        join_cells(
             [
-                line(MARKS.get(row.status, ("·", MUTED))),
-                cell(line((f"#{row.id}", MUTED)), 4),
-                cell(about if told else subject, rest),
-                cell(line(owner_part(picture, row.owner)), 12),
-                cell(line((money, MUTED)), 8, right=True),
+                build_line(MARKS.get(row.status, ("·", MUTED))),
+                fit_cell(build_line((f"#{row.id}", MUTED)), 4),
+                fit_cell(subject_part if blockers_text else subject, rest),
+                fit_cell(build_line(owner_part(run_view, row.owner)), 12),
+                fit_cell(build_line((cost, MUTED)), 8, right=True),
             ]
         )
     ]
 
 
-def moment(at: int) -> str:
+def format_time(at: int) -> str:
     """Format a timestamp as the local time of day."""
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%H:%M:%S")
 
 
-def whole(picture: Picture, row: TaskRow, task: Task | None, now: int) -> Content:
+def task_details(run_view: RunView, row: TaskRow, task: Task | None, now: int) -> Content:
     """Return everything known about a task; `task` is its file."""
     facts: list[tuple[str, Content]] = [
         (
             "status",
-            line(
+            build_line(
                 MARKS.get(row.status, ("·", MUTED)), (f" {STATUSES.get(row.status, row.status).lower()}", "")
             ),
         ),
-        ("owner", line(owner_part(picture, row.owner)) if row.owner else line(("nobody", MUTED))),
-        ("waits for", _tasks(picture, row.board, row.blocked_by)),
-        ("holds up", _tasks(picture, row.board, task.blocks) if task is not None else Content("")),
+        (
+            "owner",
+            build_line(owner_part(run_view, row.owner)) if row.owner else build_line(("nobody", MUTED)),
+        ),
+        ("waits for", _task_references(run_view, row.board, row.blocked_by)),
+        ("holds up", _task_references(run_view, row.board, task.blocks) if task is not None else Content("")),
         (
             "spent",
-            line((f"{dollars(row.usd)}, {count(row.tokens)} tokens", "")) if row.tokens else Content(""),
+            build_line((f"{format_dollars(row.usd)}, {format_count(row.tokens)} tokens", ""))
+            if row.tokens
+            else Content(""),
         ),
-        ("board", line((row.board, MUTED))),
-        ("changed", line((f"{age(now - row.changed)} ago", MUTED))),
+        ("board", build_line((row.board, MUTED))),
+        ("changed", build_line((f"{format_age(now - row.changed)} ago", MUTED))),
     ]
-    lines = [line((f"{name:<10}", MUTED), value) for name, value in facts if value]
+    lines = [build_line((f"{name:<10}", MUTED), value) for name, value in facts if value]
     lines += [Content(""), Content.styled("What became of it", "bold")]
-    for at, status, owner in row.moves:
-        by = owner_part(picture, owner)
+    for moved_at, status, owner in row.moves:
+        owner_text = owner_part(run_view, owner)
         lines.append(
-            line(
-                (f"{moment(at)}  ", MUTED),
+            build_line(
+                (f"{format_time(moved_at)}  ", MUTED),
                 (STATUSES.get(status, status).lower(), ""),
                 (" · " if owner else "", MUTED),
-                by,
+                owner_text,
             )
         )
-    described = clean(task.description) if task is not None else ""
-    lines += [Content(""), Content(described or "(no description)")]
+    description = strip_terminal_codes(task.description) if task is not None else ""
+    lines += [Content(""), Content(description or "(no description)")]
     return Content("\n").join(lines)
 
 
-def _tasks(picture: Picture, board: str, ids: tuple[str, ...]) -> Content:
-    found = []
-    for each in ids:
-        other = picture.tasks.get(board, each)
+def _task_references(run_view: RunView, board: str, ids: tuple[str, ...]) -> Content:
+    references = []
+    for task_id in ids:
+        other = run_view.tasks.get(board, task_id)
         mark = MARKS.get(other.status, ("", "")) if other is not None else ("", "")
-        subject = one_line(other.subject) if other is not None else ""
-        found.append(line(mark, (f" #{each} {subject}", "")))
-    return Content("\n" + " " * 10).join(found) if found else Content("")
+        subject = to_one_line(other.subject) if other is not None else ""
+        references.append(build_line(mark, (f" #{task_id} {subject}", "")))
+    return Content("\n" + " " * 10).join(references) if references else Content("")

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from textual.content import Content
 
-from shoal.core.wording import one_line
+from shoal.core.text_format import to_one_line
 
 Part: TypeAlias = tuple[str, str]
 """Text and its style."""
@@ -31,73 +31,77 @@ _COLOURS = {
 _MIXED = re.compile(r"#[0-9a-fA-F]{6}")
 
 
-def colour_of(color: str) -> str:
+def get_agent_colour(color: str) -> str:
     """Return the colour of an agent's name. `color` is from its definition or team, a word or `#rrggbb`."""
     return color if _MIXED.fullmatch(color) else _COLOURS.get(color, "$foreground")
 
 
-def age(milliseconds: int) -> str:
+def format_age(milliseconds: int) -> str:
     """Format a duration as short as possible: 4s, 3m, 2h, 5d."""
-    passed = max(0, milliseconds) // 1000
-    if passed < 60:
-        return f"{passed}s"
-    if passed < 3600:
-        return f"{passed // 60}m"
-    if passed < 86_400:
-        return f"{passed // 3600}h"
-    return f"{passed // 86_400}d"
+    seconds = max(0, milliseconds) // 1000
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m"
+    if seconds < 86_400:
+        return f"{seconds // 3600}h"
+    return f"{seconds // 86_400}d"
 
 
-def cost(usd: float, *, priced: bool = True) -> str:
+def format_cost(usd: float, *, priced: bool = True) -> str:
     """Format a cost; a partly unknown price gets a `+`, no cost is a dash."""
     if not usd:
         return "–" if priced else "?"
-    told = f"${usd:.2f}" if usd >= 0.995 else f"${usd:.4f}"
-    return told if priced else f"{told}+"
+    amount = f"${usd:.2f}" if usd >= 0.995 else f"${usd:.4f}"
+    return amount if priced else f"{amount}+"
 
 
-def line(*parts: Part | Content) -> Content:
+def build_line(*parts: Part | Content) -> Content:
     """Build one line; control codes in text written by models or programs are removed."""
-    found = [
-        part if isinstance(part, Content) else Content.styled(_shown(part[0]), part[1])
+    contents = [
+        part if isinstance(part, Content) else Content.styled(_clean_part(part[0]), part[1])
         for part in parts
         if part
     ]
-    return Content("").join(found)
+    return Content("").join(contents)
 
 
-def _shown(text: str) -> str:
+def _clean_part(text: str) -> str:
     """Like `to_one_line`, but keep the blanks at both ends."""
     if text.isprintable():
         return text
-    return f"{' ' * text.startswith(' ')}{one_line(text)}{' ' * text.endswith(' ')}"
+    return f"{' ' * text.startswith(' ')}{to_one_line(text)}{' ' * text.endswith(' ')}"
 
 
-def cell(content: Content, width: int, *, right: bool = False) -> Content:
+def fit_cell(content: Content, width: int, *, right: bool = False) -> Content:
     """Fit the content to exactly this width: truncate or pad it."""
-    cut = content.truncate(width, ellipsis=True)
-    missing = width - cut.cell_length
-    return cut.pad_left(missing) if right else cut.pad_right(missing)
+    truncated = content.truncate(width, ellipsis=True)
+    padding = width - truncated.cell_length
+    return truncated.pad_left(padding) if right else truncated.pad_right(padding)
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     name: str
     title: str
     width: int
     right: bool = False
-    goes: int = 0
+    drop_order: int = 0
     """Order in which columns are dropped if there is no room; 0 is never dropped."""
 
 
-def columns_in(width: int, columns: Sequence[Column], least: int) -> tuple[tuple[Column, ...], int]:
+def fit_columns(
+    width: int, columns: Sequence[TableColumn], least: int
+) -> tuple[tuple[TableColumn, ...], int]:
     """Return the columns that fit beside a last one of at least `least`, and the width of that one."""
-    kept = list(columns)
-    for gone in sorted((each for each in columns if each.goes), key=lambda each: each.goes):
-        if width - sum(each.width + 1 for each in kept) >= least:
+    kept_columns = list(columns)
+    for dropped_column in sorted(
+        (each for each in columns if each.drop_order), key=lambda each: each.drop_order
+    ):
+        if width - sum(each.width + 1 for each in kept_columns) >= least:
             break
-        kept.remove(gone)
-    return tuple(kept), max(0, width - sum(each.width + 1 for each in kept))
+        kept_columns.remove(dropped_column)
+    return tuple(kept_columns), max(0, width - sum(each.width + 1 for each in kept_columns))
 
 
-def joined(cells: Sequence[Content]) -> Content:
+def join_cells(cells: Sequence[Content]) -> Content:
     return Content(" ").join(cells)

@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from shoal.core.wording import clean, one_line
-from shoal.surfaces.tui.panels.cells import BAD, line
+from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.surfaces.tui.panels.cells import BAD, build_line
 
 _CSS = """
     & { align: center middle; background: $background 60%; }
@@ -34,9 +34,9 @@ _CSS = """
 """
 
 
-def titled(widget: Vertical, title: str, keys: str) -> Vertical:
+def set_titles(widget: Vertical, title: str, keys: str) -> Vertical:
     """Set title and key hints as content, because Textual would parse strings as markup."""
-    widget.border_title = Content(one_line(title))
+    widget.border_title = Content(to_one_line(title))
     widget.border_subtitle = Content(keys)
     return widget
 
@@ -55,8 +55,8 @@ class ConfirmScreen(ModalScreen[bool]):
         self._heading, self._text, self._yes = title, text, yes
 
     def compose(self) -> ComposeResult:
-        with titled(Vertical(classes="dialog"), self._heading, f"y {self._yes} · n no"):
-            yield Static(clean(self._text), markup=False)
+        with set_titles(Vertical(classes="dialog"), self._heading, f"y {self._yes} · n no"):
+            yield Static(strip_terminal_codes(self._text), markup=False)
 
 
 class ReadScreen(ModalScreen[None]):
@@ -70,7 +70,7 @@ class ReadScreen(ModalScreen[None]):
         self._heading, self._body = title, body
 
     def compose(self) -> ComposeResult:
-        box = titled(Vertical(classes="dialog"), self._heading, "↑↓ scroll · esc close")
+        box = set_titles(Vertical(classes="dialog"), self._heading, "↑↓ scroll · esc close")
         with box, VerticalScroll(classes="dialog--body"):
             yield Static(self._body, markup=False)
 
@@ -93,31 +93,31 @@ class PickScreen(ModalScreen[str | None]):
         self._heading, self._names = title, tuple(names)
 
     def compose(self) -> ComposeResult:
-        with titled(Vertical(classes="dialog"), self._heading, "type to find · ⏎ choose · esc leave"):
+        with set_titles(Vertical(classes="dialog"), self._heading, "type to find · ⏎ choose · esc leave"):
             yield Input(placeholder="find")
             yield OptionList(markup=False)
 
     def on_mount(self) -> None:
-        self._offer("")
+        self._filter_names("")
         self.query_one(Input).focus()
 
-    def _offer(self, part: str) -> None:
+    def _filter_names(self, part: str) -> None:
         options = self.query_one(OptionList)
         options.clear_options()
-        found = [(name, shown) for name, shown in self._names if part.lower() in shown.plain.lower()]
+        matches = [(name, shown) for name, shown in self._names if part.lower() in shown.plain.lower()]
         # Not used as Textual ids: names may contain anything.
-        self._found = [name for name, _ in found]
-        options.add_options(Option(shown) for _, shown in found)
-        options.highlighted = 0 if found else None
+        self._matching_names = [name for name, _ in matches]
+        options.add_options(Option(shown) for _, shown in matches)
+        options.highlighted = 0 if matches else None
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self._offer(event.value.strip())
+        self._filter_names(event.value.strip())
 
     def on_input_submitted(self) -> None:
         self.query_one(OptionList).action_select()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._found[event.option_index])
+        self.dismiss(self._matching_names[event.option_index])
 
     def action_move(self, where: str) -> None:
         options = self.query_one(OptionList)
@@ -139,7 +139,7 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
 
     def compose(self) -> ComposeResult:
         keys = "tab next · ⏎ or ctrl+s put it on the board · esc leave"
-        with titled(Vertical(classes="dialog"), f"New task on {self._board}", keys):
+        with set_titles(Vertical(classes="dialog"), f"New task on {self._board}", keys):
             yield Static("What is to be done", classes="dialog--label")
             yield Input(id="subject")
             yield Static("What belongs to it", classes="dialog--label")
@@ -156,14 +156,14 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
 
     def action_save(self) -> None:
         subject = self.query_one("#subject", Input).value.strip()
-        waits = self.query_one("#waits", Input).value
-        numbers = waits.replace("#", " ").replace(",", " ").split()
+        blockers_text = self.query_one("#waits", Input).value
+        numbers = blockers_text.replace("#", " ").replace(",", " ").split()
         if not subject:
-            self._refuse("Say in a few words what is to be done.")
+            self._show_error("Say in a few words what is to be done.")
         elif not all(each.isascii() and each.isdigit() for each in numbers):
-            self._refuse("Tasks are named by their numbers here: 3, 4")
+            self._show_error("Tasks are named by their numbers here: 3, 4")
         else:
             self.dismiss((subject, self.query_one("#description", TextArea).text.strip(), " ".join(numbers)))
 
-    def _refuse(self, why: str) -> None:
-        self.query_one(".dialog--error", Static).update(line((why, BAD)))
+    def _show_error(self, message: str) -> None:
+        self.query_one(".dialog--error", Static).update(build_line((message, BAD)))

@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from shoal.surfaces.tui.panels.panel import Hints, Panel
-from shoal.surfaces.tui.panels.rows import Rows
+from shoal.surfaces.tui.panels.panel import KeyHints, Panel
+from shoal.surfaces.tui.panels.row_list import RowList
 
 
 class ListPanel(Panel):
@@ -24,18 +24,18 @@ class ListPanel(Panel):
         yield Static(classes="panel--head", markup=False)
         if self.HAS_TITLES:
             yield Static(classes="panel--titles", markup=False)
-        yield Rows(self.draw_row)
+        yield RowList(self.draw_row)
         if self.HAS_DETAIL:
             yield Static(classes="panel--detail", markup=False)
-        yield Hints(self.HINTS)
+        yield KeyHints(self.HINTS)
 
     def on_mount(self) -> None:
         if self.TICK:
-            self.set_interval(self.TICK, self.tick)
+            self.set_interval(self.TICK, self.refresh_ages)
 
     @property
-    def rows(self) -> Rows:
-        return self.query_one(Rows)
+    def rows(self) -> RowList:
+        return self.query_one(RowList)
 
     def focus(self, scroll_visible: bool = True) -> Self:  # noqa: FBT001, FBT002 - Textual's own
         self.rows.focus(scroll_visible)
@@ -44,12 +44,12 @@ class ListPanel(Panel):
     def draw_row(self, key: Hashable, width: int) -> list[Content]:
         raise NotImplementedError
 
-    def tick(self) -> None:
+    def refresh_ages(self) -> None:
         """Redraw the rows whose age changed."""
 
     def show_detail(self) -> None:
         """Show the details of the row at the cursor."""
 
-    def on_rows_moved(self, message: Rows.Moved) -> None:
+    def on_row_list_cursor_moved(self, message: RowList.CursorMoved) -> None:
         message.stop()
         self.show_detail()

@@ -14,44 +14,44 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from shoal.app.picture.rows import Frame
+from shoal.app.run_view.view_rows import ViewDelta
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import ShoalError
-from shoal.core.wording import clean
+from shoal.core.text_format import strip_terminal_codes
 
 if TYPE_CHECKING:
-    from shoal.app.picture.picture import Picture
-    from shoal.app.session.helm import Helm
-    from shoal.app.teams.record import AgentsRecord
-    from shoal.wire.control import Command
+    from shoal.app.run_view.run_view import RunView
+    from shoal.app.session.run_controller import RunController
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.wire.control_codec import ControlCommand
 
 PACE = 0.1
 """Seconds between two refreshes, however often the run view changes."""
 _BETWEEN = " · "
 
 
-class Hints(Static):
+class KeyHints(Static):
     """Key hints, in as many lines as they need."""
 
     def __init__(self, keys: str) -> None:
         super().__init__(classes="panel--hints", markup=False)
         self._keys = keys.split(_BETWEEN)
 
-    def _lines(self, width: int) -> list[str]:
+    def _wrap_keys(self, width: int) -> list[str]:
         lines = [""]
         for key in self._keys:
-            longer = f"{lines[-1]}{_BETWEEN}{key}" if lines[-1] else key
-            if lines[-1] and cell_len(longer) > width:
+            extended_line = f"{lines[-1]}{_BETWEEN}{key}" if lines[-1] else key
+            if lines[-1] and cell_len(extended_line) > width:
                 lines.append(key)
             else:
-                lines[-1] = longer
+                lines[-1] = extended_line
         return lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width))
+        return len(self._wrap_keys(width))
 
     def render(self) -> Content:
-        return Content("\n".join(self._lines(self.content_size.width)))
+        return Content("\n".join(self._wrap_keys(self.content_size.width)))
 
 
 class Panel(Vertical):
@@ -65,7 +65,7 @@ class Panel(Vertical):
         & > .panel--hints { height: auto; padding: 0 1; color: $text-muted; background: $panel; }
         & > .panel--detail { padding: 0 1; border-top: solid $panel-lighten-2; height: auto; }
         & > .panel--head { text-wrap: nowrap; text-overflow: ellipsis; }
-        & Rows { padding: 0 1; }
+        & RowList { padding: 0 1; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "leave", "Close", show=False)]
@@ -73,128 +73,128 @@ class Panel(Vertical):
     ALWAYS: ClassVar[bool] = False
     """True if it is refreshed while hidden."""
 
-    class Left(Message):
+    class CloseRequested(Message):
         """Posted when the person closes the panel."""
 
     def __init__(
         self,
-        picture: Picture,
-        helm: Helm,
+        run_view: RunView,
+        controller: RunController,
         *,
         clock: Clock | None = None,
         id: str | None = None,  # noqa: A002
     ) -> None:
         super().__init__(id=id)
-        self.picture = picture
-        self.helm = helm
+        self.run_view = run_view
+        self.controller = controller
         self.clock: Clock = clock or SystemClock()
-        self.looks = 0
+        self.refresh_count = 0
         """Number of refreshes."""
-        self._seen = 0
+        self._seen_offset = 0
         self._is_new = True
-        self._rests = False
-        self._has_news = False
+        self._is_paused = False
+        self._is_stale = False
         self._shown = False
-        self._record: AgentsRecord | None = None
+        self._team_store: TeamStore | None = None
 
     # Refreshing
 
-    def look(self) -> None:
+    def request_refresh(self) -> None:
         """Refresh now or soon, because the run view changed."""
-        if self._rests or not (self._shown or self.ALWAYS) or not self.is_mounted:
-            self._has_news = True
+        if self._is_paused or not (self._shown or self.ALWAYS) or not self.is_mounted:
+            self._is_stale = True
             return
-        self._has_news, self._rests = False, True
-        self.set_timer(PACE, self._rested)
-        self._look()
+        self._is_stale, self._is_paused = False, True
+        self.set_timer(PACE, self._end_pause)
+        self._apply_changes()
 
     @property
-    def at_rest(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """True if every change is drawn."""
-        return not self._rests and not self._has_news
+        return not self._is_paused and not self._is_stale
 
-    def _look(self) -> None:
-        self.looks += 1
-        frame = self.picture.since(self._seen)
-        self._seen = frame.offset
-        self.take(frame, anew=self._is_new)
+    def _apply_changes(self) -> None:
+        self.refresh_count += 1
+        delta = self.run_view.delta_since(self._seen_offset)
+        self._seen_offset = delta.offset
+        self.apply_delta(delta, is_first=self._is_new)
         self._is_new = False
 
-    def _rested(self) -> None:
-        self._rests = False
-        if self._has_news:
-            self.look()
+    def _end_pause(self) -> None:
+        self._is_paused = False
+        if self._is_stale:
+            self.request_refresh()
 
     def on_mount(self) -> None:
-        self.look()
+        self.request_refresh()
 
     def on_show(self) -> None:
         self._shown = True
-        self.look()
+        self.request_refresh()
 
     def on_hide(self) -> None:
         self._shown = False
 
-    def take(self, frame: Frame, *, anew: bool) -> None:
+    def apply_delta(self, delta: ViewDelta, *, is_first: bool) -> None:
         """Draw the changed rows; `is_first` at the first refresh, which may have none."""
         raise NotImplementedError
 
     # Commands
 
-    def steer(self, command: Command, told: Callable[[Any], str]) -> None:
+    def send_command(self, command: ControlCommand, describe: Callable[[Any], str]) -> None:
         """Send the command and notify the person of its result."""
 
-        async def work() -> str:
-            return told(await self.helm.demand(command))
+        async def send_and_describe() -> str:
+            return describe(await self.controller.send_command(command))
 
-        self.attempt(work)
+        self.start_action(send_and_describe)
 
-    def attempt(self, work: Callable[[], Awaitable[str]]) -> None:
+    def start_action(self, action: Callable[[], Awaitable[str]]) -> None:
         """Run it in the background; notify the person of the returned text or of the error."""
 
-        async def run() -> None:
+        async def run_and_notify() -> None:
             try:
-                said = await work()
+                message = await action()
             except ShoalError as error:
-                tell(self, str(error), "error")
+                notify_user(self, str(error), "error")
             except Exception as error:  # noqa: BLE001 - one failed action must not end the app
-                tell(self, f"That did not work: {type(error).__name__}: {error}", "error")
+                notify_user(self, f"That did not work: {type(error).__name__}: {error}", "error")
             else:
-                if said:
-                    tell(self, said)
+                if message:
+                    notify_user(self, message)
 
         # A worker of the app: it continues when the panel is closed.
-        self.app.run_worker(run(), group="steering", exit_on_error=False)
+        self.app.run_worker(run_and_notify(), group="steering", exit_on_error=False)
 
     @property
-    def record(self) -> AgentsRecord:
+    def team_store(self) -> TeamStore:
         """Boards and mailboxes of the run's home."""
-        if self._record is None:
-            from shoal.app.teams.record import AgentsRecord
-            from shoal.core.ids import Ids
+        if self._team_store is None:
+            from shoal.app.teams.team_store import TeamStore
+            from shoal.core.ids import IdGenerator
 
-            self._record = AgentsRecord(
-                self.helm.run.home,
+            self._team_store = TeamStore(
+                self.controller.run.home,
                 clock=self.clock,
-                ids=Ids(),
-                report=lambda words: tell(self, words, "warning"),
+                ids=IdGenerator(),
+                report=lambda words: notify_user(self, words, "warning"),
             )
-        return self._record
+        return self._team_store
 
     async def on_unmount(self) -> None:
-        if self._record is not None:
-            await self._record.aclose()
+        if self._team_store is not None:
+            await self._team_store.aclose()
 
-    def head(self, content: Content) -> None:
+    def set_head(self, content: Content) -> None:
         # Its size stays the same, so nothing else is laid out or drawn again.
         self.query_one(".panel--head", Static).update(content, layout=False)
 
     def action_leave(self) -> None:
-        self.post_message(self.Left())
+        self.post_message(self.CloseRequested())
 
 
-def tell(
+def notify_user(
     widget: Widget, text: str, severity: Literal["information", "warning", "error"] = "information"
 ) -> None:
     """Show a toast; control codes in text from models and programs are removed."""
-    widget.app.notify(clean(text), severity=severity, markup=False)
+    widget.app.notify(strip_terminal_codes(text), severity=severity, markup=False)

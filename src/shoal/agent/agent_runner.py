@@ -1,0 +1,218 @@
+"""Agent runner: the identity, dependencies and state of one running agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from shoal.agent.conversation import Conversation
+from shoal.core.agent_budgets import AgentBudget
+from shoal.core.clock import Clock
+from shoal.core.events import Event, MessageAdded, MessageAuthor
+from shoal.core.hooks import NO_HOOKS, HookDispatcher
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import IdGenerator
+from shoal.core.messages import (
+    ContentBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_result_text,
+)
+from shoal.core.model_requests import ModelRequest, ToolSchema
+from shoal.core.ports import (
+    AgentInbox,
+    Model,
+    PermissionPolicy,
+    ProcessLauncher,
+    QuestionBroker,
+    ResultStore,
+    Workspace,
+)
+from shoal.core.sandbox import Sandbox
+from shoal.core.tools import Tool
+from shoal.core.transcript_entries import ReplyMetadata
+
+EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
+
+BYTES_PER_TOKEN = 4
+ESTIMATE_MARGIN_TOKENS = 1_024
+"""Safety margin in tokens, because messages since the provider's last count are estimated."""
+MIN_ANSWER_TOKENS = 1_024
+IMAGE_TOKENS = 1_500
+
+
+class AgentEnvironment(Struct, frozen=True, kw_only=True):
+    """Environment of the agent's tools, the same for all its calls."""
+
+    workspace: Workspace
+    processes: ProcessLauncher
+    question_broker: QuestionBroker
+    results: ResultStore
+    env: Mapping[str, str]
+    sandbox: Sandbox | None = None
+    """Sandbox of this agent alone, as in a worktree; None is that of the session."""
+
+
+class LoopLimits(Struct, frozen=True, kw_only=True):
+    max_turns: int | None = None
+    result_limit: int = 100_000
+    """Maximum characters of one tool result in the conversation; the rest is read by reference."""
+    compact_at: float = 0.85
+    """Fraction of the model's window at which the conversation is compacted."""
+    max_tokens: int | None = None
+    thinking_tokens: int = 0
+
+
+class ToolRestriction(Struct, frozen=True, kw_only=True):
+    """Temporary restriction to some tools, while the model still sees all of them."""
+
+    tools: frozenset[str]
+    refusal_reason: str
+    """Text of the refusal of each call of another tool."""
+    reminder: str
+    """Reminder added after the calls of each message."""
+
+
+class AgentRunner(Struct, kw_only=True):
+    identity: AgentIdentity
+    model: Model
+    system: str
+    tools: Mapping[str, Tool]
+    conversation: Conversation
+    environment: AgentEnvironment
+    permissions: PermissionPolicy
+    budget: AgentBudget
+    inbox: AgentInbox
+    emit: EmitEvent
+    clock: Clock
+    ids: IdGenerator
+    limits: LoopLimits
+    hooks: HookDispatcher = NO_HOOKS
+    halt_reason: str = ""
+    """Reason why a hook or a person stops it; empty if none does."""
+    schemas: tuple[ToolSchema, ...] = ()
+    context_tokens: int = 0
+    """Tokens of the next request: the provider's last count plus an estimate of later messages."""
+    api_seconds: float = 0.0
+    reply_count: int = 0
+    """Number of replies of the model."""
+    tool_restriction: ToolRestriction | None = None
+    build_briefing: Callable[[], Awaitable[str]] | None = None
+    """Builds the text that is repeated after each compaction, whatever the summary leaves out."""
+    save_memory: Callable[[AgentRunner, list[Message]], Awaitable[str]] | None = None
+    """Saves memories before a compaction; returns the text to add to the summary."""
+
+    def __post_init__(self) -> None:
+        self.schemas = tuple([tool.schema for tool in self.tools.values()])
+        self.recount_tokens()
+
+    def set_tools(self, tools: Mapping[str, Tool]) -> None:
+        """Replace the tools from the next request on; running calls keep theirs."""
+        old_size = _measure_schemas(self.schemas)
+        self.tools = tools
+        self.schemas = tuple(tool.schema for tool in tools.values())
+        self.context_tokens += (_measure_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
+
+    def recount_tokens(self) -> None:
+        """Estimate the tokens again after the conversation was replaced."""
+        blocks = (block for message in self.conversation.messages for block in message.content)
+        prefix_size = _measure_schemas(self.schemas) + len(self.system)
+        self.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
+
+    def build_request(self, messages: list[Message] | None = None) -> ModelRequest:
+        return ModelRequest(
+            system=self.system,
+            messages=self.conversation.messages if messages is None else messages,
+            tools=self.schemas,
+            max_tokens=self._compute_max_tokens(),
+            thinking_tokens=self.limits.thinking_tokens,
+        )
+
+    def _compute_max_tokens(self) -> int | None:
+        """Return a lower limit if the history leaves less room: some providers reject what cannot fit."""
+        wanted_tokens = self.limits.max_tokens or self.model.card.max_output
+        tokens_left = self.model.card.window - self.context_tokens - ESTIMATE_MARGIN_TOKENS
+        return self.limits.max_tokens if wanted_tokens <= tokens_left else max(MIN_ANSWER_TOKENS, tokens_left)
+
+    async def receive_message(self, message: Message, *, by: MessageAuthor, delivered: str = "") -> None:
+        """Add an incoming message. Only a person's message is a prompt; others are marked as meta."""
+        entry = self.conversation.add_message(message, meta=by == "runtime", delivered=delivered)
+        self.context_tokens += sum(map(estimate_block_tokens, message.content))
+        await self.emit(MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by))
+
+    async def add_message(
+        self, message: Message, *, billing: ReplyMetadata | None = None, meta: bool = False
+    ) -> None:
+        if billing is None:
+            entry = self.conversation.add_message(message, meta=meta)
+            self.context_tokens += sum(map(estimate_block_tokens, message.content))
+            await self.emit(
+                MessageAdded(
+                    agent=self.identity.agent,
+                    entry=entry,
+                    message=message,
+                    by=_infer_author(message, meta=meta),
+                )
+            )
+        else:
+            entry = self.conversation.add_message(message, billing=billing, meta=meta)
+            self.context_tokens = billing.usage.total_tokens
+            await self.emit(
+                MessageAdded(
+                    agent=self.identity.agent,
+                    entry=entry,
+                    message=message,
+                    by="model",
+                    model=billing.model,
+                    message_id=billing.message_id,
+                    usage=billing.usage,
+                    stop_reason=billing.stop_reason,
+                )
+            )
+
+
+def _infer_author(message: Message, *, meta: bool) -> MessageAuthor:
+    if any(isinstance(block, ToolResultBlock) for block in message.content):
+        return "tool"
+    return "runtime" if meta else "person"
+
+
+_schema_lengths: dict[tuple[int, ...], tuple[tuple[ToolSchema, ...], int]] = {}
+_MAX_CACHED_LENGTHS = 64
+
+
+def _measure_schemas(schemas: tuple[ToolSchema, ...]) -> int:
+    """Return the characters of all schemas, cached: the agents of a session share the same tools."""
+    key = tuple(map(id, schemas))
+    cached = _schema_lengths.get(key)
+    if cached is not None:
+        return cached[1]
+    if len(_schema_lengths) >= _MAX_CACHED_LENGTHS:
+        _schema_lengths.clear()
+    length = sum(len(each.name) + len(each.description) + len(str(each.input_schema)) for each in schemas)
+    # The cache holds the schemas, so that no other object can reuse their ids.
+    _schema_lengths[key] = (schemas, length)
+    return length
+
+
+def estimate_block_tokens(block: ContentBlock) -> int:
+    """Estimate the tokens of a block."""
+    match block:
+        case TextBlock():
+            return len(block.text) // BYTES_PER_TOKEN
+        case ToolResultBlock():
+            return len(extract_result_text(block)) // BYTES_PER_TOKEN
+        case ToolUseBlock():
+            return len(str(block.input)) // BYTES_PER_TOKEN
+        case ThinkingBlock():
+            return len(block.thinking) // BYTES_PER_TOKEN
+        case ImageBlock():
+            return IMAGE_TOKENS
+        case _:
+            return 0

@@ -1,0 +1,77 @@
+"""Forks: requests that continue an agent's conversation, so that they share the provider's cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.conversation import find_unanswered_calls, merge_adjacent_messages
+from shoal.agent.model_call import call_model
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
+
+_PROMPTS = Path(__file__).parent / "prompts"
+ASIDE_PROMPT = (_PROMPTS / "aside.md").read_text(encoding="utf-8")
+SUGGESTION_PROMPT = (_PROMPTS / "suggest.md").read_text(encoding="utf-8")
+NO_SUGGESTION = "NONE"
+"""Answer of a model that has nothing to suggest."""
+PROGRESS_PROMPT = (_PROMPTS / "progress.md").read_text(encoding="utf-8")
+FORK_KIND = "fork"
+"""Type of a forked agent."""
+FORK_MARK = "<fork-boilerplate>"
+"""Start of the directive of a fork."""
+_DIRECTIVE = (
+    f"{FORK_MARK}\n{(_PROMPTS / 'fork.md').read_text(encoding='utf-8')}</fork-boilerplate>\n\nThe job:\n"
+)
+PLACEHOLDER_RESULT = "Started. It goes on elsewhere, and what comes of it is not told here."
+NO_TOOLS_RESULT = "No tool is run here. Answer in words, from what you know."
+MAX_FORK_REQUESTS = 2
+"""Requests that may return tool calls instead of an answer."""
+
+
+async def run_forked_agent(
+    agent: AgentRunner, directive: str, *, history: list[Message] | None = None
+) -> str:
+    """Return the model's answer to the directive after the agent's conversation, or after `history`.
+
+    Nothing enters the conversation and no tool runs; the agent may work meanwhile. Empty if the model
+    writes no text. Raises what `call_model` raises.
+    """
+    messages = agent.conversation.messages if history is None else history
+    messages = merge_adjacent_messages(
+        [*messages, *_build_placeholders(find_unanswered_calls(messages)), user_message(directive)]
+    )
+    answer = ""
+    for _ in range(MAX_FORK_REQUESTS):
+        reply, _ = await call_model(agent, agent.build_request(messages), emits_stream=False)
+        answer = reply.message.text.strip() or answer
+        calls = reply.message.tool_uses
+        if answer and not calls:
+            break
+        if calls:
+            refusals = tuple(
+                ToolResultBlock(tool_use_id=c.id, content=NO_TOOLS_RESULT, is_error=True) for c in calls
+            )
+            messages = [*messages, reply.message, Message(role="user", content=refusals)]
+    return answer
+
+
+def build_fork_prompt(calls: tuple[ToolUseBlock, ...], job: str) -> Message:
+    """Build the first message of a fork; forks of one reply differ only in the last text."""
+    return merge_adjacent_messages([*_build_placeholders(calls), user_message(_DIRECTIVE + job)])[0]
+
+
+def is_fork(agent: AgentRunner) -> bool:
+    """Return True for a fork: by its type, which survives a compaction, or else by its directive."""
+    return agent.identity.kind == FORK_KIND or any(
+        isinstance(block, TextBlock) and block.text.startswith(FORK_MARK)
+        for message in agent.conversation.messages
+        if message.role == "user"
+        for block in message.content
+    )
+
+
+def _build_placeholders(calls: tuple[ToolUseBlock, ...]) -> tuple[Message, ...]:
+    if not calls:
+        return ()
+    results = tuple(ToolResultBlock(tool_use_id=call.id, content=PLACEHOLDER_RESULT) for call in calls)
+    return (Message(role="user", content=results),)

@@ -1,0 +1,148 @@
+"""Hook points of one agent: before and after tool calls, on prompts, and when it stops."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.core.control_tags import escape_control_tags
+from shoal.core.errors import StoreError
+from shoal.core.events import MessageAuthor, NoteAdded, QueueItemWithdrawn
+from shoal.core.hooks import MAX_WAKES_IN_A_ROW, NO_DECISION, HookDecision, HookEvent
+from shoal.core.inbox_items import InboxItem
+from shoal.core.messages import Message, TextBlock, ToolUseBlock, user_message
+from shoal.core.tools import ToolOutput
+
+
+async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -> HookDecision:
+    decision = await agent.hooks.run_hooks(event, fields)
+    if decision.stop is not None and not agent.halt_reason:
+        agent.halt_reason = f"a {event} hook stopped it: {decision.stop}"
+    return decision
+
+
+async def run_pre_tool_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:
+    return await run_agent_hooks(agent, "PreToolUse", **_build_call_fields(call))
+
+
+async def run_permission_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:
+    return await run_agent_hooks(agent, "PermissionRequest", **_build_call_fields(call))
+
+
+async def run_post_tool_hooks(
+    agent: AgentRunner, event: HookEvent, call: ToolUseBlock, output: ToolOutput
+) -> ToolOutput:
+    """Return the output with the hooks' objections and context appended."""
+    text = output.text
+    if output.is_error:
+        decision = await run_agent_hooks(agent, event, **_build_call_fields(call), error=text)
+    else:
+        response = {**(output.data or {}), "content": text}
+        decision = await run_agent_hooks(agent, event, **_build_call_fields(call), tool_response=response)
+    if decision.blocked is not None:
+        output = append_text(output, f"[A {event} hook objects: {decision.blocked}]")
+    return append_hook_context(output, event, decision)
+
+
+def append_hook_context(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:
+    if not decision.context:
+        return output
+    return append_text(output, f"[A {event} hook adds: {decision.context}]")
+
+
+def append_text(output: ToolOutput, text: str) -> ToolOutput:
+    if isinstance(output.content, str):
+        joined = f"{output.content}\n\n{text}" if output.content else text
+        return replace(output, content=joined)
+    return replace(output, content=(*output.content, TextBlock(text=text)))
+
+
+async def enter_prompt(agent: AgentRunner, prompt: Message, *, by: MessageAuthor) -> str | None:
+    """Add a prompt to the conversation; return the reason if a hook blocks a person's prompt."""
+    if by != "person" or not agent.hooks.has_hooks_for("UserPromptSubmit"):
+        await agent.receive_message(prompt, by=by)
+        return None
+    decision = await run_agent_hooks(agent, "UserPromptSubmit", prompt=prompt.text)
+    if decision.blocked is not None:
+        return await _report_erased_prompt(agent, decision.blocked)
+    await agent.receive_message(prompt, by=by)
+    await add_hook_context(agent, "UserPromptSubmit", decision)
+    return None
+
+
+async def enter_inbox_item(agent: AgentRunner, item: InboxItem) -> str | None:
+    """Add an inbox item in the same way; an item that could not be added goes back to the inbox."""
+    message = Message(role="user", content=item.content)
+    decision = NO_DECISION
+    if item.by == "person" and agent.hooks.has_hooks_for("UserPromptSubmit"):
+        try:
+            decision = await run_agent_hooks(agent, "UserPromptSubmit", prompt=message.text)
+        except BaseException:
+            agent.inbox.put_back(item)
+            raise
+    if decision.blocked is not None:
+        await agent.emit(QueueItemWithdrawn(agent=agent.identity.agent, item=item.id))
+        agent.inbox.mark_delivered(item)
+        return await _report_erased_prompt(agent, decision.blocked)
+    entry_before = agent.conversation.last_entry
+    try:
+        await agent.receive_message(message, by=item.by, delivered=item.id)
+    except BaseException:
+        # An item in the conversation counts as delivered, even if the event could not be emitted.
+        if agent.conversation.last_entry == entry_before:
+            agent.inbox.put_back(item)
+        else:
+            with suppress(StoreError):
+                agent.inbox.mark_delivered(item)
+        raise
+    agent.inbox.mark_delivered(item)
+    await add_hook_context(agent, "UserPromptSubmit", decision)
+    return None
+
+
+async def _report_erased_prompt(agent: AgentRunner, reason: str) -> str:
+    explanation = f"a UserPromptSubmit hook erased the prompt: {reason}"
+    await add_note(agent, f"{explanation[0].upper()}{explanation[1:]}")
+    return explanation
+
+
+async def add_hook_context(agent: AgentRunner, event: HookEvent, decision: HookDecision) -> None:
+    if decision.context:
+        await agent.receive_message(user_message(format_hook_context(event, decision)), by="runtime")
+
+
+def format_hook_context(event: HookEvent, decision: HookDecision) -> str:
+    return f"[A {event} hook adds:]\n{escape_control_tags(decision.context)}"
+
+
+async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) -> bool:
+    """Run the stop hooks; return True if one sends the agent back to work. `times` counts earlier returns."""
+    event: HookEvent = "Stop" if agent.identity.is_lead else "SubagentStop"
+    if not agent.hooks.has_hooks_for(event):
+        return False
+    decision = await run_agent_hooks(
+        agent, event, stop_hook_active=return_count > 0, last_assistant_message=last_text
+    )
+    if decision.blocked is None or agent.halt_reason:
+        return False
+    if return_count >= MAX_WAKES_IN_A_ROW:
+        await add_note(
+            agent, f"The {event} hooks sent it back {return_count} times in a row; it stops all the same."
+        )
+        return False
+    await agent.receive_message(
+        user_message(f"[A {event} hook sends you back to work:]\n{escape_control_tags(decision.blocked)}"),
+        by="runtime",
+    )
+    return True
+
+
+async def add_note(agent: AgentRunner, text: str) -> None:
+    await agent.emit(NoteAdded(agent=agent.identity.agent, text=text))
+
+
+def _build_call_fields(call: ToolUseBlock) -> dict[str, Any]:
+    return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}

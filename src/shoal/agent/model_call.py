@@ -1,0 +1,123 @@
+"""One model call: emits its events, measures its time and settles its cost."""
+
+from __future__ import annotations
+
+import asyncio
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.core.agent_budgets import BudgetReservation
+from shoal.core.errors import BudgetExhausted, ModelError, TransientModelError
+from shoal.core.events import RequestFailed, RequestSent, RequestSettled, StreamDiscarded, TextStreamed
+from shoal.core.ids import RequestId
+from shoal.core.limits import BudgetRefusal
+from shoal.core.model_requests import (
+    AttemptStarted,
+    ModelReply,
+    ModelRequest,
+    RetryScheduled,
+    StreamDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+)
+
+
+class _StreamListener:
+    """Turns the deltas of an answer into events; a retried request is a new request."""
+
+    __slots__ = ("agent", "emits_stream", "request", "reservation", "started_at")
+
+    def __init__(self, agent: AgentRunner, reservation: BudgetReservation, *, emits_stream: bool) -> None:
+        self.agent = agent
+        self.reservation = reservation
+        self.emits_stream = emits_stream
+        self.request = RequestId("")
+        self.started_at = 0.0
+
+    async def handle_delta(self, delta: StreamDelta) -> None:
+        agent_id, emit = self.agent.identity.agent, self.agent.emit
+        match delta:
+            case TextDelta() | ThinkingDelta() | ToolInputDelta() if not self.emits_stream:
+                pass
+            case TextDelta(text):
+                await emit(TextStreamed(agent=agent_id, kind="text", text=text))
+            case ThinkingDelta(text):
+                await emit(TextStreamed(agent=agent_id, kind="thinking", text=text))
+            case ToolInputDelta(name, _):
+                await emit(TextStreamed(agent=agent_id, kind="tool_input", text=name))
+            case AttemptStarted():
+                self.request = self.agent.ids.new_request_id()
+                self.started_at = self.agent.clock.monotonic()
+                await emit(RequestSent(agent=agent_id, request=self.request, model=self.agent.model.card.id))
+            case RetryScheduled(reason=reason, delay=delay, attempt=attempt, billed=billed):
+                await self.report_failure(reason, billed=billed, retry_in=delay)
+                await emit(StreamDiscarded(agent=agent_id, reason=reason, retry_in=delay, attempt=attempt))
+
+    async def report_failure(self, reason: str, *, billed: bool, retry_in: float | None) -> None:
+        if not self.request:
+            return
+        if billed:
+            self.agent.budget.write_off(self.reservation)
+        event = RequestFailed(
+            agent=self.agent.identity.agent,
+            request=self.request,
+            reason=reason,
+            billed=billed,
+            retry_in=retry_in,
+        )
+        self.request = RequestId("")
+        await self.agent.emit(event)
+
+
+async def call_model(
+    agent: AgentRunner, request: ModelRequest, *, emits_stream: bool = True
+) -> tuple[ModelReply, RequestId]:
+    """Return the reply and the id of its request. Without `emits_stream` its text is not streamed.
+
+    Raises `BudgetExhausted` if the request may not be sent.
+    """
+    reservation = await agent.budget.wait_and_reserve(
+        agent.model.card, agent.context_tokens, request.max_tokens
+    )
+    if isinstance(reservation, BudgetRefusal):
+        raise BudgetExhausted(reservation)
+    try:
+        return await _call_and_settle(
+            agent, request, _StreamListener(agent, reservation, emits_stream=emits_stream)
+        )
+    finally:
+        agent.budget.release(reservation)
+
+
+async def _call_and_settle(
+    agent: AgentRunner, request: ModelRequest, listener: _StreamListener
+) -> tuple[ModelReply, RequestId]:
+    try:
+        reply = await agent.model.generate_reply(request, listener.handle_delta)
+    except ModelError as error:
+        await listener.report_failure(
+            str(error), billed=isinstance(error, TransientModelError) and error.billed, retry_in=None
+        )
+        raise
+    except asyncio.CancelledError:
+        if listener.request:
+            agent.budget.write_off(listener.reservation)
+        raise
+    seconds = agent.clock.monotonic() - listener.started_at
+    agent.api_seconds += seconds
+    if not reply.counted:
+        request_id = listener.request
+        await listener.report_failure("the provider reported no usage", billed=True, retry_in=None)
+        return reply, request_id
+    cost = agent.budget.settle(listener.reservation, reply.usage)
+    await agent.emit(
+        RequestSettled(
+            agent=agent.identity.agent,
+            request=listener.request,
+            model=reply.model,
+            usage=reply.usage,
+            cost_usd=cost,
+            duration_ms=round(seconds * 1000),
+        )
+    )
+    return reply, listener.request

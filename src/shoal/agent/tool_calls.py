@@ -1,0 +1,349 @@
+"""Execution of the tool calls of one message: concurrently where allowed, else in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from functools import partial
+from itertools import groupby, islice
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.hook_points import (
+    append_hook_context,
+    run_permission_hooks,
+    run_post_tool_hooks,
+    run_pre_tool_hooks,
+)
+from shoal.agent.result_limits import prepare_output
+from shoal.core.clock import run_with_deadline
+from shoal.core.errors import QuestionUnanswerable, ShoalError, StoreError
+from shoal.core.events import (
+    PREVIEW_LENGTH,
+    PermissionDenied,
+    ToolFinished,
+    ToolProgressed,
+    ToolReturned,
+    ToolStarted,
+)
+from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
+from shoal.core.messages import (
+    MALFORMED_INPUT_KEY,
+    Message,
+    ToolResultBlock,
+    ToolUseBlock,
+    extract_result_text,
+    user_message,
+)
+from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
+from shoal.core.permissions import format_session_rule
+from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
+from shoal.core.tools import TOOL_ALIASES, Tool, ToolContext, ToolOutput, error_output
+from shoal.wire.json_codec import encode_json
+
+_PREVIEW_KEYS = ("command", "file_path", "pattern", "url", "path", "subject", "description", "prompt", "plan")
+"""Input fields that describe a call; the first one present is its preview."""
+_MAX_PREVIEW_FIELDS = 8
+
+
+class _FinishedCall(Struct, frozen=True):
+    result: ToolResultBlock
+    milliseconds: int
+
+
+class _HaltingQuestionBroker:
+    """Question broker of a call that halts the agent if a denial ends the turn."""
+
+    __slots__ = ("_agent",)
+
+    def __init__(self, agent: AgentRunner) -> None:
+        self._agent = agent
+
+    async def ask_person(self, question: Question) -> Answer:
+        answer = await self._agent.environment.question_broker.ask_person(question)
+        if isinstance(answer, DenyAnswer) and answer.ends_turn and not self._agent.halt_reason:
+            self._agent.halt_reason = f"it was told to stop: {answer.reason}"
+        return answer
+
+
+async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]) -> None:
+    """Execute every call and add its result.
+
+    Results enter the conversation in the order of the calls, each as soon as the earlier ones are there:
+    the transcript does not depend on which of two reads was faster.
+    """
+    for group in _group_concurrent_calls(agent, calls):
+        for call in group:
+            await agent.emit(
+                ToolStarted(
+                    agent=agent.identity.agent, call=call.id, tool=call.name, preview=preview_call(call)
+                )
+            )
+        if len(group) == 1:
+            await _add_result(agent, group[0], await _run_call(agent, group[0], calls))
+            continue
+        await _run_concurrently(agent, group, calls)
+    if agent.tool_restriction is not None:
+        # After all results: providers accept no text between them.
+        await agent.add_message(user_message(agent.tool_restriction.reminder), meta=True)
+
+
+async def _run_concurrently(
+    agent: AgentRunner, group: list[ToolUseBlock], calls: tuple[ToolUseBlock, ...]
+) -> None:
+    try:
+        async with asyncio.TaskGroup() as task_group:
+            tasks = [task_group.create_task(_run_call(agent, call, calls)) for call in group]
+            for call, task in zip(group, tasks, strict=True):
+                await _add_result(agent, call, await task)
+    except ExceptionGroup as errors:
+        # An error that ends a call like this ends the turn, and callers expect it unwrapped.
+        raise errors.exceptions[0] from errors
+
+
+async def run_unrecorded_call(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
+    """Run a call on behalf of the agent: with its permissions, outside its conversation."""
+    return await _run_with_hooks(agent, call, tool, (call,))
+
+
+def _group_concurrent_calls(
+    agent: AgentRunner, calls: Sequence[ToolUseBlock]
+) -> Iterator[list[ToolUseBlock]]:
+    if len(calls) == 1:
+        yield list(calls)
+        return
+
+    def can_run_concurrently(call: ToolUseBlock) -> bool:
+        tool = _find_tool(agent, call.name)
+        return tool is not None and tool.is_concurrent
+
+    for is_concurrent, group in groupby(calls, key=can_run_concurrently):
+        if is_concurrent:
+            yield list(group)
+        else:
+            yield from ([call] for call in group)
+
+
+async def _add_result(agent: AgentRunner, call: ToolUseBlock, finished: _FinishedCall) -> None:
+    await agent.add_message(Message(role="user", content=(finished.result,)))
+    text = extract_result_text(finished.result)
+    await agent.emit(
+        ToolFinished(
+            agent=agent.identity.agent,
+            call=call.id,
+            tool=call.name,
+            is_error=finished.result.is_error,
+            size=len(text),
+            duration_ms=finished.milliseconds,
+            preview=text[:PREVIEW_LENGTH],
+        )
+    )
+
+
+async def _run_call(agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]) -> _FinishedCall:
+    started_at = agent.clock.monotonic()
+    output = prepare_output(
+        await _dispatch_call(agent, call, calls), call, agent.environment.results, agent.limits.result_limit
+    )
+    result = ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)
+    await agent.emit(
+        ToolReturned(
+            agent=agent.identity.agent, call=call.id, tool=call.name, result=result, data=output.data
+        )
+    )
+    return _FinishedCall(result, round((agent.clock.monotonic() - started_at) * 1000))
+
+
+async def _dispatch_call(
+    agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
+) -> ToolOutput:
+    tool = _find_tool(agent, call.name)
+    if tool is None:
+        return error_output(_explain_unknown_tool(call.name, list(agent.tools)))
+    if MALFORMED_INPUT_KEY in call.input:
+        return error_output(
+            f"The arguments of this {call.name} call were not valid JSON, so it was not run: "
+            f"{str(call.input[MALFORMED_INPUT_KEY])[:PREVIEW_LENGTH]!r}. Call it again with valid arguments."
+        )
+    if agent.tool_restriction is not None and tool.schema.name not in agent.tool_restriction.tools:
+        return await _refuse_call(agent, call, agent.tool_restriction.refusal_reason)
+    return await _run_with_hooks(agent, call, tool, calls)
+
+
+async def _run_with_hooks(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, calls: tuple[ToolUseBlock, ...]
+) -> ToolOutput:
+    """Run a call with its hooks. Permissions apply to the input that hooks return."""
+    hook_decision = NO_DECISION
+    if agent.hooks.has_hooks_for("PreToolUse") and not agent.halt_reason:
+        hook_decision = await run_pre_tool_hooks(agent, call)
+        if hook_decision.updated_input is not None:
+            call = ToolUseBlock(id=call.id, name=call.name, input=hook_decision.updated_input)
+    if agent.halt_reason:
+        return error_output(f"{call.name} was not run: {agent.halt_reason}")
+    if (refusal := hook_decision.refusal) is not None:
+        return error_output(f"{call.name} was not run: a PreToolUse hook says no: {refusal}")
+    permitted_call = await _check_permission(agent, call, tool, hook_decision)
+    if isinstance(permitted_call, ToolOutput):
+        return permitted_call
+    output = await _run_tool(tool, permitted_call, _build_context(agent, permitted_call, calls))
+    event: HookEvent = "PostToolUseFailure" if output.is_error else "PostToolUse"
+    if agent.hooks.has_hooks_for(event):
+        output = await run_post_tool_hooks(agent, event, permitted_call, output)
+    return append_hook_context(output, "PreToolUse", hook_decision)
+
+
+async def _check_permission(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, hook_decision: HookDecision
+) -> ToolUseBlock | ToolOutput:
+    """Return the permitted call (a hook or a person may have changed its input), or the refusal."""
+    match _apply_hook_decision(agent.permissions.decide_call(call, tool, agent.identity), hook_decision):
+        case AllowDecision():
+            return call
+        case DenyDecision(reason=reason):
+            return await _refuse_call(agent, call, reason)
+        case AskDecision() as ask_decision:
+            if agent.hooks.has_hooks_for("PermissionRequest"):
+                permission_hook_decision = await run_permission_hooks(agent, call)
+                if agent.halt_reason or permission_hook_decision.refusal is not None:
+                    refusal = (
+                        agent.halt_reason
+                        or f"a PermissionRequest hook says no: {permission_hook_decision.refusal}"
+                    )
+                    return error_output(f"{call.name} was not run: {refusal}")
+                if permission_hook_decision.decision == "allow":
+                    return await _apply_changed_input(
+                        agent, call, tool, permission_hook_decision.updated_input
+                    )
+            return await _ask_permission(agent, call, tool, ask_decision)
+
+
+async def _ask_permission(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, ask_decision: AskDecision
+) -> ToolUseBlock | ToolOutput:
+    question = PermissionQuestion(
+        id=agent.ids.new_short_id(),
+        agent=agent.identity.agent,
+        tool_use_id=call.id,
+        tool=call.name,
+        input=call.input,
+        reason=ask_decision.reason,
+        rule=format_session_rule(ask_decision.suggestions),
+        suggestions=ask_decision.suggestions,
+    )
+    try:
+        answer = await _HaltingQuestionBroker(agent).ask_person(question)
+    except QuestionUnanswerable as error:
+        return await _refuse_call(agent, call, str(error))
+    match answer:
+        case AllowAnswer(input=changed_input):
+            permitted_call = await _apply_changed_input(agent, call, tool, changed_input)
+            if isinstance(permitted_call, ToolUseBlock):
+                agent.permissions.remember_answer(permitted_call, answer)
+            return permitted_call
+        case DenyAnswer(reason=reason):
+            return await _refuse_call(agent, call, reason)
+        case _:
+            return await _refuse_call(agent, call, "the answer was not about permission")
+
+
+def _apply_hook_decision(decision: PermissionDecision, hook_decision: HookDecision) -> PermissionDecision:
+    """Apply a hook's decision: it may require a question, or answer one that no rule demands; never more."""
+    if isinstance(decision, AllowDecision) and hook_decision.decision == "ask":
+        return AskDecision(hook_decision.decision_reason or "a hook wants you to be asked")
+    if isinstance(decision, AskDecision) and decision.rule is None and hook_decision.decision == "allow":
+        return AllowDecision(hook_decision.decision_reason or "a hook allows it")
+    return decision
+
+
+async def _apply_changed_input(
+    agent: AgentRunner, call: ToolUseBlock, tool: Tool, changed_input: dict[str, Any] | None
+) -> ToolUseBlock | ToolOutput:
+    if changed_input is None:
+        return call
+    call = ToolUseBlock(id=call.id, name=call.name, input=changed_input)
+    # A rule's denial also applies to changed input.
+    if isinstance(new_decision := agent.permissions.decide_call(call, tool, agent.identity), DenyDecision):
+        return await _refuse_call(agent, call, new_decision.reason)
+    return call
+
+
+async def _refuse_call(agent: AgentRunner, call: ToolUseBlock, reason: str) -> ToolOutput:
+    await agent.emit(
+        PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
+    )
+    return error_output(f"{call.name} was not run: {reason}")
+
+
+async def _run_tool(tool: Tool, call: ToolUseBlock, context: ToolContext) -> ToolOutput:
+    try:
+        if tool.deadline is None:
+            return await tool.run(call.input, context)
+        return await run_with_deadline(context.clock, tool.deadline, tool.run(call.input, context))
+    except TimeoutError:
+        return error_output(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
+    except StoreError:
+        raise  # the transcript cannot be written: stop this turn, not the next one
+    except ShoalError as error:
+        return error_output(str(error))
+    except Exception as error:  # noqa: BLE001 - boundary around tools: a crash becomes a result for the model
+        return error_output(f"{call.name} failed: {type(error).__name__}: {error}")
+
+
+def _build_context(agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]) -> ToolContext:
+    async def report_progress(text: str) -> None:
+        await agent.emit(ToolProgressed(agent=agent.identity.agent, call=call.id, text=text))
+
+    environment = agent.environment
+    return ToolContext(
+        call_id=call.id,
+        calls=calls,
+        agent=agent.identity,
+        workspace=environment.workspace,
+        processes=environment.processes,
+        question_broker=_HaltingQuestionBroker(agent),
+        results=environment.results,
+        clock=agent.clock,
+        ids=agent.ids,
+        report_progress=report_progress,
+        env=environment.env,
+        unreadable_filter=partial(agent.permissions.build_unreadable_filter, call.name),
+        sandbox=environment.sandbox,
+        hooks=agent.hooks,
+    )
+
+
+def _find_tool(agent: AgentRunner, name: str) -> Tool | None:
+    tool = agent.tools.get(name)
+    return agent.tools.get(TOOL_ALIASES.get(name, "")) if tool is None else tool
+
+
+def _explain_unknown_tool(name: str, available: list[str]) -> str:
+    matches = get_close_matches(name, available, n=1)
+    suggestion = f" Did you mean {matches[0]}?" if matches else ""
+    return f"There is no tool named {name!r}.{suggestion} The tools are: {', '.join(available)}."
+
+
+def preview_call(call: ToolUseBlock) -> str:
+    """Return a short description of a call."""
+    for key in _PREVIEW_KEYS:
+        value = call.input.get(key)
+        if isinstance(value, str):
+            return value[:PREVIEW_LENGTH]
+    match call.input:
+        case {"questions": [{"question": str(question)}, *_]}:
+            return question[:PREVIEW_LENGTH]
+    return ", ".join(
+        f"{key}: {_preview_value(value)}" for key, value in islice(call.input.items(), _MAX_PREVIEW_FIELDS)
+    )[:PREVIEW_LENGTH]
+
+
+def _preview_value(value: Any) -> str:
+    return (
+        value[:PREVIEW_LENGTH]
+        if isinstance(value, str)
+        else encode_json(value)[: 4 * PREVIEW_LENGTH].decode(errors="ignore")
+    )

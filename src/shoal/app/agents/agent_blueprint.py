@@ -1,0 +1,94 @@
+"""Blueprint of an agent: its future identity and permissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import LoopLimits
+from shoal.agent.conversation import Conversation
+from shoal.app.agent_permissions import get_rule_permissions
+from shoal.app.agents.member_setup import resolve_member_identity
+from shoal.app.agents.spawn_requests import parse_mode
+from shoal.app.agents.tool_limits import build_restriction, lend_permissions
+from shoal.app.isolation.agent_workspace import AgentWorkspace
+from shoal.app.mcp.mcp_servers import AgentTools
+from shoal.app.skills.skill_invoker import PreloadedSkills
+from shoal.core.agent_definitions import AgentDefinition, ToolSelection
+from shoal.core.agents import SpawnRequest
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import AgentId
+from shoal.core.ports import Model, Transcript
+from shoal.policy.agent_restrictions import StoredRestrictions
+from shoal.policy.memory_directory import MemoryDirectory
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.runs.prepared_agent import NewAgent
+from shoal.stores.files.subagent_files import SubagentMetadata
+
+
+class AgentBlueprint(Struct, kw_only=True):
+    """Everything needed to create an agent."""
+
+    new_agent: NewAgent
+    request: SpawnRequest | None = None
+    """Request it was spawned with; None for a resumed agent."""
+    preloaded: PreloadedSkills = PreloadedSkills()
+    definition: AgentDefinition
+    facts: SubagentMetadata
+    resumed: bool = False
+    agent_tools: AgentTools
+    toolset: ToolSelection
+    model: Model
+    agent_workspace: AgentWorkspace
+    loop_limits: LoopLimits
+    transcript: Transcript
+    conversation: Conversation
+
+
+def build_identity(blueprint: AgentBlueprint) -> AgentIdentity:
+    facts, parent, agent = blueprint.facts, blueprint.new_agent.parent.identity, blueprint.new_agent.agent
+    return resolve_member_identity(
+        AgentIdentity(
+            session=parent.session,
+            agent=agent,
+            name=facts.name or agent,
+            team=parent.team,
+            color=facts.color,
+            parent=AgentId(facts.parent),
+            kind=facts.agent_type,
+            depth=facts.depth,
+        ),
+        blueprint.new_agent.assignment,
+        facts.mode,
+    )
+
+
+def build_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
+    """Build its permissions; a resumed agent's come from its resumer, restricted as they were."""
+    agent_workspace, toolset, facts = blueprint.agent_workspace, blueprint.toolset, blueprint.facts
+    resumed = blueprint.resumed
+    permissions = get_rule_permissions(blueprint.new_agent.parent).create_child(
+        agent_workspace.workspace,
+        mode=parse_mode(facts.mode),
+        allowed_tools=(blueprint.definition.tools or ()) if toolset.only and not resumed else (),
+        denied_tools=() if resumed else toolset.never,
+        main_checkout=agent_workspace.main_checkout,
+        stored=StoredRestrictions(only=facts.narrowed, never=facts.denied)
+        if resumed
+        else build_restriction(blueprint.request),
+    )
+    lend_permissions(permissions, blueprint.request, blueprint.preloaded)
+    if not resumed:
+        blueprint.facts = replace(
+            facts, narrowed=permissions.restrictions.only, denied=permissions.restrictions.never
+        )
+    if facts.memory:
+        permissions.memory = MemoryDirectory(directory=facts.memory, only=facts.memory_tools)
+        agent_workspace.grant_write(Path(facts.memory))
+    if agent_workspace.unreadable is not None and agent_workspace.sandbox is not None:
+        sandbox = agent_workspace.sandbox
+        agent_workspace.unreadable.list_paths = permissions.list_denied_paths
+        permissions.is_sandboxed = lambda _: sandbox.can_skip_asking
+    return permissions

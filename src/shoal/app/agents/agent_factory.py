@@ -1,0 +1,543 @@
+"""Prepares agents: the model, tools, permissions, workspace and transcript of each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import AgentEnvironment, AgentRunner, LoopLimits
+from shoal.agent.conversation import Conversation
+from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_fork
+from shoal.app.agent_permissions import get_rule_permissions
+from shoal.app.agents.agent_blueprint import AgentBlueprint, build_identity, build_permissions
+from shoal.app.agents.agent_factory_services import AgentFactoryServices
+from shoal.app.agents.agent_memory import AgentMemory
+from shoal.app.agents.agent_transcripts import StoredAgent
+from shoal.app.agents.member_setup import build_agent_prompt, resolve_member_mode, resolve_member_tools
+from shoal.app.agents.spawn_requests import (
+    FORK_DEFINITION,
+    NESTED_FORK_REFUSAL,
+    build_first_prompt,
+    change_directory,
+    format_model_name,
+    parse_mode,
+    require_start_allowed,
+    require_valid_isolation,
+    resolve_loop_limits,
+)
+from shoal.app.agents.tool_limits import limit_tools
+from shoal.app.hooks.agent_hooks import HookSubject, describe_hooks
+from shoal.app.isolation.agent_workspace import AgentWorkspace
+from shoal.app.mcp.mcp_servers import AgentTools
+from shoal.app.skills.skill_invoker import PreloadedSkills
+from shoal.core.agent_budgets import AgentBudget
+from shoal.core.agent_definitions import AgentDefinition, ToolSelection, select_tools
+from shoal.core.agents import ResolvedSpawn, RetainedWork, ShellCommandResult, SpawnRequest
+from shoal.core.errors import (
+    AgentRequestRefused,
+    BudgetError,
+    InvalidAgentDefinition,
+    ModelError,
+    NoModelConfigured,
+    SettingsError,
+    UnknownAgentType,
+)
+from shoal.core.events import AgentStarted
+from shoal.core.ids import AgentId, EntryId
+from shoal.core.limits import BudgetLimits
+from shoal.core.mcp_servers import list_tool_servers
+from shoal.core.messages import Message
+from shoal.core.permissions import PermissionMode
+from shoal.core.ports import Model
+from shoal.policy.memory_directory import MemoryDirectory
+from shoal.policy.mode_inheritance import get_fork_mode, narrow_mode
+from shoal.runs.prepared_agent import AcceptanceCheck, NewAgent, PreparedAgent, TeamAssignment
+from shoal.runs.progress_monitor import ProgressMonitor
+from shoal.stores.files.subagent_files import SubagentMetadata
+from shoal.workspaces.local_workspace import LocalWorkspace
+
+
+class _SpawnPlan(Struct, frozen=True, kw_only=True):
+    """A resolved spawn request, before anything is created for it."""
+
+    request: SpawnRequest
+    definition: AgentDefinition
+    agent_tools: AgentTools
+    toolset: ToolSelection
+    loop_limits: LoopLimits
+    model: Model
+    preloaded: PreloadedSkills = PreloadedSkills()
+    memory: AgentMemory | None = None
+
+
+class _InitialState(Struct, frozen=True, kw_only=True):
+    """Initial state of an agent, from its definition or from the parent that it forks."""
+
+    mode: PermissionMode
+    system: str
+    color: str | None
+    background: bool
+    memory: MemoryDirectory | None
+    history: Sequence[Message] = ()
+    fork_of: EntryId | None = None
+    """Last entry of that history."""
+    previous_entry: str = ""
+    """Last entry of a former agent with its id."""
+
+
+class _ToolsetCache:
+    """Caches the last toolset, because many agents of one type usually start together."""
+
+    def __init__(self, lead_only_tools: Collection[str]) -> None:
+        self._lead_only_tools = lead_only_tools
+        self._last: tuple[AgentDefinition, tuple[str, ...], tuple[str, ...], ToolSelection] | None = None
+
+    def resolve_toolset(self, definition: AgentDefinition, agent_tools: AgentTools) -> ToolSelection:
+        tool_names, cached = tuple(agent_tools.tools), self._last
+        if (
+            cached is not None
+            and cached[0] is definition
+            and cached[1] == tool_names
+            and cached[2] == agent_tools.extra_names
+        ):
+            return cached[3]
+        offered = (name for name in tool_names if name not in self._lead_only_tools)
+        toolset = select_tools(definition, offered, agent_tools.extra_names)
+        self._last = (definition, tool_names, agent_tools.extra_names, toolset)
+        return toolset
+
+
+class AgentFactory:
+    def __init__(self, services: AgentFactoryServices) -> None:
+        self._services = services
+        self._toolset_cache = _ToolsetCache(services.lead_only_tools)
+
+    def output_path(self, agent: AgentId) -> Path:
+        return self._services.output_directory / f"{agent}.output"
+
+    def create_monitor(self, agent: AgentId) -> ProgressMonitor:
+        return ProgressMonitor(
+            self.output_path(agent),
+            self._services.publish_event,
+            is_kept=self._services.transcripts.is_persistent,
+        )
+
+    async def prepare_new(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent:
+        parent = new_agent.parent
+        definition = self._find_definition(request.kind or "")
+        require_start_allowed(parent, definition.name)
+        require_valid_isolation(definition, request)
+        agent_tools = await self._services.open_tools(definition, ())
+        async with agent_tools.close_on_failure():
+            return await self._prepare_with_tools(request, new_agent, definition, agent_tools)
+
+    async def _prepare_with_tools(
+        self, request: SpawnRequest, new_agent: NewAgent, definition: AgentDefinition, agent_tools: AgentTools
+    ) -> PreparedAgent:
+        toolset = self._resolve_toolset(definition, new_agent.assignment, agent_tools)
+        memory = self._services.resolve_memory(definition, toolset, agent_tools.tools)
+        spawn_plan = _SpawnPlan(
+            request=request,
+            definition=definition,
+            agent_tools=agent_tools,
+            toolset=limit_tools(toolset if memory is None else replace(toolset, names=memory.tools), request),
+            loop_limits=resolve_loop_limits(self._services.loop_limits, definition, request),
+            model=await self._resolve_model(new_agent.parent, request, definition),
+            preloaded=self._services.preload_skills(definition),
+            memory=memory,
+        )
+        agent_workspace = await self._open_workspace(new_agent, request.isolation or definition.isolation)
+        try:
+            return self._prepare_in_workspace(spawn_plan, new_agent, agent_workspace)
+        except BaseException:
+            await agent_workspace.finish()
+            raise
+
+    def _prepare_in_workspace(
+        self, spawn_plan: _SpawnPlan, new_agent: NewAgent, agent_workspace: AgentWorkspace
+    ) -> PreparedAgent:
+        request, definition, assignment = spawn_plan.request, spawn_plan.definition, new_agent.assignment
+        workspace, memory = agent_workspace.workspace, spawn_plan.memory
+        change_directory(request.cwd, workspace)
+        agent_prompt = build_agent_prompt(definition, assignment)
+        if memory is not None:
+            agent_prompt = f"{agent_prompt}\n\n{memory.build_prompt_section()}"
+        initial = _InitialState(
+            mode=resolve_member_mode(get_rule_permissions(new_agent.parent), definition, assignment),
+            system=self._services.build_system_prompt(agent_prompt, workspace.cwd, definition.instructions),
+            color=definition.color if assignment is None else assignment.color,
+            background=definition.background,
+            memory=None
+            if memory is None
+            else MemoryDirectory(directory=str(memory.directory), only=memory.added_tools),
+            previous_entry=""
+            if assignment is None
+            else self._services.transcripts.read_last_entry(new_agent.agent),
+        )
+        prompt = build_first_prompt(
+            definition, request, agent_workspace.agent_notice, spawn_plan.preloaded.texts
+        )
+        return self._assemble_new(spawn_plan, new_agent, agent_workspace, initial, prompt)
+
+    async def prepare_fork(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent:
+        services, parent = self._services, new_agent.parent
+        if is_fork(parent):
+            raise AgentRequestRefused(NESTED_FORK_REFUSAL)
+        require_start_allowed(parent, FORK_KIND)
+        require_valid_isolation(FORK_DEFINITION, request)
+        branch = parent.conversation.copy_up_to_reply()
+        if branch is None:
+            raise AgentRequestRefused("There is no reply yet after which a fork could begin.")
+        if request.isolation is None:
+            agent_workspace = services.workspace_allocator.allocate_shared(new_agent)
+            agent_workspace.workspace.copy_read_state(_get_local_workspace(parent))
+        else:
+            agent_workspace = await services.workspace_allocator.allocate_worktree(new_agent, is_fork=True)
+        try:
+            return self._build_fork(request, new_agent, agent_workspace, branch)
+        except BaseException:
+            await agent_workspace.finish()
+            raise
+
+    def _build_fork(
+        self,
+        request: SpawnRequest,
+        new_agent: NewAgent,
+        agent_workspace: AgentWorkspace,
+        branch: tuple[list[Message], EntryId],
+    ) -> PreparedAgent:
+        parent, permissions, (history, entry) = (
+            new_agent.parent,
+            get_rule_permissions(new_agent.parent),
+            branch,
+        )
+        change_directory(request.cwd, agent_workspace.workspace)
+        spawn_plan = _SpawnPlan(
+            request=request,
+            definition=FORK_DEFINITION,
+            agent_tools=AgentTools(tools=parent.tools),
+            toolset=ToolSelection(names=tuple(parent.tools)),
+            loop_limits=replace(parent.limits, max_turns=None),
+            model=parent.model,
+        )
+        initial = _InitialState(
+            mode=get_fork_mode(permissions.mode),
+            system=parent.system,
+            color=parent.identity.color,
+            background=True,
+            memory=permissions.memory,
+            history=history,
+            fork_of=entry,
+        )
+        job = "\n\n".join(filter(None, (agent_workspace.agent_notice, request.prompt)))
+        prepared = self._assemble_new(
+            spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
+        )
+        # The provider's count for the parent is better than an estimate.
+        prepared.agent.context_tokens = parent.context_tokens
+        return replace(prepared, resolved=replace(prepared.resolved, start_tokens=parent.context_tokens))
+
+    def _assemble_new(
+        self,
+        spawn_plan: _SpawnPlan,
+        new_agent: NewAgent,
+        agent_workspace: AgentWorkspace,
+        initial: _InitialState,
+        prompt: Message,
+    ) -> PreparedAgent:
+        services, request, memory = self._services, spawn_plan.request, initial.memory
+        facts = SubagentMetadata(
+            agent_type=spawn_plan.definition.name,
+            description=request.description,
+            name=request.name or "",
+            model=format_model_name(spawn_plan.model),
+            mode=initial.mode,
+            system=initial.system,
+            tools=spawn_plan.toolset.names,
+            cwd=str(agent_workspace.workspace.cwd),
+            isolation=request.isolation or spawn_plan.definition.isolation,
+            worktree=agent_workspace.name,
+            parent=new_agent.parent.identity.agent,
+            call=new_agent.call,
+            depth=new_agent.parent.identity.depth + 1,
+            color=initial.color,
+            background=initial.background,
+            thinking_tokens=spawn_plan.loop_limits.thinking_tokens,
+            memory="" if memory is None else memory.directory,
+            memory_tools=() if memory is None else memory.only,
+            fork_of=initial.fork_of or "",
+            after=initial.previous_entry,
+        )
+        transcript = services.transcripts.open_transcript(new_agent, facts)
+        blueprint = AgentBlueprint(
+            new_agent=new_agent,
+            request=request,
+            preloaded=spawn_plan.preloaded,
+            definition=spawn_plan.definition,
+            facts=facts,
+            agent_tools=spawn_plan.agent_tools,
+            toolset=spawn_plan.toolset,
+            model=spawn_plan.model,
+            agent_workspace=agent_workspace,
+            loop_limits=spawn_plan.loop_limits,
+            transcript=transcript,
+            conversation=Conversation(
+                transcript,
+                services.clock,
+                services.ids.derive_generator(),
+                messages=initial.history,
+                last=initial.fork_of,
+            ),
+        )
+        prepared = self._build_prepared_agent(blueprint, prompt)
+        self._save_facts(blueprint)
+        return prepared
+
+    async def prepare_resumed(self, new_agent: NewAgent) -> PreparedAgent:
+        stored = self._services.transcripts.load_agent(new_agent)
+        facts = stored.facts
+        definition = FORK_DEFINITION if facts.fork_of else self._find_definition(facts.agent_type)
+        require_start_allowed(new_agent.parent, definition.name)
+        agent_tools = await self._services.open_tools(definition, facts.tools)
+        async with agent_tools.close_on_failure():
+            return await self._restore_with_tools(new_agent, stored, definition, agent_tools)
+
+    async def _restore_with_tools(
+        self, new_agent: NewAgent, stored: StoredAgent, definition: AgentDefinition, agent_tools: AgentTools
+    ) -> PreparedAgent:
+        facts, toolset = stored.facts, self._resolve_toolset(definition, new_agent.assignment, agent_tools)
+        if facts.tools:
+            # Kept as they were: a definition that changed since would miss the prompt cache.
+            names = tuple(name for name in facts.tools if name in agent_tools.tools)
+            toolset = replace(toolset, names=names)
+        request = SpawnRequest(description=facts.description, prompt="", model=facts.model or None)
+        spawn_plan = _SpawnPlan(
+            request=request,
+            definition=definition,
+            agent_tools=agent_tools,
+            toolset=toolset,
+            loop_limits=resolve_loop_limits(
+                self._services.loop_limits, definition, request, facts.thinking_tokens
+            ),
+            model=await self._resolve_model(new_agent.parent, request, definition),
+        )
+        agent_workspace = await self._open_workspace(new_agent, facts.isolation, facts.worktree)
+        try:
+            if facts.cwd and not facts.isolation:
+                change_directory(facts.cwd, agent_workspace.workspace)
+            blueprint = self._build_resumed_blueprint(spawn_plan, new_agent, agent_workspace, stored)
+            prepared = self._build_prepared_agent(blueprint, None)
+            if agent_workspace.name != facts.worktree:
+                self._save_facts(blueprint)
+        except BaseException:
+            await agent_workspace.finish()
+            raise
+        return replace(
+            prepared,
+            started=replace(prepared.started, resumed=True),
+            delivered=stored.delivered,
+            answered=stored.answered,
+        )
+
+    def _build_resumed_blueprint(
+        self,
+        spawn_plan: _SpawnPlan,
+        new_agent: NewAgent,
+        agent_workspace: AgentWorkspace,
+        stored: StoredAgent,
+    ) -> AgentBlueprint:
+        definition, permissions = spawn_plan.definition, get_rule_permissions(new_agent.parent)
+        facts = stored.facts
+        mode = narrow_mode(
+            permissions.mode,
+            parse_mode(facts.mode),
+            person_configured=definition.source.is_trusted and definition.permission_mode is not None,
+            can_bypass=permissions.can_bypass,
+        )
+        agent_prompt = build_agent_prompt(definition, new_agent.assignment)
+        system = facts.system or self._services.build_system_prompt(
+            agent_prompt, agent_workspace.workspace.cwd, definition.instructions
+        )
+        return AgentBlueprint(
+            new_agent=new_agent,
+            definition=definition,
+            facts=replace(facts, system=system, mode=mode, worktree=agent_workspace.name),
+            resumed=True,
+            agent_tools=spawn_plan.agent_tools,
+            toolset=spawn_plan.toolset,
+            model=spawn_plan.model,
+            agent_workspace=agent_workspace,
+            loop_limits=spawn_plan.loop_limits,
+            transcript=stored.transcript,
+            conversation=stored.conversation,
+        )
+
+    async def _open_workspace(
+        self, new_agent: NewAgent, isolation: str | None, worktree: str = ""
+    ) -> AgentWorkspace:
+        allocator = self._services.workspace_allocator
+        return (
+            await allocator.allocate_worktree(new_agent, worktree)
+            if isolation
+            else allocator.allocate_shared(new_agent)
+        )
+
+    def _find_definition(self, kind: str) -> AgentDefinition:
+        try:
+            definition = self._services.find_definition(kind)
+        except (UnknownAgentType, InvalidAgentDefinition) as error:
+            raise AgentRequestRefused(str(error)) from error
+        # Checked before anything is created: its hooks must be runnable.
+        self._services.hooks.load_definition_hooks(definition)
+        return definition
+
+    def _resolve_toolset(
+        self, definition: AgentDefinition, assignment: TeamAssignment | None, agent_tools: AgentTools
+    ) -> ToolSelection:
+        toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
+        if toolset.missing:
+            raise AgentRequestRefused(
+                f"The agent {definition.name} ({definition.source}) names tools that are not to be had here: "
+                f"{', '.join(toolset.missing)}. Take them out of its definition, or start another agent."
+            )
+        return resolve_member_tools(toolset, assignment, agent_tools.tools)
+
+    async def _resolve_model(
+        self, parent: AgentRunner, request: SpawnRequest, definition: AgentDefinition
+    ) -> Model:
+        try:
+            model = await self._services.resolve_model(parent, request, definition)
+            self._services.budget.require_priced_model(model.card, definition.name)
+        except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
+            raise AgentRequestRefused(f"The agent's model is not to be had: {error}") from error
+        return model
+
+    def _save_facts(self, blueprint: AgentBlueprint) -> None:
+        self._services.transcripts.save_facts(blueprint.new_agent.agent, blueprint.facts)
+
+    def _create_runner(self, blueprint: AgentBlueprint) -> AgentRunner:
+        services, facts, parent = self._services, blueprint.facts, blueprint.new_agent.parent
+        agent = blueprint.new_agent.agent
+        environment = parent.environment
+        assignment = blueprint.new_agent.assignment
+        permissions = build_permissions(blueprint)
+        hook_subject = HookSubject(
+            identity=build_identity(blueprint),
+            workspace=blueprint.agent_workspace.workspace,
+            permissions=permissions,
+            transcript=services.transcripts.get_path(agent),
+        )
+        return AgentRunner(
+            identity=hook_subject.identity,
+            model=blueprint.model,
+            system=facts.system,
+            tools={name: blueprint.agent_tools.tools[name] for name in blueprint.toolset.names},
+            conversation=blueprint.conversation,
+            environment=AgentEnvironment(
+                workspace=blueprint.agent_workspace.workspace,
+                processes=environment.processes,
+                question_broker=environment.question_broker
+                if assignment is None
+                else assignment.question_broker,
+                results=environment.results,
+                env=environment.env,
+                sandbox=blueprint.agent_workspace.sandbox,
+            ),
+            permissions=permissions,
+            hooks=services.hooks.create_agent_hooks(
+                hook_subject, services.hooks.load_definition_hooks(blueprint.definition)
+            ),
+            budget=self._open_agent_budget(agent, blueprint),
+            inbox=services.queue.open_inbox(agent),
+            emit=blueprint.new_agent.monitor.forward_event,
+            clock=services.clock,
+            ids=services.ids.derive_generator(),
+            limits=blueprint.loop_limits,
+        )
+
+    def _open_agent_budget(self, agent: AgentId, blueprint: AgentBlueprint) -> AgentBudget:
+        agent_budget = self._services.budget.agent_budget(
+            agent, blueprint.facts.agent_type, BudgetLimits(max_usd=blueprint.definition.max_budget_usd)
+        )
+        try:
+            agent_budget.require_priced_model(blueprint.model.card)
+        except BudgetError as error:
+            raise AgentRequestRefused(str(error)) from error
+        return agent_budget
+
+    def _build_prepared_agent(self, blueprint: AgentBlueprint, prompt: Message | None) -> PreparedAgent:
+        facts, agent = blueprint.facts, self._create_runner(blueprint)
+
+        async def clean_up() -> RetainedWork | None:
+            blueprint.transcript.close()
+            self._services.transcripts.archive_agent(
+                blueprint.new_agent.agent, blueprint.facts, blueprint.conversation
+            )
+            await blueprint.agent_tools.close()
+            await self._services.clean_up_agent(blueprint.new_agent.agent)
+            return await blueprint.agent_workspace.finish()
+
+        return PreparedAgent(
+            agent=agent,
+            started=AgentStarted(
+                agent=blueprint.new_agent.agent,
+                kind=facts.agent_type,
+                name=facts.name,
+                description=facts.description,
+                parent=blueprint.new_agent.parent.identity.agent,
+                call=blueprint.new_agent.call,
+                depth=facts.depth,
+                model=blueprint.model.card.id,
+                mode=facts.mode,
+                background=facts.background,
+                cwd=facts.cwd,
+                tools=blueprint.toolset.names,
+                color=facts.color,
+                isolation=facts.isolation,
+                team="" if blueprint.new_agent.assignment is None else blueprint.new_agent.assignment.team,
+            ),
+            resolved=ResolvedSpawn(
+                kind=facts.agent_type,
+                model=blueprint.model.card.id,
+                mode=facts.mode,
+                tools=blueprint.toolset.names,
+                cwd=facts.cwd,
+                source=str(blueprint.definition.source),
+                start_tokens=agent.context_tokens,
+                worktree=str(blueprint.agent_workspace.workspace.root)
+                if blueprint.agent_workspace.name
+                else "",
+                hooks=describe_hooks(agent.hooks),
+                servers=list_tool_servers(blueprint.toolset.names),
+                skills=blueprint.definition.skills,
+                notes=blueprint.agent_workspace.notes,
+            ),
+            prompt=prompt,
+            one_shot=blueprint.definition.one_shot,
+            acceptance_check=self._create_acceptance_check(
+                blueprint.definition.acceptance, agent, blueprint.new_agent.monitor
+            ),
+            list_commits=blueprint.agent_workspace.list_commits,
+            clean_up=clean_up,
+        )
+
+    def _create_acceptance_check(
+        self, command: str | None, agent: AgentRunner, monitor: ProgressMonitor
+    ) -> AcceptanceCheck | None:
+        if command is None:
+            return None
+
+        async def run_check() -> tuple[ShellCommandResult, str]:
+            result, output = await self._services.run_acceptance(command, agent)
+            monitor.write_output(f"[acceptance: {command}: {result.exit_code}]\n{output}\n")
+            return result, output
+
+        return run_check
+
+
+def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:
+    assert isinstance(agent.environment.workspace, LocalWorkspace)
+    return agent.environment.workspace

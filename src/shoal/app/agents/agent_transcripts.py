@@ -1,0 +1,181 @@
+"""Transcripts of a session's agents, and loading an agent from its transcript."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+import shoal
+from shoal.agent.conversation import Conversation
+from shoal.core.clock import Clock
+from shoal.core.errors import AgentRequestRefused, StoreError
+from shoal.core.ids import AgentId, EntryId, IdGenerator
+from shoal.core.messages import Message
+from shoal.core.permissions import PermissionMode
+from shoal.core.ports import Transcript
+from shoal.runs.prepared_agent import NewAgent
+from shoal.stores.files.file_transcript import FileTranscript
+from shoal.stores.files.home_paths import get_subagent_path
+from shoal.stores.files.session_files import read_session
+from shoal.stores.files.subagent_files import (
+    SubagentMetadata,
+    load_subagent,
+    load_unstarted_metadata,
+    store_metadata,
+    store_permission_mode,
+)
+from shoal.stores.memory_stores import NullTranscript
+from shoal.wire.transcript_codec import TranscriptEncoder
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_SAFE_ID = re.compile(rf"[A-Za-z0-9]{{1,64}}|{_NAME}@{_NAME}")
+"""Id of an agent or of a teammate."""
+
+
+class StoredAgent(Struct, frozen=True, kw_only=True):
+    """An agent as loaded from its transcript."""
+
+    facts: SubagentMetadata
+    transcript: Transcript
+    conversation: Conversation
+    delivered: frozenset[str] = frozenset()
+    """Ids of the items that it received."""
+    answered: frozenset[str] = frozenset()
+    """Ids of its calls that have their own result."""
+
+
+class _ArchivedAgent(Struct, frozen=True, kw_only=True):
+    """An ended agent in memory: there may be thousands, and few are resumed."""
+
+    facts: SubagentMetadata
+    messages: bytes | list[Message]
+    last: EntryId | None
+
+
+class AgentTranscripts:
+    """`directory` contains the transcripts; None keeps conversations in memory."""
+
+    def __init__(self, directory: Path | None, *, durable: bool, clock: Clock, ids: IdGenerator) -> None:
+        self._directory = directory
+        self._durable = durable
+        self._clock = clock
+        self._ids = ids
+        self._in_memory: dict[AgentId, _ArchivedAgent] = {}
+
+    @property
+    def is_persistent(self) -> bool:
+        """True if transcripts outlive the session."""
+        return self._directory is not None
+
+    def get_path(self, agent: AgentId) -> str:
+        """Return the path of its transcript; empty if none is stored."""
+        return "" if self._directory is None else str(get_subagent_path(self._directory, agent))
+
+    def open_transcript(self, new_agent: NewAgent, facts: SubagentMetadata) -> Transcript:
+        if self._directory is None:
+            return NullTranscript()
+        encoder = TranscriptEncoder(
+            session=new_agent.parent.identity.session,
+            cwd=facts.cwd,
+            version=shoal.__version__,
+            agent=new_agent.agent,
+        )
+        path = get_subagent_path(self._directory, new_agent.agent)
+        return FileTranscript(path, encoder, durable=self._durable)
+
+    def read_last_entry(self, agent: AgentId) -> str:
+        """Return the last entry id of its transcript file; empty if there is none or it is unreadable."""
+        if self._directory is None:
+            return ""
+        try:
+            return read_session(get_subagent_path(self._directory, agent), agent).last or ""
+        except StoreError:
+            return ""
+
+    def save_facts(self, agent: AgentId, facts: SubagentMetadata) -> None:
+        if self._directory is not None:
+            store_metadata(get_subagent_path(self._directory, agent), facts)
+
+    def archive_agent(self, agent: AgentId, facts: SubagentMetadata, conversation: Conversation) -> None:
+        """Keep an ended agent in memory if it is not on disk, so that it can be resumed."""
+        if self._directory is None:
+            # A fork shares the messages with its parent: a copy would use more memory.
+            messages = conversation.messages if facts.fork_of else _encode_messages(conversation.messages)
+            self._in_memory[agent] = _ArchivedAgent(
+                facts=facts, messages=messages, last=conversation.last_entry
+            )
+
+    def save_approved_mode(self, agent: AgentId, mode: PermissionMode) -> None:
+        """Store the mode of an approved plan, so that a resumed agent need not plan again."""
+        if self._directory is not None:
+            store_permission_mode(get_subagent_path(self._directory, agent), mode)
+
+    def load_agent(self, new_agent: NewAgent) -> StoredAgent:
+        """Load an agent. Raises `AgentRequestRefused` if there is none or its transcript is unusable."""
+        agent = new_agent.agent
+        if self._directory is None:
+            if agent not in self._in_memory:
+                raise AgentRequestRefused(_format_unknown_agent(agent))
+            return self._restore_archived(self._in_memory[agent])
+        path = get_subagent_path(self._directory, agent)
+        if new_agent.assignment is not None and (unstarted := load_unstarted_metadata(path)) is not None:
+            transcript = self.open_transcript(new_agent, unstarted)
+            conversation = Conversation(transcript, self._clock, self._ids.derive_generator())
+            return StoredAgent(facts=unstarted, transcript=transcript, conversation=conversation)
+        if not _SAFE_ID.fullmatch(agent) or not path.exists():
+            raise AgentRequestRefused(_format_unknown_agent(agent))
+        try:
+            facts, loaded = load_subagent(path, agent)
+        except StoreError as error:
+            raise AgentRequestRefused(str(error)) from error
+        if new_agent.assignment is None and loaded.last in (None, facts.fork_of or None):
+            # It ended before its prompt was written, and nobody else has the prompt.
+            raise AgentRequestRefused(_format_unknown_agent(agent))
+        transcript = self.open_transcript(new_agent, facts)
+        if facts.after and loaded.last == facts.after:
+            # All entries are from a former agent of that name.
+            conversation = Conversation(transcript, self._clock, self._ids.derive_generator())
+            return StoredAgent(facts=facts, transcript=transcript, conversation=conversation)
+        conversation = Conversation(
+            transcript, self._clock, self._ids.derive_generator(), messages=loaded.messages, last=loaded.last
+        )
+        conversation.interrupt_open_calls()
+        return StoredAgent(
+            facts=facts,
+            transcript=transcript,
+            conversation=conversation,
+            delivered=loaded.delivered,
+            answered=loaded.answered,
+        )
+
+    def _restore_archived(self, archived: _ArchivedAgent) -> StoredAgent:
+        messages, transcript = archived.messages, NullTranscript()
+        return StoredAgent(
+            facts=archived.facts,
+            transcript=transcript,
+            conversation=Conversation(
+                transcript,
+                self._clock,
+                self._ids.derive_generator(),
+                messages=_MESSAGES_DECODER.decode(messages) if isinstance(messages, bytes) else messages,
+                last=archived.last,
+            ),
+        )
+
+
+_MESSAGES_DECODER = msgspec.json.Decoder(list[Message])
+
+
+def _encode_messages(messages: list[Message]) -> bytes | list[Message]:
+    try:
+        return msgspec.json.encode(messages)
+    except (TypeError, ValueError, RecursionError):
+        # A lone surrogate or a too deeply nested tool input: no file could store it either.
+        return messages
+
+
+def _format_unknown_agent(agent: AgentId) -> str:
+    return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."

@@ -1,0 +1,195 @@
+"""Launches the teammates of a session on a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.agent_permissions import get_rule_permissions
+from shoal.app.agents.backend_pool import BackendPool, choose_backend_type
+from shoal.app.agents.member_bootstrap import MemberBootstrap, encode_bootstrap, inherit_options
+from shoal.app.agents.member_setup import resolve_launch_mode
+from shoal.app.agents.spawn_requests import format_model_name
+from shoal.core.agents import SpawnRequest
+from shoal.core.budget import Budget
+from shoal.core.errors import AgentRequestRefused, ProcessError
+from shoal.core.ids import AgentId
+from shoal.core.member_backends import AGENT_ENVIRONMENT_MARKS, MemberLaunch, MemberLaunchArgs, MemberProcess
+from shoal.core.permission_decisions import PermissionMode
+from shoal.core.ports import Model, ProcessLauncher
+from shoal.core.roster import BackendType, RosterEntry
+from shoal.team.remote_budget import BudgetLimitSet
+from shoal.tools.shell_supervisor import ShellSupervisor
+
+if TYPE_CHECKING:
+    from shoal.agent.agent_runner import AgentRunner
+    from shoal.app.agents.agent_services import AgentServices
+
+MEMBER_ENTRY_POINT = "shoal.app.session.member_main:main"
+PRELOADED_MODULES = ("shoal.app.session.warmup",)
+
+
+class MemberLaunchServices(Struct, frozen=True, kw_only=True):
+    """Session services that launching a teammate's process needs."""
+
+    cwd: Path
+    model: Model
+    """Model of the lead when the session was opened."""
+    transcript: Path
+    processes: ProcessLauncher
+    shells: ShellSupervisor
+    note: Callable[[str], None]
+    on_journal_line: Callable[[bytes], None]
+    """Called with each line that a teammate in another process wrote to the journal."""
+    find_trace_parent: Callable[[AgentId, str], str]
+    """Returns the trace parent for a teammate that this call spawned."""
+
+
+class BackendMemberLauncher:
+    """Launches members; it chooses the backend for each one, because a person may have moved into tmux."""
+
+    def __init__(self, services: AgentServices, lead: Callable[[], AgentRunner]) -> None:
+        self._services = services
+        self._lead = lead
+        self._backend_pool = BackendPool(services, lambda: lead().identity.session)
+
+    def is_foreign_type(self, kind: str) -> bool:
+        return kind in self._services.settings.own.teammate_programs
+
+    async def choose_backend(self, kind: str) -> BackendType:
+        """Return the configured backend; there is no fallback.
+
+        Raises `AgentRequestRefused` if it is unavailable.
+        """
+        services, foreign = self._services, self.is_foreign_type(kind)
+        backend = choose_backend_type(services.settings, attended=services.options.attended, foreign=foreign)
+        if backend == "in-process":
+            return backend
+        reason = (
+            "" if foreign else self._explain_in_process()
+        ) or await self._backend_pool.explain_unavailable(backend)
+        if reason and services.settings.own.teammate_mode == "auto" and not foreign:
+            return "in-process"
+        if reason:
+            raise AgentRequestRefused(f"The teammate was not started: {reason}")
+        return backend
+
+    async def prepare_backend(self) -> None:
+        backend = choose_backend_type(
+            self._services.settings, attended=self._services.options.attended, foreign=False
+        )
+        if backend != "in-process" and not self._explain_in_process():
+            self._services.launch_services.shells.prepare_snapshot()
+            with suppress(ProcessError):  # the launch of the member reports it
+                await self._backend_pool.get_backend(backend).prepare()
+
+    async def launch_member(
+        self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
+    ) -> MemberProcess:
+        services, backend = self._services, await self.choose_backend(entry.agent_type)
+        launch = MemberLaunch(
+            launch_args=self._build_launch_args(entry, mode),
+            cwd=self._resolve_cwd(entry),
+            env={**services.settings.environ, **AGENT_ENVIRONMENT_MARKS},
+            bootstrap=b""
+            if self.is_foreign_type(entry.agent_type)
+            else self._build_bootstrap(entry, request, mode, call),
+            program=services.settings.own.teammate_programs.get(entry.agent_type, ()),
+            split=services.settings.own.split_panes,
+        )
+        try:
+            return await self._backend_pool.get_backend(backend).spawn_member(launch)
+        except ProcessError as error:
+            self._backend_pool.forget_checks()
+            raise AgentRequestRefused(f"The teammate {entry.name} was not started: {error}") from error
+
+    def _resolve_cwd(self, entry: RosterEntry) -> Path:
+        """Return its directory, or the project root if its unused worktree was removed while it was idle."""
+        cwd = Path(entry.cwd)
+        return cwd if cwd.is_dir() else self._lead().environment.workspace.root
+
+    async def aclose(self) -> None:
+        await self._backend_pool.aclose()
+
+    def _explain_in_process(self) -> str:
+        """Return the reason why teammates must run in this process; empty if there is none."""
+        options = self._services.options
+        if not options.persist:
+            return "a session that keeps nothing on disk has its teammates in its own process."
+        if options.model is not None and not isinstance(options.model, str):
+            return (
+                "the model was given as an object, which no other process can have. Give it by name, "
+                'or set shoal.teammate_mode to "in-process".'
+            )
+        if options.tools or options.hooks:
+            return (
+                "tools and hooks of the program's own cannot be had in other processes. "
+                'Set shoal.teammate_mode to "in-process".'
+            )
+        return ""
+
+    def _build_launch_args(
+        self, entry: RosterEntry, requested_mode: PermissionMode | None
+    ) -> MemberLaunchArgs:
+        services = self._services
+        mode, skip_permissions = resolve_launch_mode(get_rule_permissions(self._lead()), requested_mode)
+        return MemberLaunchArgs(
+            agent=AgentId(entry.agent_id),
+            name=entry.name,
+            team=entry.team,
+            color=entry.color,
+            session=self._lead().identity.session,
+            kind=entry.agent_type,
+            model=entry.model,
+            plan_mode_required=bool(entry.plan_mode_required),
+            mode=mode,
+            allowed=tuple(services.options.allowed_tools),
+            disallowed=tuple(services.options.disallowed_tools),
+            skip_permissions=skip_permissions,
+        )
+
+    def _build_bootstrap(
+        self, entry: RosterEntry, request: SpawnRequest | None, mode: PermissionMode | None, call: str
+    ) -> bytes:
+        services, lead = self._services, self._lead()
+        permissions = get_rule_permissions(lead)
+        model = (
+            services.options.model
+            if lead.model is services.launch_services.model
+            else format_model_name(lead.model)
+        )
+        return encode_bootstrap(
+            MemberBootstrap(
+                name=entry.name,
+                team=entry.team,
+                order=request,
+                mode=mode,
+                call=call,
+                session=lead.identity.session,
+                trace=services.launch_services.find_trace_parent(AgentId(entry.agent_id), call),
+                run=str(services.directory),
+                transcript=str(services.launch_services.transcript),
+                snapshot=str(services.launch_services.shells.launcher.snapshot_path or ""),
+                rules=_build_limit_set(services.budget),
+                answered=permissions.answers.updates,
+                opened=inherit_options(
+                    services.options,
+                    cwd=services.launch_services.cwd,
+                    model=model if isinstance(model, str) else None,
+                    mode=permissions.mode,
+                    seed=None if services.options.seed is None else services.ids.random.getrandbits(63),
+                ),
+            )
+        )
+
+
+def _build_limit_set(budget: Budget) -> BudgetLimitSet:
+    tree = budget.limits
+    if budget.deadline is not None:
+        tree = replace(tree, max_seconds=max(0.0, budget.deadline - budget.clock.monotonic()))
+    return BudgetLimitSet(tree=tree, per_agent=budget.per_agent, per_type=dict(budget.per_type))

@@ -1,0 +1,94 @@
+"""Resolves a spawn request: whether it is allowed, its first prompt and its loop limits."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import AgentRunner, LoopLimits
+from shoal.agent.forks import FORK_KIND
+from shoal.app.agent_permissions import get_rule_permissions
+from shoal.core.agent_definitions import AgentDefinition, DefinitionSource
+from shoal.core.agents import SpawnRequest
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.messages import Message, TextBlock
+from shoal.core.permissions import PermissionMode
+from shoal.core.ports import Model
+from shoal.workspaces.local_workspace import LocalWorkspace
+
+_TOKENS_BY_EFFORT = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768, "max": 65_536}
+FORK_DEFINITION = AgentDefinition(
+    name=FORK_KIND,
+    description="A copy of the agent that starts it, with all it knows.",
+    prompt="",
+    source=DefinitionSource(kind="builtin"),
+)
+NESTED_FORK_REFUSAL = (
+    "You are a fork, and a fork cannot fork. Do the work yourself, or name with subagent_type an agent that "
+    "begins with your prompt alone."
+)
+_MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
+
+
+def require_start_allowed(parent: AgentRunner, kind: str) -> None:
+    if (denial := get_rule_permissions(parent).check_agent_start(kind)) is not None:
+        raise AgentRequestRefused(f"The agent {kind} was not started: {denial.reason}")
+
+
+def require_valid_isolation(definition: AgentDefinition, request: SpawnRequest) -> None:
+    isolation = request.isolation or definition.isolation
+    if request.cwd is not None and isolation is not None:
+        raise AgentRequestRefused(
+            "cwd and isolation cannot be had together: an agent in a worktree works there. Leave one out."
+        )
+    if isolation == "remote":
+        raise AgentRequestRefused(
+            "isolation: remote needs an engine for other machines, and none is configured."
+        )
+
+
+def build_first_prompt(
+    definition: AgentDefinition, request: SpawnRequest, workspace_text: str, skill_texts: tuple[str, ...] = ()
+) -> Message:
+    """Build the first prompt; `skill_texts` are the texts of its preloaded skills."""
+    texts = (definition.initial_prompt, *skill_texts, workspace_text, request.prompt)
+    return Message(role="user", content=tuple(TextBlock(text=text) for text in texts if text))
+
+
+def resolve_loop_limits(
+    default: LoopLimits, definition: AgentDefinition, request: SpawnRequest, thinking: int | None = None
+) -> LoopLimits:
+    """Resolve the loop limits; a resumed agent keeps `thinking`, because a change would miss the cache."""
+    effort = definition.effort if request.effort is None else request.effort
+    if thinking is None:
+        thinking = default.thinking_tokens if effort is None else parse_effort(effort)
+    return replace(default, max_turns=definition.max_turns, thinking_tokens=thinking)
+
+
+def parse_effort(effort: str | int) -> int:
+    """Return the thinking tokens of an effort. Raises `AgentRequestRefused` for an unknown level."""
+    if isinstance(effort, int):
+        return max(0, effort)
+    if effort not in _TOKENS_BY_EFFORT:
+        raise AgentRequestRefused(
+            f"{effort!r} is no effort: give {', '.join(_TOKENS_BY_EFFORT)} or a number of tokens."
+        )
+    return _TOKENS_BY_EFFORT[effort]
+
+
+def parse_mode(name: str) -> PermissionMode:
+    return next((mode for mode in _MODES if mode == name), "default")
+
+
+def format_model_name(model: Model) -> str:
+    """Return the model name with its provider, which is valid whatever the defaults are later."""
+    return f"{model.card.provider}:{model.card.id}"
+
+
+def change_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
+    """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
+    if cwd is not None and not workspace.change_directory(workspace.resolve_path(cwd)):
+        raise AgentRequestRefused(
+            f"{cwd} is outside the project and the granted directories, or no directory."
+        )

@@ -1,0 +1,54 @@
+"""Limits an agent's tools by its spawn request, and lends it permissions."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from shoal.app.skills.skill_invoker import PreloadedSkills
+from shoal.core.agent_definitions import AgentDefinition, DefinitionSource, ToolSelection, select_tools
+from shoal.core.agents import SpawnRequest
+from shoal.core.errors import AgentRequestRefused
+from shoal.policy.agent_restrictions import StoredRestrictions
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.policy.permission_rules import parse_rule
+
+
+def limit_tools(toolset: ToolSelection, request: SpawnRequest) -> ToolSelection:
+    """Return the tools of the definition that the request allows. Raises `AgentRequestRefused`."""
+    if not request.only_tools:
+        return toolset
+    selection = select_tools(
+        AgentDefinition(
+            name="",
+            description="",
+            prompt="",
+            source=DefinitionSource(kind="builtin"),
+            tools=request.only_tools,
+        ),
+        toolset.names,
+    )
+    if selection.missing:
+        raise AgentRequestRefused(
+            f"{request.description} is not started: it allows tools that its agent does not have here: "
+            f"{', '.join(selection.missing)}. Take them out of its allowed-tools, or name another agent."
+        )
+    return replace(toolset, names=selection.names)
+
+
+def build_restriction(request: SpawnRequest | None) -> StoredRestrictions | None:
+    """Build the restriction that also applies to the agents it starts."""
+    return (
+        StoredRestrictions(only=(request.only_tools,)) if request is not None and request.only_tools else None
+    )
+
+
+def lend_permissions(
+    permissions: PermissionEngine, request: SpawnRequest | None, preloaded: PreloadedSkills
+) -> None:
+    """Lend permissions while the agent works; a resumed agent has to ask."""
+    for directory in preloaded.directories:
+        permissions.allow_reading(directory)
+    if request is not None and request.lent:
+        permissions.grant_rules(
+            (parse_rule(entry, request.description) for entry in request.lent), lasting=True
+        )

@@ -1,0 +1,23 @@
+"""Assistant mode: the session stays open and its lead is always available to the person."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from shoal.app.config.coordinator_mode import require_background_agents
+from shoal.app.options import Options
+from shoal.app.settings.settings import Settings
+
+
+def is_assistant(options: Options, settings: Settings) -> bool:
+    """Return True in assistant mode. Raises `SettingsError` if background agents are disabled."""
+    enabled = settings.own.assistant if options.assistant is None else options.assistant
+    if enabled:
+        require_background_agents(settings, "In assistant mode all agents run in the background")
+    return enabled
+
+
+def build_appended_prompt(options: Options, *, assistant: bool) -> str | None:
+    """Build the text appended to the default prompt; None if there is none."""
+    mode_prompt = (files("shoal.agent") / "prompts" / "assistant.md").read_text("utf-8") if assistant else ""
+    return "\n\n".join(filter(None, (mode_prompt.strip(), options.append_system_prompt))) or None

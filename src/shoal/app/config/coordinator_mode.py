@@ -1,0 +1,48 @@
+"""Coordinator mode: the lead only starts, messages and stops agents."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from shoal.app.config.tool_selection import remove_denied_tools, select_tools
+from shoal.app.options import Options
+from shoal.app.settings.settings import Settings
+from shoal.core.errors import SettingsError
+from shoal.core.tools import Tool
+from shoal.tools.structured_output_tool import STRUCTURED_OUTPUT
+
+COORDINATOR_TOOLS = frozenset(
+    {"Agent", "SendMessage", "ListAgents", "TaskOutput", "TaskStop", "TeamCreate", "TeamDelete"}
+    | {"TaskCreate", "TaskGet", "TaskList", "TaskUpdate", "AskUserQuestion"}
+    | {STRUCTURED_OUTPUT}
+)
+
+
+def is_coordinator(options: Options, settings: Settings) -> bool:
+    """Return True if the lead is a coordinator. Raises `SettingsError` if it cannot be one."""
+    enabled = settings.own.coordinator if options.coordinator is None else options.coordinator
+    if enabled:
+        require_background_agents(settings, "A coordinator's agents all run in the background")
+    return enabled
+
+
+def require_background_agents(settings: Settings, why: str) -> None:
+    """Raise `SettingsError` if background agents are disabled."""
+    if not settings.own.background_agents:
+        raise SettingsError(
+            f"{why}, and the setting shoal.background_agents "
+            f"({settings.find_origin('shoal.background_agents')}) forbids that. Change one of them."
+        )
+
+
+def select_lead_tools(options: Options, tools: dict[str, Tool], *, coordinator: bool) -> dict[str, Tool]:
+    """Return the tools of the lead. Raises `SettingsError` for an unknown tool name."""
+    available = remove_denied_tools(select_tools(tools, options.available_tools), options.disallowed_tools)
+    return {name: tool for name, tool in available.items() if not coordinator or name in COORDINATOR_TOOLS}
+
+
+def load_lead_prompt(options: Options, *, coordinator: bool) -> str | None:
+    """Return the prompt that replaces the default prompt; None if there is none."""
+    if options.system_prompt is not None or not coordinator:
+        return options.system_prompt
+    return (files("shoal.agent") / "prompts" / "coordinator.md").read_text("utf-8")

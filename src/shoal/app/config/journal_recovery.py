@@ -1,0 +1,323 @@
+"""Recovers from the journal what an earlier process left: working agents, pending items, the last turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.config.question_recovery import QuestionRecovery
+from shoal.app.config.schedule_recovery import ScheduleRecovery
+from shoal.app.config.shell_recovery import ShellRecovery
+from shoal.core.agents import AgentResult, RetainedWork, WorkEvidence
+from shoal.core.budget import Budget
+from shoal.core.errors import SessionNotFound, StoreError
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    FileChanged,
+    JournaledEvent,
+    NotificationDelivered,
+    QueueItemAdded,
+    QueueItemWithdrawn,
+    RequestSettled,
+    ShellEnded,
+    ToolFinished,
+    TurnStarted,
+    WorkRetained,
+)
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
+from shoal.core.inbox_items import InboxItem
+from shoal.core.messages import TextBlock
+from shoal.core.questions import PermissionQuestion
+from shoal.core.usage import Usage
+from shoal.runs.clock_scheduler import RecoveredSchedule
+from shoal.runs.run_outcome import build_result_notification, find_last_text
+from shoal.runs.shell_notifier import build_shell_item
+from shoal.runs.stored_report import store_report
+from shoal.stores.files.file_journal import read_journal
+from shoal.stores.files.result_files import FileResultStore
+from shoal.stores.files.session_files import read_session
+from shoal.tools.shell_supervisor import ShellSupervisor
+from shoal.workspaces.worktree_files import is_agent_worktree
+
+CUT_OFF_DETAIL = "its process ended while it was at work; SendMessage lets it go on"
+CUT_OFF_AT_START_DETAIL = "its process ended before it had begun; start it again"
+
+
+class TranscriptDeliveries(Struct, frozen=True, kw_only=True):
+    """Items and results that the lead's transcript contains."""
+
+    delivered: frozenset[str]
+    answered: frozenset[str]
+
+
+class RecoveredState(Struct, frozen=True, kw_only=True):
+    turns: int
+    pending: dict[AgentId, list[InboxItem]]
+    """Pending items by recipient; those that other agents already have are known from their transcripts."""
+    completions: tuple[AgentResult, ...]
+    agents_started: int
+    """Number of agents ever started."""
+    cut_off_results: tuple[AgentResult, ...]
+    """Results of agents that were working; not in the journal yet."""
+    unsettled_worktrees: tuple[tuple[AgentResult, Path], ...] = ()
+    """Results of ended agents whose worktrees are not settled yet."""
+    resumable_worktrees: tuple[Path, ...] = ()
+    """Worktrees of working or idle agents that may be resumed there."""
+    delivered: frozenset[str] = frozenset()
+    """Ids of the items that the lead received."""
+    ended_shells: tuple[ShellEnded, ...] = ()
+    """End events of commands that ran when the process ended; not in the journal yet."""
+    last_shell: int = 0
+    """Highest number in a shell name."""
+    schedules: tuple[RecoveredSchedule, ...] = ()
+    active_members: tuple[AgentStarted, ...] = ()
+    """Teammates without an announced end; the roster shows whether they still are members."""
+    cut_off_questions: tuple[PermissionQuestion, ...] = ()
+    """Questions about calls without a result whose answer nobody received."""
+    idle_members: frozenset[AgentId] = frozenset()
+    """Teammates that ended with an earlier process and continue in this one."""
+    unknown_event_types: tuple[str, ...] = ()
+    """Types of unreadable events, whose content is missing above."""
+
+    def attach_retained_work(self, work: RetainedWork, completion: AgentResult) -> None:
+        """Add the retained work to the pending notice of the agent's end, if there is one."""
+        completion = replace(completion, worktree=work)
+        items = self.pending.get(completion.report_to, [])
+        for index, item in enumerate(items):
+            if item.id == completion.id:
+                items[index] = replace(build_result_notification(completion), instead_of=item.instead_of)
+
+    def continue_counts(self, budget: Budget, shells: ShellSupervisor) -> None:
+        """Continue the counters of agents and commands."""
+        budget.restore_started_count(self.agents_started)
+        shells.start_numbering_at(self.last_shell + 1)
+
+
+class RecoveryPaths(Struct, frozen=True, kw_only=True):
+    journal: Path
+    subagents: Path
+    outputs: Path
+    results: Path
+    report_tokens: int
+
+
+def recover_state(paths: RecoveryPaths, deliveries: TranscriptDeliveries, ids: IdGenerator) -> RecoveredState:
+    """Read the state from the journal without writing; the session writes what is missing."""
+    reader = _JournalReader()
+    unknown_types: dict[str, None] = {}
+    for record in read_journal(paths.journal):
+        if isinstance(record.event, JournaledEvent):
+            reader.apply_event(record.event)
+        else:
+            unknown_types[record.event.type] = None
+    cut_off = tuple(
+        reader.build_cut_off_result(started, paths, ids) for started in reader.working_agents.values()
+    )
+    completions = tuple(reader.completions.values())
+    pending: dict[AgentId, list[InboxItem]] = {}
+    for item in reader.queued_items.values():
+        if item.to != LEAD_ID or item.id not in deliveries.delivered:
+            pending.setdefault(item.to, []).append(item)
+    for completion in (*completions, *cut_off):
+        if not reader.is_result_known(completion, deliveries):
+            item = replace(
+                build_result_notification(completion), instead_of=reader.find_reporting_call(completion)
+            )
+            pending.setdefault(completion.report_to, []).append(item)
+    lost_shells = tuple(reader.shells.build_end_events(ids))
+    for shell_ended in (*reader.shells.end_events.values(), *lost_shells):
+        if not shell_ended.end.quiet and not reader.is_shell_end_known(shell_ended, deliveries):
+            pending.setdefault(shell_ended.agent, []).append(
+                build_shell_item(shell_ended.id, shell_ended.end)
+            )
+    return RecoveredState(
+        turns=reader.turns,
+        pending=pending,
+        completions=(*completions, *cut_off),
+        agents_started=reader.started,
+        cut_off_results=cut_off,
+        unsettled_worktrees=tuple(reader.iter_unsettled_worktrees()),
+        resumable_worktrees=tuple(reader.iter_resumable_worktrees()),
+        delivered=deliveries.delivered,
+        ended_shells=lost_shells,
+        last_shell=reader.shells.last_number,
+        schedules=reader.schedules.schedules,
+        active_members=tuple(reader.active_members.values()),
+        cut_off_questions=reader.questions.find_cut_off(deliveries.answered),
+        idle_members=frozenset(reader.idle_members),
+        unknown_event_types=tuple(unknown_types),
+    )
+
+
+class _JournalReader:
+    def __init__(self) -> None:
+        self.turns = self.started = 0
+        self.working_agents: dict[AgentId, AgentStarted] = {}
+        self.completions: dict[str, AgentResult] = {}
+        self.queued_items: dict[str, InboxItem] = {}
+        self.active_members: dict[AgentId, AgentStarted] = {}
+        self.idle_members: dict[AgentId, AgentStarted] = {}
+        self._teammates: set[AgentId] = set()
+        self.shells = ShellRecovery()
+        self.schedules = ScheduleRecovery()
+        self.questions = QuestionRecovery()
+        self._last_result_ids: dict[AgentId, str] = {}
+        self._worktrees: dict[AgentId, Path] = {}
+        self._notified_calls: dict[str, str] = {}
+        self._call_counts: dict[AgentId, int] = {}
+        self._files: dict[AgentId, dict[str, None]] = {}
+        self._usage: dict[AgentId, Usage] = {}
+
+    def apply_event(self, event: JournaledEvent) -> None:  # noqa: C901, PLR0912 - one case for each kind of event
+        self.shells.apply_event(event)
+        self.schedules.apply_event(event)
+        self.questions.apply_event(event)
+        match event:
+            case TurnStarted(turn=turn):
+                self.turns = max(self.turns, turn)
+            case AgentStarted(agent=agent, resumed=resumed, team=team) if team:
+                # A teammate is resumed from its roster.
+                self.started += not resumed
+                self._teammates.add(agent)
+                self.active_members[agent] = event
+            case AgentStarted(agent=agent, resumed=resumed):
+                self.started += not resumed
+                self.working_agents[agent] = event
+                if event.isolation:
+                    self._worktrees[agent] = Path(event.cwd)
+                for counts in (self._call_counts, self._files, self._usage):
+                    counts.pop(agent, None)
+            case AgentEnded(agent=agent, completion=completion, notice=notice) if agent in self._teammates:
+                self._on_member_ended(completion, notice)
+            case AgentEnded(completion=completion):
+                self.working_agents.pop(completion.agent, None)
+                self.completions[completion.id] = completion
+                self._last_result_ids[completion.agent] = completion.id
+            case WorkRetained(agent=agent, work=work) if agent in self._last_result_ids:
+                self._worktrees.pop(agent, None)
+                result_id = self._last_result_ids[agent]
+                self.completions[result_id] = replace(self.completions[result_id], worktree=work)
+            case NotificationDelivered(completion=completion_id, call=call):
+                self._notified_calls[completion_id] = call
+            case QueueItemAdded() as queued:
+                self.queued_items[queued.item] = _item_from_event(queued)
+            case QueueItemWithdrawn(item=item):
+                self.queued_items.pop(item, None)
+            case ToolFinished(agent=agent):
+                self._call_counts[agent] = self._call_counts.get(agent, 0) + 1
+            case FileChanged(agent=agent, path=path):
+                self._files.setdefault(agent, {})[path] = None
+            case RequestSettled(agent=agent, usage=usage) if agent in self.working_agents:
+                self._usage[agent] = self._usage.get(agent, Usage()) + usage
+            case _:
+                pass
+
+    def _on_member_ended(self, completion: AgentResult, notice: str) -> None:
+        agent, item_id, recipient = completion.agent, completion.id, completion.report_to
+        started = self.active_members.pop(agent, None)
+        if notice:
+            self.idle_members.pop(agent, None)
+            self.queued_items[item_id] = InboxItem(
+                id=item_id, to=recipient, content=(TextBlock(text=notice),), by="runtime"
+            )
+        elif started is not None:
+            self.idle_members[agent] = started
+
+    def iter_unsettled_worktrees(self) -> Iterator[tuple[AgentResult, Path]]:
+        """Yield ended agents with an unsettled worktree.
+
+        An unchanged worktree is removed at a clean end without an event. A process that dies during the
+        removal may leave no directory, but always a record.
+        """
+        for agent, worktree in self._worktrees.items():
+            if (
+                agent not in self.working_agents
+                and agent in self._last_result_ids
+                and is_agent_worktree(worktree)
+            ):
+                yield self.completions[self._last_result_ids[agent]], worktree
+
+    def iter_resumable_worktrees(self) -> Iterator[Path]:
+        for started in (
+            *self.working_agents.values(),
+            *self.active_members.values(),
+            *self.idle_members.values(),
+        ):
+            if started.isolation:
+                yield Path(started.cwd)
+
+    def is_shell_end_known(self, end_event: ShellEnded, deliveries: TranscriptDeliveries) -> bool:
+        """Return True if the agent of a command was notified of its end."""
+        if end_event.agent != LEAD_ID:
+            # What it got from its queue is known from its transcript when it is resumed.
+            return bool(self._notified_calls.get(end_event.id))
+        return (
+            end_event.id in deliveries.delivered
+            or self._notified_calls.get(end_event.id, "") in deliveries.answered
+        )
+
+    def is_result_known(self, completion: AgentResult, deliveries: TranscriptDeliveries) -> bool:
+        if completion.id in deliveries.delivered:
+            return True
+        return completion.report_to == LEAD_ID and self.find_reporting_call(completion) in deliveries.answered
+
+    def find_reporting_call(self, completion: AgentResult) -> str:
+        """Return the call whose result reports the end; empty if there is none."""
+        return self._notified_calls.get(completion.id, "") or (
+            "" if completion.background else completion.call
+        )
+
+    def build_cut_off_result(
+        self, started: AgentStarted, paths: RecoveryPaths, ids: IdGenerator
+    ) -> AgentResult:
+        agent, result_id = started.agent, ids.new_short_id()
+        try:
+            messages = read_session(paths.subagents / f"agent-{agent}.jsonl", agent).messages
+            # A transcript is created before its first line is written.
+            last_text, detail = (
+                find_last_text(messages),
+                CUT_OFF_DETAIL if messages else CUT_OFF_AT_START_DETAIL,
+            )
+        except SessionNotFound:
+            last_text, detail = "", CUT_OFF_AT_START_DETAIL
+        except StoreError:
+            last_text, detail = "", CUT_OFF_DETAIL
+        report = store_report(
+            last_text, agent, result_id, FileResultStore(paths.results), tokens=paths.report_tokens
+        )
+        return AgentResult(
+            id=result_id,
+            agent=agent,
+            status="killed",
+            kind=started.kind,
+            name=started.name,
+            description=started.description,
+            report_to=started.parent,
+            call=started.call,
+            background=True,
+            text=report.excerpt,
+            detail=f"{detail}; its worktree is {started.cwd}" if started.isolation else detail,
+            size=report.size,
+            digest=report.digest,
+            result="" if report.path is None else str(report.path),
+            output=str(paths.outputs / f"{agent}.output"),
+            usage=self._usage.get(agent, Usage()),
+            evidence=WorkEvidence(
+                tool_calls=self._call_counts.get(agent, 0), files=tuple(self._files.get(agent, ()))
+            ),
+        )
+
+
+def _item_from_event(queued: QueueItemAdded) -> InboxItem:
+    return InboxItem(
+        id=queued.item,
+        to=queued.agent,
+        content=(TextBlock(text=queued.text),),
+        by=queued.by,
+        mode=queued.mode,
+        wakes=not queued.quiet,
+    )

@@ -1,0 +1,151 @@
+"""Configuration of a session from its options, its settings and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.config.assistant_mode import is_assistant
+from shoal.app.config.coordinator_mode import is_coordinator
+from shoal.app.config.output_schema import add_structured_output
+from shoal.app.config.session_history import SessionHistory, open_history
+from shoal.app.config.system_prompt import format_date_line
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, load_given_agents
+from shoal.app.definitions.plugin_set import PluginSet, load_plugins
+from shoal.app.isolation.sandbox_policies import check_sandbox_settings
+from shoal.app.models.model_choice import choose_model_with_fallback
+from shoal.app.options import Options
+from shoal.app.settings.settings import Settings, load_settings
+from shoal.core.errors import SettingsError
+from shoal.core.ids import IdGenerator
+from shoal.core.ports import Model
+from shoal.models.placeholders import RecordingPlaceholders
+from shoal.stores.files.home_paths import get_subagents_directory
+from shoal.tools.structured_output_tool import StructuredOutputTool
+
+ModelChooser: TypeAlias = Callable[[str | Model | None], Awaitable[Model]]
+"""Returns the model of a name, or the configured one."""
+
+
+class SessionConfig(Struct, frozen=True, kw_only=True):
+    started_at: float
+    options: Options
+    cwd: Path
+    """Project directory, with symlinks resolved."""
+    settings: Settings
+    plugins: PluginSet
+    definitions: AgentCatalog
+    history: SessionHistory
+    ids: IdGenerator
+    jitter: Random
+    structured_output: StructuredOutputTool | None
+    """Tool that receives the structured answer, if one is required."""
+    coordinator: bool
+    assistant: bool
+    notes: tuple[str, ...]
+    """Notes for the person about the configuration."""
+
+    @property
+    def subagents(self) -> Path:
+        """Directory of its agents' transcripts."""
+        return get_subagents_directory(self.history.transcript)
+
+
+def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:
+    """Load the configuration and lock the session until `exit_stack` closes. Raises `ShoalError`."""
+    started_at = options.clock.monotonic()
+    (options, output_tool), cwd = add_structured_output(options), _resolve_project(options.cwd)
+    settings = replace(
+        load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
+        betas=tuple(options.betas),
+    )
+    sandbox_notes = check_sandbox_settings(settings, cwd)
+    coordinator, assistant = is_coordinator(options, settings), is_assistant(options, settings)
+    given_agents = load_given_agents(options.agents, cwd)
+    plugins = load_plugins(settings, cwd, options.plugin_dirs)
+    definitions = load_agent_catalog(
+        cwd=cwd,
+        home=settings.home,
+        given=given_agents,
+        plugins=plugins.list_agent_dirs(),
+        complete=plugins.complete_agent,
+        sources=options.setting_sources,
+    )
+    ids = IdGenerator(options.seed)
+    # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
+    jitter = ids.derive_generator().random
+    history = open_history(options, settings.home, str(cwd), ids)
+    if history.lock is not None:
+        # Only for a new session is it certain that nobody else uses its directory.
+        exit_stack.callback(history.lock.release if history.turns else history.lock.release_unused)
+    return SessionConfig(
+        started_at=started_at,
+        options=options,
+        cwd=cwd,
+        settings=settings,
+        plugins=plugins,
+        definitions=definitions,
+        history=history,
+        ids=ids if history.last is None else ids.derive_after(history.last),
+        jitter=jitter,
+        structured_output=output_tool,
+        coordinator=coordinator,
+        assistant=assistant,
+        notes=(*sandbox_notes, *(warning for parsed in given_agents for warning in parsed.warnings)),
+    )
+
+
+def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> ModelChooser:
+    """Create a model chooser; `exit_stack` closes each model."""
+    options, settings = config.options, config.settings
+    placeholders = _build_placeholders(config)
+
+    async def choose_model(name: str | Model | None) -> Model:
+        if name is None or isinstance(name, str):
+            name = await choose_model_with_fallback(
+                name,
+                options.fallback_model,
+                settings,
+                options.clock,
+                config.jitter,
+                placeholders=placeholders,
+            )
+        model = _wrap_recorder(name, options.record, placeholders)
+        exit_stack.push_async_callback(model.aclose)
+        return model
+
+    return choose_model
+
+
+def _resolve_project(cwd: Path | None) -> Path:
+    project = (cwd or Path.cwd()).expanduser().resolve()
+    if not project.is_dir():
+        raise SettingsError(f"{project} is not a directory to work in.", path=project)
+    return project
+
+
+def _build_placeholders(config: SessionConfig) -> RecordingPlaceholders:
+    """Build placeholders for the request parts that differ between a recording and its replay."""
+    return RecordingPlaceholders(
+        {
+            "cwd": str(config.cwd),
+            "home": str(config.settings.home),
+            "session": config.history.session,
+            "date": format_date_line(config.options.clock),
+        },
+        config.settings.secrets,
+    )
+
+
+def _wrap_recorder(model: Model, path: Path | None, placeholders: RecordingPlaceholders) -> Model:
+    if path is None:
+        return model
+    from shoal.models.replay_model import RecordingModel
+
+    return RecordingModel(model, path, placeholders)

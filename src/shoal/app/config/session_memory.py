@@ -1,0 +1,77 @@
+"""Session memory: a small notes file that an internal fork keeps up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.forks import run_forked_agent
+from shoal.core.control_tags import escape_control_tags
+from shoal.core.errors import ModelError, StoreError
+from shoal.core.messages import Message, TextBlock, user_message
+from shoal.stores.files.home_paths import write_atomically
+from shoal.wire.notification_text import format_reminder
+
+MAX_CHARACTERS = 8_000
+"""Maximum characters of the file."""
+_NONE = "(none yet)"
+_HEAD = "Your notes about this session, kept in a file of their own:"
+
+
+class SessionMemory:
+    def __init__(self, path: Path, note: Callable[[str], None]) -> None:
+        self.path = path
+        self._note = note
+
+    def read_text(self) -> str:
+        """Return the notes; empty if there are none."""
+        try:
+            with self.path.open("rb") as file:
+                return (
+                    file.read(4 * MAX_CHARACTERS).decode("utf-8", errors="replace")[:MAX_CHARACTERS].strip()
+                )
+        except OSError:
+            return ""
+
+    async def __call__(self, agent: AgentRunner, messages: list[Message]) -> str:
+        """Update the notes at a compaction; return the text for the compacted conversation."""
+        try:
+            await self.save_notes(agent, messages)
+        except (ModelError, StoreError) as error:
+            # The session needs the compaction to continue; outdated notes do no harm.
+            self._note(f"The notes of this session could not be brought up to date: {error}")
+        return f"\n\n{_format_notes(text)}" if (text := self.read_text()) else ""
+
+    async def save_notes(self, agent: AgentRunner, messages: list[Message] | None = None) -> bool:
+        """Save new notes; False if there were none. Raises `ModelError` and `StoreError`."""
+        directive = _load_directive() + (self.read_text() or _NONE)
+        notes = escape_control_tags(await run_forked_agent(agent, directive, history=messages)).strip()
+        if not notes:
+            return False
+        # Atomic: a crash leaves either the old or the new notes.
+        write_atomically(self.path, f"{notes[:MAX_CHARACTERS]}\n".encode())
+        return True
+
+    def build_resume_message(self, interrupted: Message | None, history: Sequence[Message]) -> Message | None:
+        """Build the first message of a resumed session: its open calls, and notes that it lacks."""
+        text = self.read_text()
+        if not text or not history or any(text in message.text for message in history):
+            return interrupted
+        notes_message = user_message(format_reminder(_format_notes(text)))
+        if interrupted is None:
+            return notes_message
+        return replace(interrupted, content=(*interrupted.content, TextBlock(text=notes_message.text)))
+
+
+def _format_notes(text: str) -> str:
+    return f"{_HEAD}\n{text}"
+
+
+@cache
+def _load_directive() -> str:
+    return (files("shoal.agent") / "prompts" / "remember.md").read_text("utf-8")

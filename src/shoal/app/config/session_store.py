@@ -1,0 +1,51 @@
+"""Storage of a session: on disk, or in memory without persistence."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+import shoal
+from shoal.app.config.session_config import SessionConfig
+from shoal.core.ports import Journal, Transcript
+from shoal.stores.files.file_journal import FileJournal
+from shoal.stores.files.file_transcript import FileTranscript
+from shoal.stores.memory_stores import MemoryJournal, NullTranscript
+from shoal.wire.transcript_codec import TranscriptEncoder
+from shoal.workspaces.checkpoints import CheckpointStore
+
+
+class SessionStore(Struct, frozen=True, kw_only=True):
+    directory: Path
+    transcript: Transcript
+    journal: Journal
+    checkpoints: CheckpointStore
+
+
+def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> SessionStore:
+    options, settings, history = config.options, config.settings, config.history
+    if not options.persist:
+        directory = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="shoal-")))
+        return SessionStore(
+            directory=directory,
+            transcript=NullTranscript(),
+            journal=MemoryJournal(options.clock),
+            checkpoints=CheckpointStore(directory / "checkpoints"),
+        )
+    durable = settings.own.durable
+    encoder = TranscriptEncoder(session=history.session, cwd=str(config.cwd), version=shoal.__version__)
+    transcript = FileTranscript(history.transcript, encoder, durable=durable)
+    exit_stack.callback(transcript.close)
+    journal = FileJournal(
+        history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secrets
+    )
+    exit_stack.callback(journal.close)
+    return SessionStore(
+        directory=history.directory,
+        transcript=transcript,
+        journal=journal,
+        checkpoints=CheckpointStore(history.directory / "checkpoints"),
+    )

@@ -1,0 +1,87 @@
+"""Selects the tools of an agent: built-in tools and the caller's, without denied ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.agent_definitions import matches_tool
+from shoal.core.errors import SettingsError
+from shoal.core.mcp_servers import MCP_PREFIX
+from shoal.core.tools import Tool
+from shoal.policy.permission_rules import parse_rule, split_rules
+from shoal.tools.shell_supervisor import ShellSupervisor
+
+if TYPE_CHECKING:
+    from shoal.tools.task_tools import AcceptanceRunner
+
+
+def build_tools(
+    shells: ShellSupervisor,
+    team_store: TeamStore,
+    extra_tools: Sequence[Tool],
+    accept: AcceptanceRunner | None = None,
+    *,
+    nested_teams: bool = False,
+) -> dict[str, Tool]:
+    from shoal.tools.bash_tools import build_shell_tools
+    from shoal.tools.file_tools import get_file_tools
+    from shoal.tools.question_tool import get_question_tools
+    from shoal.tools.task_tools import build_task_tools
+    from shoal.tools.web_fetch_tool import build_web_tools
+
+    find_lead_identity = team_store.find_lead_identity if nested_teams else None
+    tools = (
+        *get_file_tools(),
+        *build_shell_tools(shells),
+        *build_web_tools(),
+        *get_question_tools(),
+        *build_task_tools(
+            team_store.open_agent_board,
+            team_store.notify_assigned,
+            accept,
+            team_store.attempts,
+            find_lead_identity,
+        ),
+        *extra_tools,
+    )
+    return {tool.schema.name: tool for tool in tools}
+
+
+def select_tools(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[str, Tool]:
+    """Return the named tools. Raises `SettingsError` for an unknown name: the agent would lack a tool."""
+    if names is None:
+        return tools
+    for name in names:
+        # The tools of an MCP server exist only once it is connected.
+        if name not in tools and not name.startswith(MCP_PREFIX):
+            matches = get_close_matches(name, tools, n=1)
+            suggestion = f" Is {matches[0]} meant?" if matches else f" There are {', '.join(tools)}."
+            raise SettingsError(f"There is no tool named {name!r}.{suggestion}")
+    return {name: tool for name, tool in tools.items() if any(matches_tool(each, name) for each in names)}
+
+
+def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[str]) -> dict[str, Tool]:
+    """Remove tools that are denied as a whole, so that the model does not see them."""
+    denied_names = {rule.tool for rule in map(parse_rule, split_rule_flags(denied)) if rule.pattern is None}
+    server_entries = [name for name in denied_names if name.startswith(MCP_PREFIX)]
+    return {
+        name: tool
+        for name, tool in tools.items()
+        if name not in denied_names and not any(matches_tool(each, name) for each in server_entries)
+    }
+
+
+def split_rule_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(rule for flag in flags for rule in split_rules(flag))
+
+
+def find_unknown_rules(flags: Sequence[str], tools: dict[str, Tool]) -> Iterator[str]:
+    """Yield a warning for each rule that names no tool: it has no effect, which is worst for a deny rule."""
+    for text in split_rule_flags(flags):
+        name = parse_rule(text).tool
+        if name not in tools and name != "*" and not name.startswith(MCP_PREFIX):
+            matches = get_close_matches(name, tools, n=1)
+            yield f"The rule {text} names no tool here." + (f" Is {matches[0]} meant?" if matches else "")

@@ -1,0 +1,172 @@
+"""Undo of turns: their file changes and the conversation before them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.core.clock import Clock
+from shoal.core.errors import ShoalError
+from shoal.core.events import TurnStarted, TurnUndone
+from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId
+from shoal.core.messages import Message
+from shoal.core.transcript_entries import RewindEntry
+from shoal.stores.files.file_journal import FileJournal, read_journal
+from shoal.stores.files.file_transcript import FileTranscript
+from shoal.stores.files.home_paths import get_journal_path, get_run_directory
+from shoal.stores.files.pid_locks import SessionLock
+from shoal.stores.files.session_files import read_session
+from shoal.stores.restored_conversation import restore_conversation
+from shoal.wire.transcript_codec import TranscriptEncoder, TranscriptLine, parse_transcript_line
+from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, UndoReport
+
+
+class NothingToUndo(ShoalError): ...
+
+
+class UndoableTurn(Struct, frozen=True, kw_only=True):
+    turn: int
+    prompt: str
+    """Preview of the prompt."""
+    after: EntryId | None = None
+    files: tuple[ChangedFile, ...] = ()
+    """Changed files that can be restored."""
+
+
+class UndoHistory(Struct, frozen=True, kw_only=True):
+    """Undo history of a session, running or not."""
+
+    home: Path
+    session: SessionId
+    transcript: Path
+
+    @property
+    def journal(self) -> Path:
+        return get_journal_path(self.home, self.session)
+
+    @property
+    def checkpoints(self) -> CheckpointStore:
+        return CheckpointStore(get_checkpoints_directory(self.home, self.session))
+
+    def list_turns(self) -> tuple[UndoableTurn, ...]:
+        """Return the turns that are in the conversation or have restorable changes, oldest first."""
+        return list_turns(self.journal, self.checkpoints)
+
+
+def get_checkpoints_directory(home: Path, session: SessionId) -> Path:
+    return get_run_directory(home, session) / "checkpoints"
+
+
+def list_turns(journal: Path, checkpoints: CheckpointStore) -> tuple[UndoableTurn, ...]:
+    changed = {each.turn: each.files for each in checkpoints.list_turns()}
+    started: dict[int, TurnStarted] = {}
+    undone: set[int] = set()
+    for record in read_journal(journal):
+        match record.event:
+            case TurnStarted(turn=turn):
+                started[turn] = record.event
+            case TurnUndone(turn=turn, conversation=True):
+                undone.update(each for each in started if each >= turn)
+            case _:
+                pass
+    return tuple(
+        UndoableTurn(turn=turn, prompt=event.prompt, after=event.after, files=changed.get(turn, ()))
+        for turn, event in sorted(started.items())
+        if turn not in undone or turn in changed
+    )
+
+
+def select_turn(turns: Iterable[UndoableTurn], number: int | None) -> UndoableTurn:
+    """Return the turn of this number; by default the last one that changed files."""
+    all_turns = list(turns)
+    if number is None:
+        changed_turns = [each for each in all_turns if each.files]
+        if not changed_turns:
+            raise NothingToUndo("No turn of this session has changed a file that could be brought back.")
+        return changed_turns[-1]
+    for each in all_turns:
+        if each.turn == number:
+            return each
+    numbers = ", ".join(str(each.turn) for each in all_turns) or "none"
+    raise NothingToUndo(f"There is no turn {number} to go back before. The turns are: {numbers}.")
+
+
+def read_messages_at(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
+    """Return the conversation as it was when `after` was the last entry."""
+    rewind = RewindEntry(id=EntryId("back"), parent=after, at=0, turn=0)
+    return restore_conversation([*read_transcript_lines(transcript), TranscriptLine(entry=rewind)]).messages
+
+
+def read_transcript_lines(transcript: Path) -> Iterator[TranscriptLine]:
+    """Yield the readable lines. Raises `NothingToUndo` if the file is unreadable."""
+    try:
+        content = transcript.read_bytes()
+    except OSError as error:
+        raise NothingToUndo(f"What was said cannot be read from {transcript}: {error.strerror}.") from error
+    for line in content.split(b"\n"):
+        with suppress(ValueError):
+            yield parse_transcript_line(line)
+
+
+def build_undo_event(report: UndoReport, *, conversation: bool) -> TurnUndone:
+    return TurnUndone(
+        agent=LEAD_ID,
+        turn=report.turn,
+        conversation=conversation,
+        restored=tuple(map(str, report.restored)),
+        removed=tuple(map(str, report.removed)),
+        left_alone=tuple(str(each.path) for each in report.left_alone),
+    )
+
+
+def undo_closed_session(
+    history: UndoHistory, turn: UndoableTurn, clock: Clock, *, conversation: bool
+) -> UndoReport:
+    """Undo a turn of a session that is not open here; the conversation only while nobody runs it."""
+    lock = SessionLock(history.home, history.session) if conversation else None
+    journal = FileJournal(history.journal, clock)
+    try:
+        report = history.checkpoints.undo_turn(turn.turn)
+        if conversation:
+            _rewind_transcript(history, turn, clock)
+        journal.append(build_undo_event(report, conversation=conversation))
+    finally:
+        journal.close()
+        if lock is not None:
+            lock.release()
+    return report
+
+
+def _rewind_transcript(history: UndoHistory, turn: UndoableTurn, clock: Clock) -> None:
+    from shoal import __version__
+
+    cwd = read_session(history.transcript).cwd
+    transcript = FileTranscript(
+        history.transcript, TranscriptEncoder(session=history.session, cwd=cwd, version=__version__)
+    )
+    try:
+        transcript.append(
+            RewindEntry(id=IdGenerator().new_entry_id(), parent=turn.after, at=clock.now(), turn=turn.turn)
+        )
+    finally:
+        transcript.close()
+
+
+def restore_before_turn(
+    history: UndoHistory | None, agent: AgentRunner, turn: int | None, *, conversation: bool
+) -> UndoReport:
+    """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndo`."""
+    if history is None:
+        raise NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
+    selected = select_turn(history.list_turns(), turn)
+    # Read before any file is changed, so that a read error cannot leave it half done.
+    messages = read_messages_at(history.transcript, selected.after) if conversation else ()
+    report = history.checkpoints.undo_turn(selected.turn)
+    if conversation:
+        agent.conversation.rewind_to(selected.after, messages, turn=selected.turn)
+        agent.recount_tokens()
+    return report

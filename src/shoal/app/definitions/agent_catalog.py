@@ -1,0 +1,229 @@
+"""Catalog of the agents that can be started, merged from all sources and refreshed on every lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.definitions.agent_files import (
+    AgentDefinitionFiles,
+    DefinitionResult,
+    read_agent_file,
+    validate_tool_rules,
+)
+from shoal.app.definitions.bundled_docs import find_docs_directory, find_docs_index
+from shoal.app.definitions.precedence_index import PrecedenceIndex
+from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.settings.settings import MANAGED_FILES
+from shoal.core.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
+from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
+from shoal.wire.agent_definition_codec import ParsedDefinition, parse_json_definitions
+
+_BUILTIN_DIRECTORY = Path(__file__).with_name("agents")
+_NAME_ALIASES = {"claude-code-guide": "shoal-guide"}
+"""Alternative names of agents, used if no agent has that name itself."""
+
+
+class ShadowedDefinition(Struct, frozen=True, kw_only=True):
+    """Definition that is not used because a stronger source has one of the same name."""
+
+    definition: AgentDefinition
+    by: AgentDefinition | DefinitionProblem
+
+
+class CatalogSource(Protocol):
+    """One source of agent definitions."""
+
+    def refresh(self) -> bool: ...
+    @property
+    def results(self) -> tuple[DefinitionResult, ...]: ...
+
+
+class FixedCatalogSource(Struct, frozen=True):
+    """Definitions given with `--agents`, which do not change."""
+
+    results: tuple[DefinitionResult, ...]
+
+    def refresh(self) -> bool:
+        return False
+
+
+class AgentCatalog:
+    """Definitions from several sources, the strongest first. Each lookup reflects the current files."""
+
+    def __init__(self, sources: Sequence[CatalogSource]) -> None:
+        self._sources = tuple(sources)
+        self._indexed: PrecedenceIndex[AgentDefinition] | None = None
+
+    def find(self, name: str) -> AgentDefinition:
+        """Return a definition. Raises `UnknownAgentType`, or `InvalidAgentDefinition` for a bad file."""
+        by_name = self._refresh_index().by_name
+        found = by_name.get(name) or by_name.get(_NAME_ALIASES.get(name, name))
+        match found:
+            case AgentDefinition():
+                return found
+            case DefinitionProblem():
+                raise InvalidAgentDefinition(found)
+        available = [definition.name for definition in self.all()]
+        raise UnknownAgentType(name, available=available, similar=_find_close_names(name, available))
+
+    def all(self) -> tuple[AgentDefinition, ...]:
+        """Return the usable definitions, the strongest first; the same object while nothing changes."""
+        self._refresh_index()
+        return self.list_cached()
+
+    def list_cached(self) -> tuple[AgentDefinition, ...]:
+        """Return the definitions of the last refresh, without looking at the files again."""
+        return (self._indexed or self._refresh_index()).usable
+
+    @property
+    def shadowed(self) -> tuple[ShadowedDefinition, ...]:
+        return tuple(
+            ShadowedDefinition(definition=each, by=by) for each, by in self._refresh_index().shadowed
+        )
+
+    @property
+    def problems(self) -> tuple[DefinitionProblem, ...]:
+        return tuple(self._refresh_index().problems)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._refresh_index().warnings)
+
+    def describe_problems(self) -> tuple[str, ...]:
+        """Return a sentence about unusable agent files for the user, if there are any."""
+        found = self.problems
+        if not found:
+            return ()
+        files = "One agent's file" if len(found) == 1 else f"{len(found)} files of agents"
+        return (f"{files} cannot be used ({found[0]}). See `shoal agents validate`.",)
+
+    def _refresh_index(self) -> PrecedenceIndex[AgentDefinition]:
+        changed = [source.refresh() for source in self._sources]
+        if self._indexed is None or any(changed):
+            self._indexed = PrecedenceIndex("agent")
+            for source in self._sources:
+                parsed = [each for each in source.results if isinstance(each, ParsedDefinition)]
+                problems = [each for each in source.results if isinstance(each, DefinitionProblem)]
+                self._indexed.add_source([(each.definition, each.warnings) for each in parsed], problems)
+        return self._indexed
+
+
+def load_agent_catalog(
+    *,
+    cwd: Path,
+    home: Path,
+    given: Sequence[ParsedDefinition] = (),
+    managed: Sequence[Path] = MANAGED_FILES,
+    plugins: Sequence[tuple[str, Path]] = (),
+    complete: Callable[[str, AgentDefinition], AgentDefinition] | None = None,
+    sources: Sequence[str] | None = None,
+) -> AgentCatalog:
+    """Load the agents that a session in `cwd` can start.
+
+    `managed` are the managed settings files; agents are also read from the directories next to them.
+    `plugins` are pairs of namespace and directory, and `complete` fills in what a plug-in's agent cannot
+    know. `sources` names the people whose files count; None means all.
+    """
+    user_directory = home / "agents"
+    catalog_sources: list[CatalogSource] = [
+        AgentDefinitionFiles(path, "managed") for path in _iter_managed_directories(managed)
+    ]
+    catalog_sources.append(FixedCatalogSource(tuple(given)))
+    if sources is None or "project" in sources:
+        project_directories = (
+            directory / ".claude" / "agents" for directory in iter_project_directories(cwd)
+        )
+        catalog_sources += [
+            AgentDefinitionFiles(path, "project")
+            for path in exclude_directory(user_directory, project_directories)
+        ]
+    if sources is None or "user" in sources:
+        catalog_sources.append(AgentDefinitionFiles(user_directory, "user"))
+    catalog_sources += [
+        AgentDefinitionFiles(path, "plugin", adapt=_make_namespacer(namespace, complete))
+        for namespace, path in plugins
+    ]
+    catalog_sources.append(
+        AgentDefinitionFiles(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_docs_paths, is_fixed=True)
+    )
+    return AgentCatalog(catalog_sources)
+
+
+def load_plugin_agents(plugins: Sequence[tuple[str, Path]]) -> AgentCatalog:
+    """Load the agents of plug-ins only."""
+    return AgentCatalog(
+        [
+            AgentDefinitionFiles(path, "plugin", adapt=_make_namespacer(namespace, None))
+            for namespace, path in plugins
+        ]
+    )
+
+
+def load_agent_files(paths: Sequence[Path]) -> AgentCatalog:
+    """Load the agents in the given files and directories only."""
+    return AgentCatalog(
+        [
+            AgentDefinitionFiles(path, "project")
+            if path.is_dir()
+            else FixedCatalogSource((read_agent_file(path, "project"),))
+            for path in paths
+        ]
+    )
+
+
+def load_given_agents(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple[ParsedDefinition, ...]:
+    """Parse `--agents`: JSON, the path of a JSON file, or a mapping. Raises `InvalidAgentDefinition`."""
+    if given is None:
+        return ()
+    if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
+        return tuple(map(validate_tool_rules, parse_json_definitions(given)))
+    path = cwd / Path(given).expanduser()
+    try:
+        return tuple(
+            map(validate_tool_rules, parse_json_definitions(path.read_text(encoding="utf-8-sig"), path=path))
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        what = f"{reason}: {path}. JSON is expected, or the path of a file that holds it"
+        raise InvalidAgentDefinition(
+            DefinitionProblem(what=what, name="", source=DefinitionSource(kind="flag"))
+        ) from error
+
+
+def _iter_managed_directories(managed: Sequence[Path]) -> Iterator[Path]:
+    for path in managed:
+        yield path.parent / "agents"
+        yield path.parent / ".claude" / "agents"
+
+
+def _make_namespacer(
+    namespace: str, complete: Callable[[str, AgentDefinition], AgentDefinition] | None
+) -> Callable[[DefinitionResult], DefinitionResult]:
+    def add_namespace(found: DefinitionResult) -> DefinitionResult:
+        if isinstance(found, DefinitionProblem):
+            return replace(found, name=f"{namespace}:{found.name}")
+        definition = replace(found.definition, name=f"{namespace}:{found.definition.name}")
+        return replace(found, definition=definition if complete is None else complete(namespace, definition))
+
+    return add_namespace
+
+
+def _fill_docs_paths(found: DefinitionResult) -> DefinitionResult:
+    """Fill in the paths of the bundled docs, which depend on the installation."""
+    if isinstance(found, DefinitionProblem) or "{docs}" not in found.definition.prompt:
+        return found
+    prompt = found.definition.prompt.replace("{docs}", str(find_docs_directory()))
+    prompt = prompt.replace("{index}", str(find_docs_index()))
+    return replace(found, definition=replace(found.definition, prompt=prompt))
+
+
+def _find_close_names(name: str, names: Sequence[str]) -> list[str]:
+    lowered = name.casefold()
+    equal_names = [each for each in names if lowered in (each.casefold(), each.casefold().rpartition(":")[2])]
+    return equal_names or get_close_matches(name, names, n=2, cutoff=0.6)

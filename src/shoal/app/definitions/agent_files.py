@@ -1,0 +1,196 @@
+"""Cache of parsed definition files below a directory; a refresh costs one stat per directory and file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from shoal.app.settings.file_stamps import FileStamp, is_unchanged, stamp_file
+from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
+from shoal.core.errors import InvalidAgentDefinition, SettingsError
+from shoal.policy.permission_rules import parse_rule
+from shoal.wire.agent_definition_codec import ParsedDefinition, parse_definition
+
+DefinitionResult: TypeAlias = ParsedDefinition | DefinitionProblem
+Item = TypeVar("Item")
+
+MAX_FILE_BYTES = 1_000_000
+"""Maximum size of a definition file."""
+_MAX_FILES = 2_000
+
+
+class _CachedFile(Struct, Generic[Item], frozen=True):
+    stamp: FileStamp
+    found: Item | DefinitionProblem
+
+
+class FileTreeCache(Generic[Item]):
+    """Parsed files below `root`. `read` returns the parsed item, or the problem with the file.
+
+    Nothing is read before the first refresh. A cache with `is_fixed` is refreshed once: files shipped with
+    the program do not change while it runs.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        kind: DefinitionSourceKind,
+        read: Callable[[Path], Item | DefinitionProblem],
+        *,
+        is_wanted: Callable[[str], bool] = lambda name: name.endswith(".md"),
+        max_depth: int | None = None,
+        is_fixed: bool = False,
+    ) -> None:
+        """`max_depth` limits how far below the root files are searched."""
+        self.root = root
+        self._kind = kind
+        self._read = read
+        self._is_wanted = is_wanted
+        self._max_depth = max_depth
+        self._fixed = is_fixed
+        self._directories: dict[str, FileStamp] | None = None
+        self._files: dict[str, _CachedFile[Item]] = {}
+        self._paths: tuple[str, ...] = ()
+        self._unreadable: tuple[DefinitionProblem, ...] = ()
+
+    def refresh(self) -> bool:
+        """Read changed files again; return True if any result differs from the last refresh."""
+        if self._is_unchanged():
+            return False
+        before = self.results
+        self._scan_tree()
+        loaded = {path: self._load_file(path) for path in self._paths}
+        self._files = {path: state for path, state in loaded.items() if state is not None}
+        return self.results != before
+
+    def _is_unchanged(self) -> bool:
+        if self._directories is None or self._fixed:
+            return self._directories is not None
+        for path, stamp in self._directories.items():
+            if not is_unchanged(path, stamp):
+                return False
+        return not self._files or all(
+            is_unchanged(path, cached.stamp) for path, cached in self._files.items()
+        )
+
+    @property
+    def results(self) -> tuple[Item | DefinitionProblem, ...]:
+        """Items and problems, ordered by path."""
+        return (*(cached.found for cached in self._files.values()), *self._unreadable)
+
+    def _scan_tree(self) -> None:
+        directories: dict[str, FileStamp] = {}
+        problems: list[DefinitionProblem] = []
+        paths: list[str] = []
+        visited: set[tuple[int, int]] = set()
+        pending = [(str(self.root), 0)]
+        while pending:
+            directory, depth = pending.pop()
+            directories[directory] = stamp_file(directory)
+            try:
+                status = os.stat(directory)  # noqa: PTH116
+                if (status.st_dev, status.st_ino) in visited:
+                    continue  # a symlink that leads back up
+                visited.add((status.st_dev, status.st_ino))
+                with os.scandir(directory) as entries:
+                    visible = [entry for entry in entries if not entry.name.startswith(".")]
+                paths += [entry.path for entry in visible if self._is_wanted(entry.name)]
+                if self._max_depth is None or depth < self._max_depth:
+                    pending += [(entry.path, depth + 1) for entry in visible if entry.is_dir()]
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                problems.append(self._make_problem(directory, f"it cannot be read: {error.strerror}"))
+        if len(paths) > _MAX_FILES:
+            problems.append(
+                self._make_problem(str(self.root), f"there are {len(paths):,} files; {_MAX_FILES:,} are read")
+            )
+        self._directories = directories
+        self._paths = tuple(sorted(paths)[:_MAX_FILES])
+        self._unreadable = tuple(problems)
+
+    def _load_file(self, path: str) -> _CachedFile[Item] | None:
+        """Return the file's cached or newly parsed result; None if the file has disappeared."""
+        stamp = stamp_file(path)
+        cached = self._files.get(path)
+        if cached is not None and cached.stamp == stamp and stamp.is_settled:
+            return cached
+        if not stamp.stat_fields and not os.path.islink(path):  # noqa: PTH114
+            return None
+        return _CachedFile(stamp, self._read(Path(path)))
+
+    def _make_problem(self, path: str, what: str) -> DefinitionProblem:
+        return _make_file_problem(Path(path), self._kind, what)
+
+
+class AgentDefinitionFiles(FileTreeCache[ParsedDefinition]):
+    """Agent definitions below a directory; `adapt` completes each result."""
+
+    def __init__(
+        self,
+        root: Path,
+        kind: DefinitionSourceKind,
+        *,
+        adapt: Callable[[DefinitionResult], DefinitionResult] = lambda found: found,
+        is_fixed: bool = False,
+    ) -> None:
+        super().__init__(root, kind, lambda path: adapt(read_agent_file(path, kind)), is_fixed=is_fixed)
+
+
+def read_agent_file(path: Path, kind: DefinitionSourceKind) -> DefinitionResult:
+    """Return the definition in one file, or the problem with it."""
+    text = read_definition_text(path, kind)
+    if isinstance(text, DefinitionProblem):
+        return text
+    try:
+        return validate_tool_rules(
+            parse_definition(text, DefinitionSource(kind=kind, path=path), name=path.stem)
+        )
+    except InvalidAgentDefinition as error:
+        return error.problem
+
+
+def read_definition_text(path: Path, kind: DefinitionSourceKind) -> str | DefinitionProblem:
+    """Return the text of a file, or the problem with it."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return _make_file_problem(path, kind, "it is not a file")
+        if status.st_size > MAX_FILE_BYTES:
+            what = f"it has {status.st_size:,} bytes; a definition has at most {MAX_FILE_BYTES:,}"
+            return _make_file_problem(path, kind, what)
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        return _make_file_problem(path, kind, f"it cannot be read: {error.strerror}")
+    except UnicodeDecodeError:
+        return _make_file_problem(path, kind, "it is not UTF-8 text")
+    return _make_file_problem(path, kind, "it is not text: it holds NUL bytes") if "\0" in text else text
+
+
+def validate_tool_rules(parsed: ParsedDefinition) -> ParsedDefinition:
+    """Return the definition if every `Tool(pattern)` is a valid rule. Raises `InvalidAgentDefinition`."""
+    definition = parsed.definition
+    for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
+        for entry in getattr(definition, attribute) or ():
+            try:
+                parse_rule(entry)
+            except SettingsError as error:
+                source = definition.source
+                problem = DefinitionProblem(
+                    what=str(error),
+                    name=definition.name,
+                    source=source,
+                    line=source.lines.get(attribute) or None,
+                    field=f"{definition.name}.{field}" if source.kind == "flag" else field,
+                )
+                raise InvalidAgentDefinition(problem) from error
+    return parsed
+
+
+def _make_file_problem(path: Path, kind: DefinitionSourceKind, what: str) -> DefinitionProblem:
+    return DefinitionProblem(what=what, name=path.stem, source=DefinitionSource(kind=kind, path=path))

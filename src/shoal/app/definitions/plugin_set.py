@@ -1,0 +1,211 @@
+"""Plug-ins of a session and their parts, with namespaced names and the plug-in directory filled in."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.definitions.plugin_files import MANIFEST, read_plugin
+from shoal.app.definitions.plugin_trust import find_plugin_escalation
+from shoal.app.settings.settings import Settings
+from shoal.app.settings.settings_trust import PermissionEscalation
+from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.errors import SettingsError
+from shoal.core.filenames import escape_filename
+from shoal.core.plugins import PLUGIN_ROOT_VARIABLE, Plugin, PluginConfigFile, PluginProblem, PluginSourceKind
+from shoal.wire.settings_codec import SettingsDocument
+
+_PluginCandidate: TypeAlias = tuple[Path, PluginSourceKind, str, bool]
+"""Directory, how it was offered, where it is named, and True if that source is trusted."""
+
+
+class PluginSet(Struct, frozen=True, kw_only=True):
+    """Plug-ins of a session: the single source of plug-in agents, skills, commands, hooks and MCP servers."""
+
+    all: tuple[Plugin, ...] = ()
+    """Plug-ins in use."""
+    untrusted: tuple[Plugin, ...] = ()
+    """Plug-ins in the project that nobody has trusted in their current state."""
+    escalations: tuple[PermissionEscalation, ...] = ()
+    """Everything that needs trust, trusted or not."""
+    faults: tuple[PluginProblem, ...] = ()
+    """Problems of unusable plug-ins and of unusable parts of others."""
+
+    def list_agent_dirs(self) -> tuple[tuple[str, Path], ...]:
+        """Return pairs of namespace and directory of agent definitions."""
+        return tuple((plugin.name, directory) for plugin in self.all for directory in plugin.agents)
+
+    def list_skill_dirs(self) -> tuple[tuple[str, Path], ...]:
+        return tuple((plugin.name, directory) for plugin in self.all for directory in plugin.skills)
+
+    def list_command_dirs(self) -> tuple[tuple[str, Path], ...]:
+        return tuple((plugin.name, directory) for plugin in self.all for directory in plugin.commands)
+
+    def build_hook_documents(self) -> tuple[SettingsDocument, ...]:
+        """Return one settings document with only `hooks` per plug-in."""
+        return tuple(
+            _make_plugin_document(plugin.hooks, {"hooks": _fill_root_in_hooks(plugin.hooks.raw, plugin.root)})
+            for plugin in self.all
+            if plugin.hooks is not None
+        )
+
+    def build_mcp_documents(self) -> tuple[SettingsDocument, ...]:
+        """Return one settings document with only `mcpServers` per plug-in. Names are `plugin:server`."""
+        return tuple(
+            _make_plugin_document(
+                plugin.servers, {"mcpServers": _fill_root_in_servers(plugin, plugin.servers.raw)}
+            )
+            for plugin in self.all
+            if plugin.servers is not None
+        )
+
+    def complete_agent(self, name: str, definition: AgentDefinition) -> AgentDefinition:
+        """Return a plug-in's agent with the plug-in directory filled in."""
+        return _fill_root_in_definition(definition, next(each.root for each in self.all if each.name == name))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences shown to the user when a session starts."""
+        notes = [str(fault) for fault in self.faults if fault.fatal]
+        if self.untrusted:
+            names = ", ".join(plugin.name for plugin in self.untrusted)
+            notes.append(
+                f"Plug-ins in this project are not trusted, and nothing of them is used ({names}). "
+                "See them with `shoal trust --show`, trust them with `shoal trust`."
+            )
+        return tuple(notes)
+
+
+def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] = ()) -> PluginSet:
+    """Load plug-ins. Raises `SettingsError` if a directory named by a flag is not a usable plug-in."""
+    used: dict[str, Plugin] = {}
+    untrusted: list[Plugin] = []
+    faults: list[PluginProblem] = []
+    escalations: list[PermissionEscalation] = []
+    home = settings.home / "plugins"
+    for directory, offered, origin, is_trusted in (
+        *_iter_configured(settings, project, given),
+        *_iter_installed(home, faults),
+    ):
+        found = read_plugin(directory, offered=offered, origin=origin)
+        if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:
+            earlier = used[found.name]
+            what = f"another plug-in is named {found.name}, and comes first: {escape_filename(earlier.root)}"
+            found = PluginProblem(what=what, path=found.root / MANIFEST, line=1, plugin=found.name)
+        if isinstance(found, PluginProblem):
+            if offered == "flag":
+                raise SettingsError(f"--plugin-dir: {found}", path=found.path, line=found.line)
+            faults.append(found)
+        elif found.name not in used:
+            try:
+                escalation = find_plugin_escalation(found, settings.home, project)
+            except SettingsError as error:
+                faults.append(PluginProblem(what=str(error), path=found.root, plugin=found.name))
+                continue
+            escalations += () if escalation is None else (escalation,)
+            if is_trusted and (escalation is None or escalation.trust == "trusted"):
+                used[found.name] = found
+                faults += found.faults
+            else:
+                untrusted.append(found)
+    return PluginSet(
+        all=tuple(used.values()),
+        untrusted=tuple(untrusted),
+        escalations=tuple(escalations),
+        faults=tuple(faults),
+    )
+
+
+def _iter_configured(
+    settings: Settings, project: Path, given: Sequence[Path | str]
+) -> Iterator[_PluginCandidate]:
+    for path in given:
+        yield _resolve_path(path, project), "flag", "--plugin-dir", True
+    for document in settings.documents:
+        yield from _iter_listed(
+            document, (document.raw.get("shoal") or {}).get("plugins"), project, is_trusted=True
+        )
+    for omitted in settings.left_out:
+        if omitted.keys == ("shoal", "plugins"):
+            yield from _iter_listed(omitted.document, omitted.value, project, is_trusted=False)
+
+
+def _iter_installed(home: Path, faults: list[PluginProblem]) -> Iterator[_PluginCandidate]:
+    try:
+        entries = sorted(entry.name for entry in os.scandir(home))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        faults.append(PluginProblem(what=f"it cannot be read: {error.strerror}", path=home, plugin=home.name))
+        return
+    for name in entries:
+        # Other programs store other things there.
+        if (home / name / MANIFEST).is_file():
+            yield home / name, "home", escape_filename(home), True
+
+
+def _iter_listed(
+    document: SettingsDocument, entries: Any, project: Path, *, is_trusted: bool
+) -> Iterator[_PluginCandidate]:
+    """Yield the plug-ins that a settings file lists. In a user's file, paths are relative to that file."""
+    base = project if not document.is_user_controlled or document.path is None else document.path.parent
+    for number, entry in enumerate(entries or ()):
+        location = document.locate_key(("shoal", "plugins", str(number)))
+        yield _resolve_path(entry, base), "settings", location, is_trusted
+
+
+def _resolve_path(given: Path | str, base: Path) -> Path:
+    return base / Path(given).expanduser()
+
+
+def _make_plugin_document(source: PluginConfigFile, raw: dict[str, Any]) -> SettingsDocument:
+    return SettingsDocument(name=str(source.path), kind="plugin", path=source.path, text=source.text, raw=raw)
+
+
+def _fill_root_in_hooks(value: Any, root: Path) -> Any:
+    """Fill in the directory. Commands get it as an exported variable, which the shell quotes correctly."""
+    if isinstance(value, Mapping):
+        filled = {key: _fill_root_in_hooks(each, root) for key, each in value.items()}
+        command = value.get("command")
+        if isinstance(command, str):
+            filled["command"] = f"export CLAUDE_PLUGIN_ROOT={shlex.quote(str(root))}; {command}"
+        return filled
+    if isinstance(value, list | tuple):
+        return [_fill_root_in_hooks(each, root) for each in value]
+    return _replace_root_variable(value, root)
+
+
+def _fill_root_in_servers(plugin: Plugin, raw: Mapping[str, Any]) -> dict[str, Any]:
+    servers: dict[str, Any] = {}
+    for name, config in raw.items():
+        server = _replace_root_variable(config, plugin.root)
+        if isinstance(server, dict) and "command" in server:
+            server["env"] = {"CLAUDE_PLUGIN_ROOT": str(plugin.root), **(server.get("env") or {})}
+        servers[f"{plugin.name}:{name}"] = server
+    return servers
+
+
+def _replace_root_variable(value: Any, root: Path) -> Any:
+    if isinstance(value, str):
+        return value.replace(PLUGIN_ROOT_VARIABLE, str(root))
+    if isinstance(value, Mapping):
+        return {key: _replace_root_variable(each, root) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_root_variable(each, root) for each in value]
+    return value
+
+
+def _fill_root_in_definition(definition: AgentDefinition, root: Path) -> AgentDefinition:
+    return replace(
+        definition,
+        prompt=_replace_root_variable(definition.prompt, root),
+        initial_prompt=_replace_root_variable(definition.initial_prompt, root),
+        hooks=_fill_root_in_hooks(definition.hooks, root),
+        mcp_servers=tuple(_replace_root_variable(definition.mcp_servers, root)),
+    )

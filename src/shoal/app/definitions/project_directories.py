@@ -1,0 +1,19 @@
+"""Directories of a project that are searched for agent files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+
+def iter_project_directories(cwd: Path) -> Iterator[Path]:
+    """Yield `cwd` and its parents up to the repository root, nearest first; else only `cwd`."""
+    directories = (cwd, *cwd.parents)
+    depth = next((number for number, directory in enumerate(directories) if (directory / ".git").exists()), 0)
+    return iter(directories[: depth + 1])
+
+
+def exclude_directory(excluded: Path, directories: Iterable[Path]) -> Iterator[Path]:
+    """Yield the directories except `excluded`, the user's own directory, which may be inside a project."""
+    real_path = excluded.resolve()
+    return (directory for directory in directories if directory.resolve() != real_path)

@@ -1,0 +1,53 @@
+"""Input of a diagnosis: the directory, the run and the subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.isolation.machine_checks import Diagnostic, DiagnosticState
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.core.errors import SessionNotFound
+from shoal.core.events import Event
+from shoal.stores.files.file_journal import read_journal
+
+
+class DoctorCase(Struct, frozen=True, kw_only=True):
+    cwd: Path
+    home: Path
+    environ: Mapping[str, str]
+    symptom: str
+    run: RunHandle | None = None
+    about: str = ""
+    """Name of an agent, a recipient, a tool or a command."""
+
+    def make_diagnostic(
+        self, name: str, value: str, *, state: DiagnosticState = "ok", advice: str = ""
+    ) -> Diagnostic:
+        return Diagnostic(area=self.symptom, name=name, state=state, value=value, advice=advice)
+
+    @property
+    def required_run(self) -> RunHandle:
+        if self.run is None:
+            raise SessionNotFound(
+                f"There is no session in {self.cwd} to look into. "
+                f"Name one: shoal doctor {self.symptom} --session ID",
+                path=self.home,
+            )
+        return self.run
+
+    @property
+    def short_id(self) -> str:
+        """Start of the session id, for use on the command line."""
+        return self.required_run.session[:8]
+
+    def iter_events(self) -> Iterator[tuple[int, Event]]:
+        for recorded in read_journal(self.required_run.journal):
+            if isinstance(recorded.event, Event):
+                yield recorded.at, recorded.event
+
+    def is_about(self, *names: str) -> bool:
+        """Return True if one of the names is the subject, or if there is no subject."""
+        return not self.about or self.about in names

@@ -1,0 +1,195 @@
+"""Health checks of the setup: what is configured, what is missing, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import shoal
+from shoal.app.isolation import machine_checks
+from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.settings.settings import PROVIDER_KEYS, Settings, find_home, load_settings
+from shoal.core.errors import SettingsError, ShoalError
+
+if TYPE_CHECKING:
+    from shoal.core.usage import ModelCard
+
+NO_MODEL_ADVICE = (
+    "Set ANTHROPIC_API_KEY or OPENAI_API_KEY, or type: shoal setup,\n"
+    "or start Ollama and fetch a model: ollama pull qwen3,\n"
+    "or see Shoal work without one: shoal demo"
+)
+
+
+def run_health_checks(
+    environ: Mapping[str, str], cwd: Path, *, settings: str | None = None, model: str | None = None
+) -> list[Diagnostic]:
+    """Run all checks in the order of display. Nothing is changed, and no other machine is contacted."""
+    diagnostics = [*machine_checks.check_versions(shoal.__version__)]
+    try:
+        loaded = load_settings(cwd=cwd, environ=environ, given=settings)
+    except SettingsError as error:
+        diagnostics += machine_checks.check_home(find_home(environ, cwd), "the environment or the default")
+        diagnostics.append(_describe_broken_settings(error))
+    else:
+        diagnostics += machine_checks.check_home(loaded.home, loaded.find_origin("home"))
+        diagnostics += _check_settings(loaded)
+        diagnostics.append(_check_sandbox(loaded, cwd))
+        diagnostics += _check_servers(loaded, cwd)
+        diagnostics += asyncio.run(_check_models(loaded, model))
+    return [
+        *diagnostics,
+        *machine_checks.check_programs(),
+        *machine_checks.check_extras(),
+        *machine_checks.check_terminal(environ),
+    ]
+
+
+def _describe_broken_settings(error: SettingsError) -> Diagnostic:
+    return Diagnostic(
+        area="settings",
+        name="files",
+        state="bad",
+        value=str(error),
+        advice="Repair it; models are not looked at before that.",
+    )
+
+
+def _check_settings(settings: Settings) -> Iterator[Diagnostic]:
+    if not settings.documents:
+        yield Diagnostic(
+            area="settings", name="files", state="none", value="no settings file; the defaults hold"
+        )
+    for document in settings.documents:
+        yield Diagnostic(area="settings", name="file", state="ok", value=document.name)
+    for warning in settings.warnings:
+        yield Diagnostic(
+            area="settings", name="problem", state="warn", value=warning, advice="Correct or remove the key."
+        )
+
+
+def _check_sandbox(settings: Settings, cwd: Path) -> Diagnostic:
+    from shoal.app.isolation.sandbox_policies import check_sandbox_settings, examine_sandbox
+
+    try:
+        check_sandbox_settings(settings, cwd)
+    except SettingsError as error:
+        return Diagnostic(area="settings", name="sandbox", state="bad", value=str(error))
+    state, value, advice = examine_sandbox(settings)
+    return Diagnostic(area="settings", name="sandbox", state=state, value=value, advice=advice)
+
+
+def _check_servers(settings: Settings, cwd: Path) -> Iterator[Diagnostic]:
+    from shoal.app.settings.mcp_files import load_mcp_servers
+
+    found = load_mcp_servers(settings, cwd=cwd)
+    if found.servers:
+        names = ", ".join(server.name for server in found.servers)
+        yield Diagnostic(
+            area="settings",
+            name="MCP servers",
+            state="ok",
+            value=f"{names} (whether they answer: shoal mcp test)",
+        )
+    for problem in found.problems:
+        yield Diagnostic(area="settings", name="MCP server", state="warn", value=problem)
+
+
+async def _check_models(settings: Settings, model: str | None) -> list[Diagnostic]:
+    diagnostics = [_check_provider(name, settings) for name, keys in PROVIDER_KEYS.items() if keys]
+    diagnostics.append(await _check_ollama(settings))
+    diagnostics += await _check_chosen_model(settings, model)
+    return diagnostics
+
+
+def _check_provider(provider: str, settings: Settings) -> Diagnostic:
+    from shoal.models.providers import PROVIDERS
+
+    definition = PROVIDERS[provider]
+    keys = [settings.find_origin(key) for key in PROVIDER_KEYS[provider] if getattr(settings.access, key)]
+    base_url = getattr(settings.access, f"{provider}_base_url", None)
+    address = (
+        f"{base_url} ({settings.find_origin(f'{provider}_base_url')})" if base_url else definition.base_url
+    )
+    if keys:
+        value = f"key from {' and '.join(keys)}, at {address}"
+        return Diagnostic(area="models", name=provider, state="ok", value=value)
+    if base_url:
+        value = f"no key ({definition.key_variable}), at {address}"
+        return Diagnostic(area="models", name=provider, state="none", value=value)
+    return Diagnostic(area="models", name=provider, state="none", value=f"no key ({definition.key_variable})")
+
+
+async def _check_ollama(settings: Settings) -> Diagnostic:
+    from shoal.app.models.model_choice import resolve_ollama_url
+    from shoal.models.providers import PROVIDERS, list_ollama_models
+
+    url = resolve_ollama_url(settings) or PROVIDERS["ollama"].base_url
+    names = await list_ollama_models(url)
+    if not names:
+        return Diagnostic(area="models", name="ollama", state="none", value=f"no model found at {url}")
+    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    return Diagnostic(area="models", name="ollama", state="ok", value=f"{shown} at {url}")
+
+
+async def _check_chosen_model(settings: Settings, name: str | None) -> list[Diagnostic]:
+    from shoal.app.models.model_choice import choose_model
+    from shoal.core.clock import SystemClock
+    from shoal.core.errors import NoModelConfigured, Unauthorized
+    from shoal.core.ids import IdGenerator
+    from shoal.models.providers import PROVIDERS
+
+    source = "the command line" if name else settings.find_origin("model")
+    try:
+        model = await choose_model(name, settings, SystemClock(), IdGenerator().random)
+    except NoModelConfigured as error:
+        return [
+            Diagnostic(area="models", name="model", state="bad", value=str(error), advice=NO_MODEL_ADVICE)
+        ]
+    except Unauthorized as error:
+        advice = f"Set {PROVIDERS[error.provider].key_variable}."
+        return [Diagnostic(area="models", name="model", state="bad", value=str(error), advice=advice)]
+    except ShoalError as error:
+        advice = "Name another with --model, SHOAL_MODEL or the setting model."
+        return [
+            Diagnostic(area="models", name="model", state="bad", value=f"{error} ({source})", advice=advice)
+        ]
+    await model.aclose()
+    return [_check_model_key(model.card, settings, source), _check_model_price(model.card)]
+
+
+def _check_model_key(card: ModelCard, settings: Settings, source: str) -> Diagnostic:
+    """Report the model, and whether its provider has the key it needs."""
+    from shoal.models.providers import PROVIDERS
+
+    value = f"{card.provider}:{card.id} (from {source})"
+    provider = card.provider.removesuffix("-responses")
+    keys = PROVIDER_KEYS.get(provider, ())
+    if not keys or any(getattr(settings.access, key) for key in keys):
+        return Diagnostic(area="models", name="model", state="ok", value=value)
+    variable = PROVIDERS[card.provider].key_variable
+    has_own_address = bool(getattr(settings.access, f"{provider}_base_url", None))
+    return Diagnostic(
+        area="models",
+        name="model",
+        state="warn" if has_own_address else "bad",
+        value=f"{value}, without a key",
+        advice=f"Set {variable}{', if that server asks for one' if has_own_address else ''}.",
+    )
+
+
+def _check_model_price(card: ModelCard) -> Diagnostic:
+    window = f"window {card.window // 1000}k tokens"
+    if card.price is None:
+        return Diagnostic(
+            area="models",
+            name="price",
+            state="warn",
+            value=f"not known; {window}",
+            advice=f'Costs are not counted and --max-budget-usd is refused. Add to settings.json: {{"shoal": '
+            f'{{"models": {{"{card.id}": {{"input": …, "output": …}}}}}}}} in dollars per million tokens.',
+        )
+    price = f"${card.price.input:g} in, ${card.price.output:g} out per million tokens; {window}"
+    return Diagnostic(area="models", name="price", state="ok", value=price)

@@ -1,0 +1,219 @@
+"""Symptoms that the journal of a run explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from shoal.app.doctor.doctor_case import DoctorCase
+from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.run_view.run_view import RunView, build_run_view
+from shoal.app.run_view.view_rows import AgentRow
+from shoal.core.agents import AgentResult
+from shoal.core.clock import SystemClock
+from shoal.core.events import AgentEnded, NotificationDelivered, PermissionDenied, ShellEnded, ShellStarted
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.questions import DenyAnswer
+from shoal.core.text_format import format_duration, to_one_line
+from shoal.runs.agent_registry import LEAD_NAMES
+from shoal.stores.files.file_journal import read_journal
+
+
+def explain_result_not_seen(case: DoctorCase) -> Iterator[Diagnostic]:
+    view = load_run_view(case)
+    delivered = {
+        event.completion for _, event in case.iter_events() if isinstance(event, NotificationDelivered)
+    }
+    completions = {e.agent: e.completion for _, e in case.iter_events() if isinstance(e, AgentEnded)}
+    rows = [row for row in view.iter_agents() if row.id != LEAD_ID and case.is_about(row.id, row.name)]
+    if not rows:
+        yield case.make_diagnostic(
+            "agents",
+            f"no agent{f' {case.about}' if case.about else ''} was started in this run",
+            state="none",
+        )
+    for row in rows:
+        completion = completions.get(AgentId(row.id))
+        if completion is None or row.state in ("working", "waiting", "idle"):
+            yield _explain_unfinished_agent(case, row)
+        else:
+            yield _explain_result(case, row, completion, is_delivered=completion.id in delivered)
+
+
+def _explain_unfinished_agent(case: DoctorCase, row: AgentRow) -> Diagnostic:
+    if row.state == "waiting":
+        advice = f"Answer it: shoal ask answer {row.question}"
+        return case.make_diagnostic(
+            row.name, "it waits for an answer, so there is no result yet", state="warn", advice=advice
+        )
+    if row.state == "idle":
+        advice = f'Ask it for its report: shoal send {case.short_id} {row.id} "…"'
+        return case.make_diagnostic(
+            row.name, "it is a teammate and idle: its last words went to the lead", advice=advice
+        )
+    if row.state == "gone":
+        advice = f"Let it go on: shoal --resume {case.required_run.session}"
+        return case.make_diagnostic(row.name, "its process died before it ended", state="bad", advice=advice)
+    ago = format_duration(SystemClock().now() / 1000 - row.heard / 1000)
+    return case.make_diagnostic(
+        row.name, f"it still works ({row.doing or 'thinking'}); last heard of {ago} ago", state="none"
+    )
+
+
+def _explain_result(
+    case: DoctorCase, row: AgentRow, completion: AgentResult, *, is_delivered: bool
+) -> Diagnostic:
+    path = completion.result or completion.output
+    location = f" The whole of it ({completion.size} characters) is in {path}." if path else ""
+    if not completion.text:
+        return case.make_diagnostic(
+            row.name,
+            f"it {completion.status} without a report: {completion.detail or 'it said nothing'}",
+            state="warn",
+            advice=f'Ask it: shoal send {case.short_id} {row.id} "What did you find?"',
+        )
+    if completion.call and not completion.background:
+        return case.make_diagnostic(
+            row.name, f"its result is the answer to the call {completion.call} that started it.{location}"
+        )
+    if is_delivered:
+        return case.make_diagnostic(row.name, f"{completion.report_to} was given its result.{location}")
+    return case.make_diagnostic(
+        row.name,
+        f"it {completion.status}, and {completion.report_to} has not heard of it yet.{location}",
+        state="warn",
+        advice=f"It is told with the next turn: shoal --resume {case.required_run.session}",
+    )
+
+
+def explain_recipient_not_found(case: DoctorCase) -> Iterator[Diagnostic]:
+    view = load_run_view(case)
+    rows = {row.name: row for row in view.iter_agents()}
+    if not case.about:
+        yield case.make_diagnostic("who", "name whom you wrote to: --about NAME", state="none")
+    elif case.about in LEAD_NAMES:
+        yield case.make_diagnostic("lead", "the lead is always there")
+    else:
+        yield _explain_recipient(case, view, rows)
+    started = ", ".join(f"{row.name} ({row.state})" for row in rows.values())
+    yield case.make_diagnostic("those there", started or "nobody has started", state="ok" if rows else "none")
+
+
+def _explain_recipient(case: DoctorCase, view: RunView, rows: dict[str, AgentRow]) -> Diagnostic:
+    row = rows.get(case.about) or view.find_agent(AgentId(case.about))
+    if row is None:
+        close_names = get_close_matches(case.about, rows, n=1)
+        advice = (
+            f"Is {close_names[0]} meant?"
+            if close_names
+            else "Names are those given when they were started; ids do too."
+        )
+        return case.make_diagnostic(
+            case.about, "nobody of that name was started in this run", state="bad", advice=advice
+        )
+    if row.state in ("completed", "failed", "killed", "gone"):
+        if row.team:
+            advice = "Start it again with the Agent tool, or resume the session if its process died."
+            return case.make_diagnostic(
+                row.name,
+                f"that teammate has left ({row.state}): its inbox is closed",
+                state="bad",
+                advice=advice,
+            )
+        advice = f'It goes on with what is said to it: shoal send {case.short_id} {row.id} "…"'
+        return case.make_diagnostic(row.name, f"it has ended ({row.state})", advice=advice)
+    return case.make_diagnostic(
+        row.name, f"it is there and {row.state}: what is sent reaches it at its next step"
+    )
+
+
+def explain_permission_unexpected(case: DoctorCase) -> Iterator[Diagnostic]:
+    view = load_run_view(case)
+    denied = [
+        (at, e)
+        for at, e in case.iter_events()
+        if isinstance(e, PermissionDenied) and case.is_about(e.tool, e.agent)
+    ]
+    for _, event in denied[-10:]:
+        row = view.find_agent(event.agent)
+        subject = event.agent if row is None else f"{row.name} (mode {row.mode or 'default'})"
+        advice = f"See what would be decided: shoal permissions explain {event.tool} '{{…}}'"
+        yield case.make_diagnostic(
+            subject, f"{event.tool} was refused: {to_one_line(event.reason)}", state="warn", advice=advice
+        )
+    for question in view.questions.values():
+        if isinstance(question.answer, DenyAnswer) and not denied:
+            decider = "a person" if question.answer.by == "person" else "policy, since nobody was there,"
+            yield case.make_diagnostic(
+                question.name, f"{decider} said no: {question.answer.reason}", state="warn"
+            )
+    if not denied:
+        yield case.make_diagnostic("refusals", "nothing was refused in this run", state="none")
+    kinds = dict.fromkeys(row.kind for row in view.iter_agents() if row.id != LEAD_ID)
+    commands = (
+        " and ".join(f"shoal agents show {kind} --permissions" for kind in kinds) or "shoal permissions ls"
+    )
+    yield case.make_diagnostic(
+        "in force", "a child's rules are its parent's and its own; deny wins", advice=f"See them: {commands}"
+    )
+
+
+def explain_wait_does_not_end(case: DoctorCase) -> Iterator[Diagnostic]:
+    view, now = load_run_view(case), SystemClock().now()
+    is_live = case.required_run.is_live
+    if not is_live:
+        advice = f"Go on with it: shoal --resume {case.required_run.session}"
+        yield case.make_diagnostic(
+            "run", "no process works on this run: nothing will come by itself", state="bad", advice=advice
+        )
+        return
+    for question in view.list_open_questions():
+        ago = format_duration((now - question.asked) / 1000)
+        advice = f"Answer it: shoal ask answer {question.id}"
+        yield case.make_diagnostic(question.name, f"asks a person, for {ago} now", state="bad", advice=advice)
+    for row in view.iter_agents():
+        if row.state == "working" and case.is_about(row.id, row.name):
+            yield _explain_working_agent(case, row, now)
+    for task in view.tasks.values():
+        blockers = view.tasks.list_open_blockers(task)
+        if task.status == "pending" and blockers:
+            awaited = ", ".join(
+                f"#{each.id} ({each.status}{f', {each.owner}' if each.owner else ''})" for each in blockers
+            )
+            yield case.make_diagnostic(
+                f"task #{task.id}", f"{to_one_line(task.subject)}: waits for {awaited}", state="none"
+            )
+    yield from _explain_shells(case)
+
+
+def _explain_working_agent(case: DoctorCase, row: AgentRow, now: int) -> Diagnostic:
+    silent_seconds = (now - row.heard) / 1000
+    awaited = f" waits for {', '.join(row.waits_for)};" if row.waits_for else ""
+    value = f"works:{awaited} {row.doing or 'thinking'}; last heard of {format_duration(silent_seconds)} ago"
+    if silent_seconds < 120:
+        return case.make_diagnostic(row.name, value, state="none")
+    advice = (
+        f"Look at it: shoal view {case.short_id} {row.name}; end it: shoal stop {case.short_id} {row.name}"
+    )
+    return case.make_diagnostic(row.name, value, state="warn", advice=advice)
+
+
+def _explain_shells(case: DoctorCase) -> Iterator[Diagnostic]:
+    ended = {event.end.facts.shell for _, event in case.iter_events() if isinstance(event, ShellEnded)}
+    for _, event in case.iter_events():
+        if isinstance(event, ShellStarted) and event.facts.shell not in ended:
+            advice = f"End it: shoal stop {case.short_id} {event.facts.shell}"
+            yield case.make_diagnostic(
+                "command",
+                f"runs in the background: {to_one_line(event.facts.command)}",
+                state="none",
+                advice=advice,
+            )
+
+
+def load_run_view(case: DoctorCase) -> RunView:
+    run = case.required_run
+    view = build_run_view(read_journal(run.journal))
+    if not run.is_live:
+        view.mark_lost()
+    return view

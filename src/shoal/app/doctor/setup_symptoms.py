@@ -1,0 +1,196 @@
+"""Symptoms that settings, definitions, skills or worktrees explain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from shoal.app.doctor.doctor_case import DoctorCase
+from shoal.app.isolation.machine_checks import Diagnostic
+from shoal.app.reports.agent_report import AgentReport, list_offered_tools
+from shoal.app.settings.settings import load_settings
+from shoal.app.skills.skill_catalog import load_skills
+from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.errors import ShoalError
+from shoal.core.events import AgentStarted
+from shoal.core.skills import matches_skill_name
+from shoal.core.worktrees import WorktreeStatus
+
+
+def explain_tool_missing(case: DoctorCase) -> Iterator[Diagnostic]:
+    offered = asyncio.run(list_offered_tools(case.cwd))
+    report = AgentReport(case.cwd, offered=offered)
+    if not case.about:
+        yield case.make_diagnostic("lead", f"has {', '.join(offered)}")
+    elif case.about.startswith("mcp__"):
+        yield _explain_server_tool(case)
+    elif case.about not in offered:
+        close_names = get_close_matches(case.about, offered, n=1)
+        advice = f"Is {close_names[0]} meant?" if close_names else f"There are: {', '.join(offered)}"
+        yield case.make_diagnostic(
+            case.about, "there is no tool of that name in a session here", state="bad", advice=advice
+        )
+    else:
+        yield case.make_diagnostic("lead", f"has {case.about}")
+    for definition in report.definitions.all():
+        yield from _explain_agent_tools(case, report, definition)
+    for problem in report.definitions.problems:
+        yield case.make_diagnostic(
+            "agent", str(problem), state="bad", advice="Repair the file: it is not used before that."
+        )
+
+
+def _explain_agent_tools(
+    case: DoctorCase, report: AgentReport, definition: AgentDefinition
+) -> Iterator[Diagnostic]:
+    tools, locate_field = report.resolve_tools(definition), definition.source.locate_field
+    if tools.missing:
+        location = locate_field("tools") or str(definition.source)
+        value = f"asks for what is not here: {', '.join(tools.missing)} ({location})"
+        yield case.make_diagnostic(
+            definition.name, value, state="bad", advice="It cannot be started before that is mended."
+        )
+    if not case.about or case.about.startswith("mcp__") or case.about in tools.names:
+        return
+    if case.about in tools.never or case.about in definition.disallowed_tools:
+        location = locate_field("disallowed_tools") or str(definition.source)
+        yield case.make_diagnostic(
+            definition.name, f"{case.about} is taken away by disallowedTools ({location})", state="warn"
+        )
+    elif locate_field("tools") is not None:
+        value = f"{case.about} is not among its tools ({locate_field('tools')})"
+        yield case.make_diagnostic(
+            definition.name, value, state="warn", advice=f"Add {case.about} there, or leave tools out."
+        )
+    elif case.about in report.offered:
+        yield case.make_diagnostic(definition.name, f"{case.about} is for the lead alone", state="none")
+
+
+def _explain_server_tool(case: DoctorCase) -> Diagnostic:
+    from shoal.app.settings.mcp_files import load_mcp_servers
+
+    server = case.about.split("__")[1]
+    found = load_mcp_servers(load_settings(cwd=case.cwd, environ=case.environ), cwd=case.cwd)
+    names = [each.name for each in found.servers]
+    if server in names:
+        advice = "See whether it answers and what it offers: shoal mcp test"
+        return case.make_diagnostic(case.about, f"the MCP server {server} is configured", advice=advice)
+    close_names = get_close_matches(server, names, n=1)
+    advice = f"Is {close_names[0]} meant?" if close_names else f"Add it: shoal mcp add {server} COMMAND"
+    problems = "; ".join(problem for problem in found.problems if server in problem)
+    value = f"no MCP server {server} is configured{f': {problems}' if problems else ''}"
+    return case.make_diagnostic(case.about, value, state="bad", advice=advice)
+
+
+def explain_fork_not_taken(case: DoctorCase) -> Iterator[Diagnostic]:
+    settings = load_settings(cwd=case.cwd, environ=case.environ)
+    if settings.forks:
+        origin = settings.find_origin("shoal.forks") if settings.own.forks else "the environment"
+        yield case.make_diagnostic("forks", f"are on (from {origin})")
+    else:
+        advice = 'Turn them on: "shoal": {"forks": true} in settings.json, or SHOAL_FORK_SUBAGENT=1'
+        yield case.make_diagnostic("forks", "are off, which is the default", state="bad", advice=advice)
+    yield case.make_diagnostic(
+        "headless", "a run with -p never forks: nobody would see what multiplies there", state="none"
+    )
+    coordinator = settings.own.coordinator
+    yield case.make_diagnostic(
+        "coordinator",
+        "is on: a coordinator starts agents, and does not fork" if coordinator else "is off",
+        state="bad" if coordinator else "ok",
+    )
+    yield case.make_diagnostic(
+        "call",
+        "only an Agent call without subagent_type forks; with one, that agent is started",
+        state="none",
+    )
+    if case.run is not None:
+        started = [event for _, event in case.iter_events() if isinstance(event, AgentStarted)]
+        fork_count = sum(event.kind == "fork" for event in started)
+        yield case.make_diagnostic(
+            "this run", f"started {len(started)} agents, {fork_count} of them forks", state="none"
+        )
+
+
+def explain_command_not_forked(case: DoctorCase) -> Iterator[Diagnostic]:
+    skills = load_skills(cwd=case.cwd, home=case.home)
+    command_name = case.about.lstrip("/")
+    by_name = {skill.name: skill for skill in (*skills.list_for_user(), *skills.list_for_model())}
+    found = [
+        skill for name, skill in by_name.items() if command_name and matches_skill_name(command_name, name)
+    ]
+    for skill in found:
+        location = skill.source.locate_field("forks") or str(skill.source)
+        if skill.forks:
+            agent = f" as {skill.agent}" if skill.agent else ""
+            yield case.make_diagnostic(
+                f"/{skill.name}", f"has context: fork ({location}): an agent of its own does it{agent}"
+            )
+        else:
+            advice = f"Write `context: fork` between the --- lines at the top of {skill.source}"
+            yield case.make_diagnostic(
+                f"/{skill.name}",
+                "has no `context: fork`: the lead itself does it",
+                state="bad",
+                advice=advice,
+            )
+    for problem in skills.describe_problems():
+        yield case.make_diagnostic(
+            "not used", problem, state="warn" if found else "bad", advice="Repair the file."
+        )
+    if not found and command_name:
+        close_names = get_close_matches(command_name, by_name, n=1)
+        advice = f"Is /{close_names[0]} meant?" if close_names else "shoal skills ls shows those there are."
+        yield case.make_diagnostic(
+            f"/{command_name}", "there is no such command or skill", state="bad", advice=advice
+        )
+    if not command_name:
+        forking = [f"/{skill.name}" for skill in by_name.values() if skill.forks]
+        yield case.make_diagnostic(
+            "commands that fork", ", ".join(forking) or "none", state="none", advice="Name one: --about NAME"
+        )
+
+
+def explain_worktree_not_cleaned(case: DoctorCase) -> Iterator[Diagnostic]:
+    from shoal.app.isolation.repository_worktrees import open_worktrees
+    from shoal.core.clock import SystemClock
+
+    try:
+        worktrees = open_worktrees(case.cwd, home=case.home, environ=case.environ, clock=SystemClock())
+        found = asyncio.run(worktrees.list_worktrees())
+    except ShoalError as error:
+        yield case.make_diagnostic("repository", str(error), state="none")
+        return
+    for status in found:
+        if case.is_about(status.name, status.name.removeprefix("agent-")):
+            yield _explain_worktree(case, status)
+    if not found:
+        yield case.make_diagnostic("worktrees", "none is left", state="ok")
+
+
+def _explain_worktree(case: DoctorCase, status: WorktreeStatus) -> Diagnostic:
+    name, work = status.name, status.work
+    merge_advice = f"Bring its work in: shoal worktree merge {name}"
+    if status.alive:
+        return case.make_diagnostic(
+            name, "the session that made it still runs, and clears it when its agent ends", state="none"
+        )
+    if status.record is None:
+        return case.make_diagnostic(
+            name, f"the worktree is gone; its work is kept under {status.ref}", advice=merge_advice
+        )
+    if work is None:
+        advice = f"Look at {status.record.path}, then: shoal worktree rm {name} --force"
+        return case.make_diagnostic(
+            name, "git cannot tell what is in it (a hook may have made it)", state="warn", advice=advice
+        )
+    if work.uncommitted or work.subjects:
+        content = f"{len(work.subjects)} commits and {len(work.uncommitted)} changes that are not committed"
+        advice = f"{merge_advice}; or let it go: shoal worktree rm {name} --force"
+        if status.merged:
+            advice = f"All of it is merged here; clear it: shoal worktree rm {name}"
+        return case.make_diagnostic(name, f"holds work: {content}", state="warn", advice=advice)
+    return case.make_diagnostic(
+        name, "is unchanged, and its process died", state="warn", advice="Clear it: shoal worktree reap"
+    )

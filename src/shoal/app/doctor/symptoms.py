@@ -1,0 +1,43 @@
+"""Symptoms that `shoal doctor` can explain, in the order of listing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from shoal.app.doctor import run_symptoms, setup_symptoms
+from shoal.app.doctor.doctor_case import DoctorCase
+from shoal.app.isolation.machine_checks import Diagnostic
+
+SymptomCheck: TypeAlias = Callable[[DoctorCase], Iterator[Diagnostic]]
+
+SYMPTOMS: dict[str, tuple[str, SymptomCheck]] = {
+    "result-not-seen": (
+        "an agent ended and the lead knows nothing of it",
+        run_symptoms.explain_result_not_seen,
+    ),
+    "recipient-not-found": (
+        "a message does not reach whom it is for",
+        run_symptoms.explain_recipient_not_found,
+    ),
+    "tool-missing": ("an agent says it has no such tool", setup_symptoms.explain_tool_missing),
+    "permission-unexpected": (
+        "something is refused or asked that should not be",
+        run_symptoms.explain_permission_unexpected,
+    ),
+    "fork-not-taken": (
+        "an agent is started where a fork was expected",
+        setup_symptoms.explain_fork_not_taken,
+    ),
+    "command-not-forked": (
+        "a slash command runs in the lead instead of an agent",
+        setup_symptoms.explain_command_not_forked,
+    ),
+    "worktree-not-cleaned": ("a worktree is left behind", setup_symptoms.explain_worktree_not_cleaned),
+    "wait-does-not-end": ("something waits and waits", run_symptoms.explain_wait_does_not_end),
+}
+
+
+def examine_symptom(case: DoctorCase) -> list[Diagnostic]:
+    """Return the diagnostics for the case. Raises `ShoalError` if it cannot be examined."""
+    return list(SYMPTOMS[case.symptom][1](case))

@@ -1,0 +1,165 @@
+"""Hooks of agents: those of the session and, while the agent lives, those of its own definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.app.definitions.agent_trust import is_agent_trusted
+from shoal.app.hooks.hook_sources import read_definition_hooks
+from shoal.app.settings.settings import Settings
+from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.clock import Clock
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.events import JournaledEvent
+from shoal.core.hooks import NO_DECISION, Hook, HookDecision, HookDispatcher, HookEvent
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import AgentId, SessionId
+from shoal.core.inbox_items import InboxItem
+from shoal.core.ports import ProcessLauncher, Workspace
+from shoal.policy.hooks.hook_matcher import select_hooks
+from shoal.policy.hooks.hook_process import HookEnvironment
+from shoal.policy.hooks.hook_runner import HookRunner
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.runs.hook_notifier import HookNotifier
+from shoal.tools.command_environment import build_command_environment
+
+_TEAM_EVENTS = ("TeammateIdle", "TaskCreated", "TaskCompleted")
+_AGENT_EVENTS = ("SubagentStart", "SubagentStop")
+
+
+class HookSubject(Struct, frozen=True, kw_only=True):
+    """Agent that a hook event is about."""
+
+    identity: AgentIdentity
+    workspace: Workspace
+    permissions: PermissionEngine
+    transcript: str = ""
+    """Path of the agent's transcript; empty if none is written."""
+
+
+class HookRegistry:
+    """Hooks shared by all agents of a session, and the runner for them."""
+
+    def __init__(
+        self, runner: HookRunner, settings: Settings, *, session: SessionId, transcript: str, project: Path
+    ) -> None:
+        self.runner = runner
+        self.session = session
+        self.transcript = transcript
+        self.by_event: dict[HookEvent, tuple[Hook, ...]] = {}
+        self.problems: tuple[str, ...] = ()
+        """Sentences about configured hooks that cannot be used."""
+        self.notifier: HookNotifier | None = None
+        self._settings = settings
+        self._project = project
+
+    def add(self, hooks: Iterable[Hook]) -> None:
+        """Add hooks from any source for all agents from now on."""
+        for hook in hooks:
+            self.by_event[hook.event] = (*self.by_event.get(hook.event, ()), hook)
+
+    def set_notifier(self, notifier: HookNotifier) -> None:
+        """Send the notices of background hooks to this notifier."""
+        self.notifier = self.runner.notice_sink = notifier
+
+    def on_item_delivered(self, item: InboxItem) -> None:
+        """Handle that a queued item has entered an agent's conversation."""
+        if self.notifier is not None:
+            self.notifier.on_item_delivered(item)
+
+    def on_prompt(self, agent: AgentId) -> None:
+        """Handle that the user has sent a prompt to the agent."""
+        if self.notifier is not None:
+            self.notifier.reset_wake_count(agent)
+
+    def create_agent_hooks(self, subject: HookSubject, own: Iterable[Hook] = ()) -> AgentHooks:
+        return AgentHooks(self, subject, own)
+
+    def load_definition_hooks(self, definition: AgentDefinition) -> tuple[Hook, ...]:
+        """Return the hooks of a definition. Raises `AgentRequestRefused` for untrusted or bad ones."""
+        if not definition.hooks:
+            return ()
+        refusal = f"The agent {definition.name} ({definition.source}) was not started"
+        if not is_agent_trusted(self._settings.home, self._project, definition):
+            raise AgentRequestRefused(
+                f"{refusal}: it brings hooks, which a person has not trusted. They can, after "
+                "`shoal trust --show`, with `shoal trust`."
+            )
+        found = read_definition_hooks(definition, self._settings)
+        if found.problems:
+            raise AgentRequestRefused(f"{refusal}: its hooks cannot all be used. {found.problems[0]}")
+        return found.hooks
+
+
+class AgentHooks:
+    """Hooks of one agent, run for the events of its loop and its tools."""
+
+    __slots__ = ("_own", "_session", "_shared", "_subject")
+
+    def __init__(self, session: HookRegistry, subject: HookSubject, own: Iterable[Hook]) -> None:
+        self._session = session
+        self._shared = session.by_event
+        self._subject = subject
+        self._own: dict[HookEvent, tuple[Hook, ...]] = {}
+        for hook in own:
+            self._own[hook.event] = (*self._own.get(hook.event, ()), hook)
+
+    @property
+    def all(self) -> tuple[Hook, ...]:
+        registries = (self._shared, self._own)
+        return tuple(hook for each in registries for hooks in each.values() for hook in hooks)
+
+    def has_hooks_for(self, event: HookEvent) -> bool:
+        return event in self._shared or event in self._own
+
+    async def run_hooks(self, event: HookEvent, fields: Mapping[str, Any]) -> HookDecision:
+        input_fields = {**self._build_common_fields(event), **fields}
+        hooks = select_hooks((*self._shared.get(event, ()), *self._own.get(event, ())), event, input_fields)
+        if not hooks:
+            return NO_DECISION
+        subject = self._subject
+        return await self._session.runner.run_hooks(
+            event, hooks, input_fields, agent=subject.identity.agent, cwd=subject.workspace.cwd
+        )
+
+    def _build_common_fields(self, event: HookEvent) -> dict[str, Any]:
+        subject, identity = self._subject, self._subject.identity
+        fields = {
+            "session_id": self._session.session,
+            "transcript_path": self._session.transcript,
+            "cwd": str(subject.workspace.cwd),
+            "permission_mode": subject.permissions.mode,
+            "hook_event_name": event,
+        }
+        if not identity.is_lead:
+            fields |= {"agent_id": identity.agent, "agent_type": identity.kind}
+        if event in _AGENT_EVENTS:
+            fields["agent_transcript_path"] = subject.transcript
+        if event in _TEAM_EVENTS and identity.team:
+            fields["team_name"] = identity.team
+            if identity.is_teammate:
+                fields["teammate_name"] = identity.name
+        return fields
+
+
+def describe_hooks(hooks: HookDispatcher) -> tuple[str, ...]:
+    """Return a line for each hook of the agent, shown to whoever starts it."""
+    if not isinstance(hooks, AgentHooks):
+        return ()
+    return tuple(f"{hook.event} {hook.matcher or '*'}: {hook.name} ({hook.origin})" for hook in hooks.all)
+
+
+def create_hook_runner(
+    settings: Settings,
+    project: Path,
+    processes: ProcessLauncher,
+    clock: Clock,
+    emit: Callable[[JournaledEvent], None],
+) -> HookRunner:
+    directories = {"CLAUDE_PROJECT_DIR": str(project), "SHOAL_PROJECT_DIR": str(project)}
+    env = build_command_environment(settings.tool_environment) | directories
+    return HookRunner(HookEnvironment(processes=processes, clock=clock, env=env, root=project), emit)

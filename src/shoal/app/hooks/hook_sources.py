@@ -1,0 +1,49 @@
+"""Sources of hooks: settings files, the program that opens a session, and agent definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from shoal.app.settings.settings import Settings
+from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.hooks import Hook
+from shoal.wire.hook_codec import ParsedHooks, merge_hooks, parse_hooks, parse_program_hooks
+from shoal.wire.settings_codec import SettingsDocument
+
+_DISABLE_KEY = "disableAllHooks"
+
+
+def load_configured_hooks(
+    settings: Settings, given: Mapping[str, Any] | None = None, plugins: Sequence[SettingsDocument] = ()
+) -> ParsedHooks:
+    """Load the hooks of settings files, the strongest first, then of plug-ins, then of the program."""
+    found = [
+        parse_hooks(document.raw["hooks"], document.locate_key, settings.environ)
+        for document in (*settings.documents, *plugins)
+        if document.raw.get("hooks") and not _is_switched_off(document, settings)
+    ]
+    if given:
+        found.append(parse_program_hooks(given, "shoal.open"))
+    return merge_hooks(found)
+
+
+def read_definition_hooks(definition: AgentDefinition, settings: Settings) -> ParsedHooks:
+    """Return the hooks of a definition. Its `Stop` hooks become `SubagentStop` hooks."""
+    location = definition.source.locate_field("hooks") or str(definition.source)
+    found = parse_hooks(definition.hooks, lambda _: location, settings.environ)
+    return replace(found, hooks=tuple(map(_adapt_stop_hook, found.hooks)))
+
+
+def _adapt_stop_hook(hook: Hook) -> Hook:
+    return replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
+
+
+def _is_switched_off(document: SettingsDocument, settings: Settings) -> bool:
+    """Return True if its hooks are off. A project cannot disable user hooks, nor a user managed ones."""
+    disabling = [
+        each for each in settings.documents if each.raw.get(_DISABLE_KEY) is True and each.is_user_controlled
+    ]
+    return any(document.kind != "managed" or each.kind == "managed" for each in disabling)

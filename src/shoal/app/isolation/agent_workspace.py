@@ -1,0 +1,294 @@
+"""Workspaces of agents: the parent's files, or a separate git worktree."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.app.isolation.file_leases import FileLeases
+from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
+from shoal.app.settings.settings import Settings
+from shoal.core.agents import RetainedWork
+from shoal.core.clock import Clock
+from shoal.core.errors import AgentRequestRefused, WorktreeError
+from shoal.core.events import FileChanged, JournaledEvent
+from shoal.core.filenames import escape_filename
+from shoal.core.ids import AgentId
+from shoal.core.sandbox import Sandbox
+from shoal.core.worktrees import RemovedWorktree, RetainedWorktree
+from shoal.runs.prepared_agent import NewAgent
+from shoal.workspaces.git_paths import read_head_commit
+from shoal.workspaces.local_workspace import LocalWorkspace
+
+if TYPE_CHECKING:
+    from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
+    from shoal.workspaces.worktree_service import WorktreeService
+
+_MAX_COMMITS = 50
+
+
+async def _retain_nothing() -> RetainedWork | None:
+    return None
+
+
+class UnreadablePaths(Struct, kw_only=True):
+    """Paths that rules exclude from reading; set later, as the rules are made after the workspace."""
+
+    list_paths: Callable[[], Sequence[Path]] = tuple
+
+    def get_paths(self) -> Sequence[Path]:
+        return self.list_paths()
+
+
+class AgentWorkspace(Struct, frozen=True, kw_only=True):
+    workspace: LocalWorkspace
+    sandbox: Sandbox | None = None
+    """Sandbox for its commands, in place of the session's."""
+    unreadable: UnreadablePaths | None = None
+    main_checkout: Path | None = None
+    """Checkout that its worktree was made from, which it must not change."""
+    name: str = ""
+    agent_notice: str = ""
+    """Text about the workspace for the agent's prompt."""
+    notes: tuple[str, ...] = ()
+    finish: Callable[[], Awaitable[RetainedWork | None]] = _retain_nothing
+    grant_write: Callable[[Path], None] = lambda _: None
+    """Lets its file tools write in a directory outside the workspace."""
+    list_commits: Callable[[], Awaitable[tuple[str, ...]]]
+
+
+class WorkspaceAllocator:
+    """Allocates workspaces to agents. `session_directory` holds the session's own data."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        session_directory: Path,
+        clock: Clock,
+        *,
+        emit: Callable[[JournaledEvent], None],
+        note: Callable[[str], None],
+        turn: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._session_directory = session_directory
+        self._clock = clock
+        self._emit = emit
+        self._note = note
+        self._turn = turn
+        self._worktrees: dict[Path, WorktreeService] = {}
+        self._reaped: list[WorktreeService] = []
+        """Repositories whose leftovers of dead processes were removed."""
+        self.leases = FileLeases(settings.own.file_leases)
+
+    def allocate_shared(self, new_agent: NewAgent) -> AgentWorkspace:
+        """Return a separate view of the parent's files."""
+        parent_workspace = new_agent.parent.environment.workspace
+        assert isinstance(parent_workspace, LocalWorkspace)
+        workspace = parent_workspace.create_sibling(
+            self._make_change_handler(new_agent, parent_workspace.root)
+        )
+        workspace.write_guard = self.leases.create_guard(new_agent.agent)
+        workspace.begin_turn(self._turn())
+        return AgentWorkspace(
+            workspace=workspace,
+            sandbox=new_agent.parent.environment.sandbox,
+            list_commits=self._make_commit_lister(new_agent, workspace.root),
+        )
+
+    async def allocate_worktree(
+        self, new_agent: NewAgent, previous: str = "", *, is_fork: bool = False
+    ) -> AgentWorkspace:
+        """Return a new worktree, or the previous one. Raises `AgentRequestRefused` without isolation."""
+        from shoal.app.hooks.worktree_hooks import create_worktree_by_hook
+        from shoal.workspaces.external_worktree import describe_external_worktree
+        from shoal.workspaces.worktree import describe_worktree, describe_worktree_to_fork
+
+        parent_workspace = new_agent.parent.environment.workspace
+        worktrees: WorktreeService | None = None
+        try:
+            external = await create_worktree_by_hook(new_agent, previous, self._clock.now())
+            if external is None:
+                worktree, worktrees = await self._create_worktree(parent_workspace.root, new_agent, previous)
+            else:
+                worktree = external
+            workspace = worktree.create_workspace(
+                granted=parent_workspace.granted_directories,
+                extra_writable=(self._settings.home / "plans",),
+                on_change=self._make_change_handler(new_agent, worktree.path),
+            )
+            workspace.write_guard = self.leases.create_guard(new_agent.agent)
+            unreadable = UnreadablePaths()
+            sandbox = await self._create_sandbox(new_agent, worktree, workspace, unreadable)
+        except WorktreeError as error:
+            raise AgentRequestRefused(
+                f"The agent was not started: it cannot have a worktree. {error}"
+            ) from error
+        workspace.begin_turn(self._turn())
+
+        async def finish_worktree() -> RetainedWork | None:
+            if worktrees is None:
+                # A worktree made by a hook is always kept: its content is unknown.
+                return RetainedWork(path=str(worktree.path), branch="")
+            return await self._finish_worktree(worktrees, worktree, new_agent)
+
+        return AgentWorkspace(
+            workspace=workspace,
+            sandbox=sandbox,
+            unreadable=unreadable,
+            main_checkout=worktree.record.checkout,
+            name=worktree.name,
+            agent_notice=describe_external_worktree(external)
+            if external
+            else (describe_worktree_to_fork if is_fork else describe_worktree)(worktree),
+            notes=worktree.notes,
+            finish=finish_worktree,
+            grant_write=workspace.allow_writes,
+            list_commits=self._make_commit_lister(new_agent, workspace.root, worktree.record.base or None),
+        )
+
+    async def settle_worktree(self, root: Path, path: Path) -> RetainedWork | None:
+        """Return the kept work of an agent whose process ended before its worktree was finished."""
+        try:
+            settled = await self._get_worktrees(root).settle_abandoned(path)
+        except (WorktreeError, OSError) as error:
+            self._note(f"The worktree {escape_filename(path)} is kept as it is: {error}")
+            return RetainedWork(path=str(path), branch="")
+        return _to_retained_work(settled) if isinstance(settled, RetainedWorktree) else None
+
+    async def settle_leftovers(self, root: Path, session: str, resuming: Collection[Path]) -> None:
+        """Settle worktrees of dead processes of the session, except those whose agents may be resumed."""
+        if not any((self._settings.home / "worktrees").glob("*/agent-*.json")):
+            return
+        try:
+            self._report_retained(await self._get_worktrees(root).settle_session(session, resuming))
+        except (WorktreeError, OSError) as error:
+            self._note(f"Not all that was made for agents could be taken away: {error}")
+
+    def close(self) -> None:
+        for worktrees in self._worktrees.values():
+            worktrees.close()
+
+    def _get_worktrees(self, root: Path) -> WorktreeService:
+        if root not in self._worktrees:
+            from shoal.app.isolation.repository_worktrees import open_worktrees
+
+            settings = self._settings
+            self._worktrees[root] = open_worktrees(
+                root, home=settings.home, environ=settings.environ, clock=self._clock
+            )
+        return self._worktrees[root]
+
+    async def _reap_abandoned_once(self, worktrees: WorktreeService) -> None:
+        """Remove leftovers of dead processes once, after resumed agents have their worktrees back."""
+        if worktrees in self._reaped:
+            return
+        self._reaped.append(worktrees)
+        self._report_retained(await worktrees.reap_abandoned())
+
+    def _report_retained(self, settled: Sequence[RetainedWorktree | RemovedWorktree]) -> None:
+        for worktree in settled:
+            if isinstance(worktree, RetainedWorktree):
+                self._note(f"Work of an agent that was cut off is kept in {escape_filename(worktree.path)}.")
+
+    async def _create_worktree(
+        self, root: Path, new_agent: NewAgent, previous: str
+    ) -> tuple[Worktree, WorktreeService]:
+        session, worktrees = new_agent.parent.identity.session, self._get_worktrees(root)
+        if previous:
+            try:
+                return await worktrees.reopen_worktree(previous, session=session), worktrees
+            except WorktreeError:
+                # Its work was merged, or it had none: continue in a new worktree.
+                pass
+        await self._reap_abandoned_once(worktrees)
+        agent = str(new_agent.agent)
+        if new_agent.assignment is not None:
+            # A member's id is its name and team, which other members have had or will have.
+            agent = sha256(f"{session} {agent} {new_agent.call} {previous}".encode()).hexdigest()[:16]
+        return await worktrees.create_worktree(agent, session=session), worktrees
+
+    async def _create_sandbox(
+        self,
+        new_agent: NewAgent,
+        worktree: Worktree,
+        workspace: WorktreeWorkspace,
+        unreadable: UnreadablePaths,
+    ) -> Sandbox:
+        try:
+            return await create_worktree_sandbox(
+                self._settings, worktree, workspace, self._session_directory, self._note, unreadable.get_paths
+            )
+        except BaseException:
+            await self._discard_worktree(new_agent, worktree)
+            raise
+
+    async def _discard_worktree(self, new_agent: NewAgent, worktree: Worktree) -> None:
+        from shoal.app.hooks.worktree_hooks import notify_worktree_removed
+
+        if worktree.record.branch:
+            await self._get_worktrees(new_agent.parent.environment.workspace.root).finish_worktree(worktree)
+        else:
+            await notify_worktree_removed(new_agent, worktree.name, worktree.path)
+
+    async def _finish_worktree(
+        self, worktrees: WorktreeService, worktree: Worktree, new_agent: NewAgent
+    ) -> RetainedWork | None:
+        from shoal.app.hooks.worktree_hooks import notify_worktree_removed
+
+        try:
+            finished = await worktrees.finish_worktree(worktree)
+        except (WorktreeError, OSError) as error:
+            self._note(f"The worktree {escape_filename(worktree.path)} is kept as it is: {error}")
+            return RetainedWork(path=str(worktree.path), branch=worktree.record.branch)
+        if not isinstance(finished, RetainedWorktree):
+            await notify_worktree_removed(new_agent, worktree.name, worktree.path)
+            return None
+        return _to_retained_work(finished)
+
+    def _make_change_handler(self, new_agent: NewAgent, root: Path) -> Callable[[int, Path], None]:
+        agent: AgentId = new_agent.agent
+
+        def on_changed(turn: int, path: Path) -> None:
+            self.leases.acquire(agent, path, root)
+            new_agent.monitor.add_changed_file(escape_filename(path))
+            self._emit(FileChanged(agent=agent, turn=turn, path=escape_filename(path)))
+
+        return on_changed
+
+    def _make_commit_lister(
+        self, new_agent: NewAgent, root: Path, base: str | None = None
+    ) -> Callable[[], Awaitable[tuple[str, ...]]]:
+        """Return a function that lists the checkout's commits since the agent first used a shell."""
+        start: list[str | None] = [base]
+
+        def remember_head() -> None:
+            start[0] = start[0] or read_head_commit(root)
+
+        new_agent.monitor.before_shell = remember_head
+
+        async def list_commits() -> tuple[str, ...]:
+            since = start[0]
+            if since is None or read_head_commit(root) == since:
+                return ()
+            from shoal.workspaces.git_runner import GitRunner
+
+            git = GitRunner(self._settings.environ, self._clock)
+            try:
+                log = await git("log", f"-{_MAX_COMMITS}", "--format=%h %s", f"{since}..HEAD", at=root)
+            except WorktreeError:
+                return ()
+            return tuple(log.text.splitlines())
+
+        return list_commits
+
+
+def _to_retained_work(retained: RetainedWorktree) -> RetainedWork:
+    commits = 0 if retained.work is None else retained.work.commits
+    return RetainedWork(
+        path=str(retained.path), branch=retained.branch, ref=retained.ref or "", commits=commits
+    )

@@ -1,0 +1,202 @@
+"""Checks of the machine: home and disk, programs, optional extras, terminal."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+DiagnosticState: TypeAlias = Literal["ok", "none", "warn", "bad"]
+"""`none` is for something absent that is optional."""
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "glusterfs", "lustre"}
+)
+FUSE_NETWORK_FILE_SYSTEMS = frozenset({"fuse.sshfs", "fuse.s3fs", "fuse.rclone"})
+LOW_SPACE_BYTES, NO_SPACE_BYTES = 500 << 20, 20 << 20
+
+PROGRAMS = (
+    ("git", "git", "worktrees and the state of the project"),
+    ("rg", "ripgrep", "fast searches"),
+    ("tmux", "tmux", "agents in panes"),
+    ("bwrap", "bubblewrap", "shell commands in a sandbox"),
+)
+EXTRAS = (
+    ("tui", "textual", "the full screen"),
+    ("web", "starlette", "the web view"),
+    ("pdf", "pypdf", "the text of PDF files"),
+    ("mcp", "mcp", "MCP servers"),
+    ("otel", "opentelemetry.exporter.otlp.proto.http", "telemetry"),
+)
+_INSTALLERS = (
+    ("apt-get", "sudo apt-get install {}"),
+    ("dnf", "sudo dnf install {}"),
+    ("pacman", "sudo pacman -S {}"),
+    ("apk", "sudo apk add {}"),
+    ("brew", "brew install {}"),
+)
+
+
+class Diagnostic(Struct, frozen=True, kw_only=True):
+    area: str
+    name: str
+    state: DiagnosticState
+    value: str
+    advice: str = ""
+    """Command or action; empty if nothing needs to be done."""
+
+
+def check_versions(shoal: str) -> Iterator[Diagnostic]:
+    yield Diagnostic(area="program", name="shoal", state="ok", value=shoal)
+    is_supported = sys.version_info >= (3, 11)
+    yield Diagnostic(
+        area="program",
+        name="python",
+        state="ok" if is_supported else "bad",
+        value=f"{platform.python_version()} ({sys.executable})",
+        advice="" if is_supported else "Install Python 3.11 or newer.",
+    )
+    yield Diagnostic(
+        area="program", name="system", state="ok", value=f"{platform.system()} {platform.release()}"
+    )
+
+
+def check_home(home: Path, source: str) -> Iterator[Diagnostic]:
+    problem = _find_write_problem(home)
+    yield Diagnostic(
+        area="home",
+        name="directory",
+        state="bad" if problem else "ok",
+        value=f"{home} (from {source}){f': {problem}' if problem else ''}",
+        advice="Make it writable, or choose another with SHOAL_HOME=DIRECTORY." if problem else "",
+    )
+    kind = detect_file_system(home)
+    is_network = kind in NETWORK_FILE_SYSTEMS | FUSE_NETWORK_FILE_SYSTEMS
+    yield Diagnostic(
+        area="home",
+        name="file system",
+        state="warn" if is_network else "ok",
+        value=kind or "kind not known",
+        advice="Locks and file notices are unreliable on network file systems: set SHOAL_HOME to a local "
+        "directory."
+        if is_network
+        else "",
+    )
+    yield _check_free_space(home)
+
+
+def _find_write_problem(home: Path) -> str:
+    """Return why the home cannot be written, by trying: permission bits mean little for root."""
+    directory = _find_existing_parent(home)
+    if not directory.is_dir():
+        return f"{directory} is not a directory"
+    try:
+        with tempfile.TemporaryFile(dir=directory) as probe:
+            probe.write(b"x")
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _find_existing_parent(path: Path) -> Path:
+    """Return the path, or its nearest existing parent."""
+    return next((parent for parent in (path, *path.parents) if parent.exists()), Path("/"))
+
+
+def _check_free_space(home: Path) -> Diagnostic:
+    free = shutil.disk_usage(_find_existing_parent(home)).free
+    state: DiagnosticState = "bad" if free < NO_SPACE_BYTES else "warn" if free < LOW_SPACE_BYTES else "ok"
+    return Diagnostic(
+        area="home",
+        name="free space",
+        state=state,
+        value=f"{free / (1 << 30):.1f} GB",
+        advice="" if state == "ok" else "Make room: a transcript that cannot be written stops the run.",
+    )
+
+
+def detect_file_system(path: Path, mounts: str | None = None) -> str:
+    """Return the type of the file system that holds the path; empty if unknown."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mounts").read_text("utf-8", "replace")
+        except OSError:
+            return ""
+    real_path = path.resolve()
+    best_depth, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        mount_point = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        # The later of two mounts on one point hides the earlier.
+        if real_path.is_relative_to(mount_point) and len(Path(mount_point).parts) >= best_depth:
+            best_depth, kind = len(Path(mount_point).parts), fields[2]
+    return kind
+
+
+def check_programs(path: str | None = None) -> Iterator[Diagnostic]:
+    install_command = next((text for name, text in _INSTALLERS if shutil.which(name)), "install {}")
+    for name, package, purpose in PROGRAMS:
+        location = shutil.which(name, path=path)
+        yield Diagnostic(
+            area="programs",
+            name=name,
+            state="ok" if location else "warn",
+            value=location or f"not found; used for {purpose}",
+            advice="" if location else install_command.format(package),
+        )
+
+
+def check_extras() -> Iterator[Diagnostic]:
+    for extra, module, purpose in EXTRAS:
+        is_installed = _is_importable(module)
+        yield Diagnostic(
+            area="programs",
+            name=f"shoal[{extra}]",
+            state="ok" if is_installed else "warn",
+            value="installed" if is_installed else f"not installed; used for {purpose}",
+            advice="" if is_installed else f"pip install 'shoal[{extra}]'",
+        )
+
+
+def _is_importable(module: str) -> bool:
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+
+
+def check_terminal(env: Mapping[str, str]) -> Iterator[Diagnostic]:
+    if not sys.stdout.isatty():
+        yield Diagnostic(area="terminal", name="output", state="ok", value="not a terminal: plain lines")
+        return
+    size = shutil.get_terminal_size()
+    colours = "no colours (NO_COLOR)" if env.get("NO_COLOR") else "colours"
+    kind = env.get("TERM", "")
+    is_dumb = kind in ("", "dumb")
+    yield Diagnostic(
+        area="terminal",
+        name="output",
+        state="warn" if is_dumb else "ok",
+        value=f"{kind or 'TERM is not set'}, {size.columns}×{size.lines}, {colours}",
+        advice="Set TERM to what your terminal is, such as xterm-256color." if is_dumb else "",
+    )
+    # In the full-screen UI another object replaces standard output.
+    encoding_name = getattr(sys.stdout, "encoding", None) or getattr(sys.__stdout__, "encoding", None) or ""
+    encoding = encoding_name.lower().replace("-", "")
+    yield Diagnostic(
+        area="terminal",
+        name="encoding",
+        state="ok" if encoding == "utf8" else "warn",
+        value=encoding_name or "not known",
+        advice="" if encoding == "utf8" else "Use a UTF-8 locale, such as LANG=C.UTF-8.",
+    )

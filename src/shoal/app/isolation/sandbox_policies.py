@@ -1,0 +1,287 @@
+"""Sandbox policies for the shell commands of a session, from the settings and the workspace."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shoal.app.isolation.protected_paths import CREDENTIAL_PATHS, STARTUP_FILES
+from shoal.app.settings.settings import Settings
+from shoal.backends.sandbox.sandbox_selection import (
+    DISABLE_HINT,
+    SandboxPreferences,
+    SelectedSandbox,
+    detect_driver,
+    list_drivers,
+)
+from shoal.core.errors import SettingsError, WorktreeError
+from shoal.core.sandbox import SandboxPolicy
+from shoal.tools.command_environment import is_provider_secret
+from shoal.wire.settings_codec import SandboxSettings
+from shoal.workspaces.git_paths import iter_git_control_paths, iter_git_writable_paths
+from shoal.workspaces.local_workspace import LocalWorkspace
+from shoal.workspaces.worktree import Worktree, WorktreeWorkspace
+
+if TYPE_CHECKING:
+    from shoal.app.isolation.machine_checks import DiagnosticState
+
+_PROJECT_CONFIG_FILES = (".claude", ".mcp.json")
+WEAK_GUARD_ADVICE = (
+    "Or accept that rules alone judge them, and that a command which is allowed can leave the worktree: "
+    '{"shoal": {"worktree_guard": "weak"}} in your settings.json.'
+)
+_SOCKET_DIRECTORIES = (".X11-unix", ".ICE-unix")
+
+
+def create_sandbox(
+    settings: Settings,
+    workspace: LocalWorkspace,
+    session_directory: Path,
+    note: Callable[[str], None],
+    list_unreadable: Callable[[], Sequence[Path]] = tuple,
+) -> SelectedSandbox:
+    """Create the sandbox of a session.
+
+    Commands can read only the results in `session_directory`. `list_unreadable` returns the paths that
+    rules exclude from reading.
+    """
+    preferences = settings.own.sandbox
+    environ = settings.tool_environment
+    return SelectedSandbox(
+        SandboxPreferences(
+            enabled=bool(preferences.enabled),
+            insists=_is_required(preferences),
+            auto_allow=preferences.auto_allow,
+        ),
+        get_policy=lambda: build_sandbox_policy(
+            settings, environ, workspace, session_directory, list_unreadable()
+        ),
+        drivers=list_drivers(settings.environ.get("PATH", os.defpath)),
+        note=note,
+    )
+
+
+def build_sandbox_policy(
+    settings: Settings,
+    environ: dict[str, str],
+    workspace: LocalWorkspace,
+    session_directory: Path,
+    unreadable: Sequence[Path] = (),
+) -> SandboxPolicy:
+    preferences = settings.own.sandbox
+    user_home = Path(environ.get("HOME") or "/")
+    work = [workspace.root, *workspace.granted_directories]
+    named_writable = [_resolve_path(text, user_home, workspace.root) for text in preferences.writable]
+    if preferences.auto_allow:
+        # No questions are asked, so a command must not be able to create the files that would allow it more.
+        (workspace.root / ".claude").mkdir(exist_ok=True)
+    return SandboxPolicy(
+        writable=(
+            *work,
+            *_iter_temporary_directories(environ),
+            *iter_git_writable_paths(workspace.root),
+            *named_writable,
+        ),
+        read_only=(
+            settings.home,
+            *(path for directory in work for path in iter_git_control_paths(directory)),
+            *(directory / name for directory in work for name in _PROJECT_CONFIG_FILES),
+            *(user_home / name for name in STARTUP_FILES),
+        ),
+        hidden=(
+            *_exclude_named((*_iter_secret_paths(settings, user_home), session_directory), named_writable),
+            *(_resolve_path(text, user_home, workspace.root) for text in preferences.hidden),
+        ),
+        hidden_if_possible=tuple(
+            _filter_hideable(
+                unreadable, [*work, *_iter_temporary_directories(environ), *named_writable], user_home
+            )
+        ),
+        hidden_sockets=_exclude_named([*_iter_socket_paths(environ)], named_writable),
+        readable=(session_directory / "results",),
+        network=preferences.network,
+    )
+
+
+async def create_worktree_sandbox(
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    session_directory: Path,
+    note: Callable[[str], None],
+    list_unreadable: Callable[[], Sequence[Path]] = tuple,
+) -> SelectedSandbox:
+    """Create the sandbox that confines an agent's commands to its worktree; otherwise as `create_sandbox`.
+
+    Raises `WorktreeError` if no sandbox can, unless the settings allow the weak guard: then rules judge
+    commands, as they do without a sandbox, and only the file tools are confined to the worktree.
+    """
+    preferences, is_weak = settings.own.sandbox, settings.own.worktree_guard == "weak"
+    sandbox = SelectedSandbox(
+        SandboxPreferences(
+            enabled=bool(preferences.enabled),
+            insists=not is_weak or _is_required(preferences),
+            auto_allow=preferences.auto_allow,
+        ),
+        get_policy=lambda: build_worktree_policy(
+            settings, worktree, workspace, session_directory, list_unreadable()
+        ),
+        drivers=list_drivers(settings.environ.get("PATH", os.defpath)),
+        note=note,
+    )
+    await sandbox.prepare()
+    if not sandbox.is_active and not is_weak:
+        raise WorktreeError(
+            "The commands of an agent in a worktree need a sandbox that holds them there: "
+            f"{sandbox.problem}. "
+            f"{WEAK_GUARD_ADVICE}"
+        )
+    return sandbox
+
+
+def build_worktree_policy(
+    settings: Settings,
+    worktree: Worktree,
+    workspace: WorktreeWorkspace,
+    session_directory: Path,
+    unreadable: Sequence[Path] = (),
+) -> SandboxPolicy:
+    """Allow writes to the worktree and for its commits; seal the lead's checkout and repository."""
+    policy = build_sandbox_policy(
+        settings, settings.tool_environment, workspace, session_directory, unreadable
+    )
+    sealed = tuple(Path(os.path.realpath(path)) for path in worktree.sealed_paths)
+    writable = [path for path in policy.writable if not _is_inside(Path(os.path.realpath(path)), sealed)]
+    return replace(
+        policy,
+        writable=(*writable, *worktree.writable_paths),
+        read_only=(
+            *policy.read_only,
+            *worktree.read_only_paths,
+            *(worktree.path / name for name in _PROJECT_CONFIG_FILES),
+        ),
+        always_read_only=sealed,
+    )
+
+
+def examine_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
+    """Return state, description and advice for `shoal doctor`."""
+    preferences = settings.own.sandbox
+    if not preferences.enabled:
+        return "none", f"turned off ({settings.find_origin('shoal.sandbox.enabled')})", ""
+    detected = detect_driver(list_drivers(settings.environ.get("PATH", os.defpath)))
+    problems = "; ".join(detected.problems)
+    is_required = _is_required(preferences)
+    if detected.driver is None:
+        return (
+            "bad" if is_required else "warn",
+            f"none holds: {problems}",
+            "Install bubblewrap." if is_required else "",
+        )
+    network = "network" if preferences.network else "no network"
+    if not preferences.network and detected.driver.find_unsupported(
+        SandboxPolicy(writable=(), network=False)
+    ):
+        return (
+            "bad",
+            f"{detected.driver.name} cannot cut the network, which the settings ask for; {problems}",
+            DISABLE_HINT,
+        )
+    unasked = ", commands are not asked about" if preferences.auto_allow else ""
+    value = f"{detected.driver.name}, {network}{unasked}"
+    return ("warn", f"{value}; {problems}", detected.driver.limits) if problems else ("ok", value, "")
+
+
+def check_sandbox_settings(settings: Settings, cwd: Path) -> list[str]:
+    """Return notes on the sandbox settings. Raises `SettingsError` if they contradict each other."""
+    preferences, user_home = settings.own.sandbox, Path(settings.tool_environment.get("HOME") or "/")
+    if not preferences.enabled:
+        for name, is_set in (
+            ("network: false", not preferences.network),
+            ("autoAllow: true", preferences.auto_allow),
+        ):
+            if is_set:
+                raise SettingsError(
+                    f"shoal.sandbox: {name} needs the sandbox that enabled: false turns off. Leave one out."
+                )
+    hidden = {_resolve_path(text, user_home, cwd): text for text in preferences.hidden}
+    notes = []
+    for text in preferences.writable:
+        path = _resolve_path(text, user_home, cwd)
+        if path in hidden:
+            raise SettingsError(f"shoal.sandbox: {text} is both writable and hidden. Leave one out.")
+        if not path.exists():
+            notes.append(f"shoal.sandbox.writable: {path} does not exist. Commands cannot write there.")
+    for path, text in hidden.items():
+        if cwd.is_relative_to(path):
+            raise SettingsError(
+                f"shoal.sandbox.hidden: {text} holds the project {cwd}, which commands work in. "
+                "Hide what is inside it, or work elsewhere."
+            )
+        if not path.exists():
+            notes.append(f"shoal.sandbox.hidden: {path} does not exist. It is hidden once it does.")
+    return notes
+
+
+def _is_inside(path: Path, directories: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(directory) for directory in directories)
+
+
+def _is_required(settings: SandboxSettings) -> bool:
+    """Return True if the user requested the sandbox explicitly, so that its absence is an error."""
+    return settings.enabled is True or not settings.network or bool(settings.hidden)
+
+
+def _resolve_path(text: str, user_home: Path, project: Path) -> Path:
+    if text == "~" or text.startswith("~/"):
+        return Path(os.path.realpath(user_home / text[2:]))
+    return Path(os.path.realpath(project / text))
+
+
+def _iter_temporary_directories(environ: dict[str, str]) -> Iterator[Path]:
+    yield Path(tempfile.gettempdir())
+    if environ.get("TMPDIR"):
+        yield Path(environ["TMPDIR"])
+
+
+def _iter_secret_paths(settings: Settings, user_home: Path) -> Iterator[Path]:
+    for name in CREDENTIAL_PATHS:
+        yield user_home / name
+    # Keys between processes, data of other sessions, and the sockets that control runs.
+    yield settings.home / "shoal"
+    yield settings.home / ".credentials.json"
+    for document in (*settings.documents, *(each.document for each in settings.left_out)):
+        env = document.raw.get("env")
+        if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret, env)):
+            yield document.path
+
+
+def _iter_socket_paths(environ: dict[str, str]) -> Iterator[Path]:
+    temporary = Path(tempfile.gettempdir())
+    for name in (*_SOCKET_DIRECTORIES, f"tmux-{os.getuid()}"):
+        yield temporary / name
+    if environ.get("TMUX_TMPDIR"):
+        yield Path(environ["TMUX_TMPDIR"]) / f"tmux-{os.getuid()}"
+    if environ.get("XDG_RUNTIME_DIR"):
+        yield Path(environ["XDG_RUNTIME_DIR"])
+    if environ.get("SSH_AUTH_SOCK"):
+        yield Path(environ["SSH_AUTH_SOCK"])
+    yield from (Path("/var/run/docker.sock"), Path("/var/lib/docker"))
+
+
+def _filter_hideable(paths: Sequence[Path], work: Sequence[Path], user_home: Path) -> Iterator[Path]:
+    """Yield paths that can be hidden without breaking commands: no parents of the work, no system paths."""
+    for path in paths:
+        is_inside = any(path.is_relative_to(directory) for directory in (*work, user_home))
+        if is_inside and not any(directory.is_relative_to(path) for directory in (*work, user_home)):
+            yield path
+
+
+def _exclude_named(paths: Sequence[Path], named: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the paths without those that the user made writable by name."""
+    return tuple(path for path in paths if Path(os.path.realpath(path)) not in named)

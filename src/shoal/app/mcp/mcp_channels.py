@@ -1,0 +1,99 @@
+"""Channels: MCP servers named by the user that may push messages to the lead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Protocol
+
+from shoal.core.errors import SettingsError, StoreError
+from shoal.core.events import MessageAuthor
+from shoal.core.inbox_items import InboxItem
+from shoal.core.mcp_servers import ChannelMessage
+from shoal.core.messages import Message, user_message
+from shoal.wire.notification_text import format_channel_message, format_channel_overflow
+
+SERVER_PREFIX = "server:"
+MAX_WAITING = 50
+"""Maximum number of messages that wait for the lead, over all channels."""
+
+
+def parse_channel_names(given: Iterable[str], where: str) -> frozenset[str]:
+    """Parse the names of servers. Raises `SettingsError`."""
+    names: set[str] = set()
+    for entry in (part.strip() for text in given for part in text.split(",")):
+        name = entry.removeprefix(SERVER_PREFIX)
+        if not entry.startswith(SERVER_PREFIX) or not name:
+            raise SettingsError(
+                f"{where}: {entry!r} names no channel. Write server: and the name of an MCP server, "
+                "as in server:chat; `shoal mcp ls` lists them."
+            )
+        names.add(name)
+    return frozenset(names)
+
+
+class ChannelSession(Protocol):
+    """Methods of the session that channels use."""
+
+    @property
+    def can_be_woken(self) -> bool: ...
+
+    def queue_message(self, message: Message, *, by: MessageAuthor, wakes: bool) -> str: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class McpChannels:
+    """Queue of pushed messages. Each message is journaled before it waits; dropped messages are counted."""
+
+    def __init__(self, session: ChannelSession, names: frozenset[str]) -> None:
+        self.names = names
+        self._session = session
+        self._waiting: set[str] = set()
+        self._dropped: Counter[str] = Counter()
+
+    def push(self, server: str, push: ChannelMessage) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            self._drop_message(server)
+            return
+        dropped = self._dropped.pop(server, 0)
+        text = format_channel_message(server, push)
+        if dropped:
+            text = f"{format_channel_overflow(server, dropped)}\n{text}"
+        self._queue_message(server, text, dropped + 1)
+
+    def on_item_delivered(self, item: InboxItem) -> None:
+        """Report the number of dropped messages once the lead has received all waiting ones."""
+        if item.id not in self._waiting:
+            return
+        self._waiting.discard(item.id)
+        if not self._waiting:
+            dropped, self._dropped = self._dropped, Counter()
+            for server, count in dropped.items():
+                self._queue_message(server, format_channel_overflow(server, count), count)
+
+    def describe_missing(self, servers: Iterable[str]) -> tuple[str, ...]:
+        missing = sorted(self.names.difference(servers))
+        return tuple(
+            f"The channel server:{name} is not there: no MCP server {name} is configured and switched on. "
+            "`shoal mcp ls` lists them."
+            for name in missing
+        )
+
+    def _queue_message(self, server: str, text: str, message_count: int) -> None:
+        wakes = self._session.can_be_woken
+        try:
+            self._waiting.add(self._session.queue_message(user_message(text), by="runtime", wakes=wakes))
+        except StoreError:
+            # The journal cannot be written, which ends the turn elsewhere. The count is reported once it can.
+            self._dropped[server] += message_count
+
+    def _drop_message(self, server: str) -> None:
+        self._dropped[server] += 1
+        if self._dropped[server] == 1:
+            with suppress(StoreError):
+                self._session.note(
+                    f"The channel server:{server} sends more than the lead takes in: {MAX_WAITING} messages "
+                    "wait, and more are dropped. The lead is told how many."
+                )

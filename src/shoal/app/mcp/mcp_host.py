@@ -1,0 +1,64 @@
+"""Host of MCP connections, and the files with login tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import shoal
+from shoal.app.settings.settings import Settings
+from shoal.core.clock import Clock
+from shoal.core.errors import StoreError
+from shoal.core.ports import ProcessLauncher
+from shoal.stores.files.home_paths import write_atomically
+from shoal.tools.mcp.client_context import McpClientContext
+
+
+class McpTokenFile:
+    """Login tokens of one server, in a file in the home that only its owner can read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be read: {error.strerror}.", path=self._path) from error
+
+    def write(self, content: bytes) -> None:
+        write_atomically(self._path, content)
+
+
+def open_token_file(home: Path, server: str, url: str) -> McpTokenFile:
+    """Open the token file of a server. It depends on the URL, so no other server gets the tokens."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:60]
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+    # This directory also holds Shoal's keys, which no tool can read. No team name contains a dot.
+    return McpTokenFile(home / "shoal" / "keys" / "mcp.auth" / f"{name}-{digest}.json")
+
+
+def create_mcp_host(
+    settings: Settings,
+    *,
+    root: Path,
+    logs: Path,
+    processes: ProcessLauncher,
+    clock: Clock,
+    note: Callable[[str], None],
+) -> McpClientContext:
+    return McpClientContext(
+        processes=processes,
+        clock=clock,
+        root=root,
+        env=settings.tool_environment,
+        logs=logs,
+        deadline=settings.own.mcp_deadline,
+        note=note,
+        tokens=lambda name, url: open_token_file(settings.home, name, url),
+        version=shoal.__version__,
+    )

@@ -1,0 +1,358 @@
+"""MCP servers of a session: started in the background, shared by all its agents, stopped with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.app.mcp.mcp_channels import McpChannels
+from shoal.app.settings.mcp_files import ConfiguredServers
+from shoal.core.agent_definitions import AgentDefinition
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.mcp_servers import (
+    MCP_PREFIX,
+    ChannelMessage,
+    McpPrompt,
+    McpServerConfig,
+    McpServerState,
+    McpServerStatus,
+    matches_server_pattern,
+)
+from shoal.core.tools import Tool
+from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
+from shoal.tools.mcp.managed_server import ManagedMcpServer
+from shoal.wire.mcp_codec import InvalidServerConfig, parse_server
+
+REQUIRED_TIMEOUT = 30.0
+"""Seconds that an agent waits for the servers that it requires."""
+PROMPT_TIMEOUT = 30.0
+
+
+async def _close_nothing() -> None: ...
+
+
+class AgentTools(Struct, frozen=True, kw_only=True):
+    """Tools available to one agent."""
+
+    tools: Mapping[str, Tool]
+    extra_names: tuple[str, ...] = ()
+    """Tools of the servers that the definition names; the agent has them regardless of its `tools`."""
+    close: Callable[[], Awaitable[None]] = _close_nothing
+    """Stops the agent's own servers."""
+
+    @asynccontextmanager
+    async def close_on_failure(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException:
+            await self.close()
+            raise
+
+
+class McpServers:
+    """Context manager entered by the session. `tools`, shared by every agent, grows as servers connect."""
+
+    def __init__(
+        self,
+        configured: ConfiguredServers,
+        host: McpClientContext,
+        tools: dict[str, Tool],
+        *,
+        startup_wait: float,
+        is_trusted: Callable[[AgentDefinition], bool],
+        channels: McpChannels | None = None,
+    ) -> None:
+        self.configured = configured
+        self.channels = channels
+        self.relayed_servers: tuple[McpServerStatus, ...] = ()
+        """Servers of the program that drives the session; their tools are provided by the caller."""
+        self.on_tools_changed: Callable[[], None] = lambda: None
+        """Called when the set of tools changes."""
+        self._host = host
+        self._tools = tools
+        self._startup_wait = startup_wait
+        self._is_trusted = is_trusted
+        self._clock = host.clock
+        self._servers: list[ManagedMcpServer] = []
+        self._agent_servers: list[ManagedMcpServer] = []
+        self._published: list[str] = []
+        self._resource_tools: tuple[Tool, ...] = ()
+        self._group = asyncio.TaskGroup()
+        self._change_event = asyncio.Event()
+        self._started: float | None = None
+        self._settled = False
+
+    async def __aenter__(self) -> McpServers:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        servers = (*self._servers, *self._agent_servers)
+        try:
+            await self._stop_servers(servers)
+        finally:
+            # If this is cancelled, nothing is awaited.
+            for server in servers:
+                server.cancel()
+            await self._group.__aexit__(None, None, None)
+
+    def start(self) -> None:
+        """Start the servers in the background; a second call does nothing."""
+        if self._started is not None:
+            return
+        self._started = self._clock.monotonic()
+        self._servers += (
+            self._start_server(server, self._find_push_handler(server)) for server in self.configured.servers
+        )
+
+    async def wait_until_ready(self) -> None:
+        """Wait briefly for every server to connect or fail, without delaying the first request long."""
+        self.start()
+        if self._settled:
+            return
+        remaining = (self._started or 0.0) + self._startup_wait - self._clock.monotonic()
+        if remaining > 0:
+            with suppress(TimeoutError):
+                async with self._clock.deadline(remaining):
+                    while any(managed.status == "pending" for managed in self._servers):
+                        await self._change_event.wait()
+        # Later tools are appended, because a prompt cache depends on the order of tools.
+        self._settled = True
+
+    def list_statuses(self) -> tuple[McpServerStatus, ...]:
+        started_names = {managed.server.name for managed in self._servers}
+        unstarted = [server for server in self.configured.servers if server.name not in started_names]
+        return (
+            *(managed.status_info for managed in self._servers),
+            *self.relayed_servers,
+            *(_make_unstarted_status(server, "pending", "") for server in unstarted),
+            *(
+                _make_unstarted_status(server, "disabled", DISABLED_REASON)
+                for server in self.configured.disabled
+            ),
+            *(
+                _make_unstarted_status(server, "disabled", UNTRUSTED_REASON)
+                for server in self.configured.untrusted
+            ),
+        )
+
+    def describe_missing_channels(self) -> tuple[str, ...]:
+        """Return sentences about channels whose servers are not started."""
+        if self.channels is None:
+            return ()
+        return self.channels.describe_missing(server.name for server in self.configured.servers)
+
+    def list_prompts(self) -> tuple[McpPrompt, ...]:
+        """Return the prompts, each usable as a slash command."""
+        return tuple(prompt for managed in self._servers for prompt in managed.features.prompts)
+
+    async def render_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return a prompt. Raises `McpConnectionLost`, or `McpRequestRefused`, also for an unknown name."""
+        for server in self._servers:
+            if (prompt_name := server.features.prompt_names.get(name)) is not None:
+                async with self._clock.deadline(PROMPT_TIMEOUT):
+                    return await (await server.wait_for_connection()).get_prompt(prompt_name, arguments)
+        raise McpRequestRefused(f"no MCP server offers a prompt named {name}")
+
+    async def prepare_tools(self, definition: AgentDefinition, names: Sequence[str] = ()) -> AgentTools:
+        """Return the tools for an agent, including those of its own and its required servers.
+
+        `names` are tools it had before. Raises `AgentRequestRefused` and then leaves no server running.
+        """
+        await self.wait_until_ready()
+        own_servers: list[ManagedMcpServer] = []
+        try:
+            own_servers += map(self._start_server, tuple(self._read_own_servers(definition)))
+            self._agent_servers += own_servers
+            await self._wait_for_required(definition, names, own_servers)
+        except BaseException:
+            await self._stop_servers(own_servers)
+            raise
+        patterns = [entry for entry in definition.mcp_servers if isinstance(entry, str)]
+        named_servers = [
+            managed
+            for managed in self._servers
+            if any(matches_server_pattern(each, managed.server.name) for each in patterns)
+        ]
+        extra_names = (
+            *(tool.schema.name for managed in (*own_servers, *named_servers) for tool in managed.tools),
+            *(name for each in patterns for name in self._list_relayed_tool_names(each)),
+        )
+        if not own_servers:
+            return AgentTools(tools=self._tools, extra_names=extra_names)
+
+        async def close_servers() -> None:
+            await self._stop_servers(own_servers)
+
+        own_tools = {tool.schema.name: tool for managed in own_servers for tool in managed.tools}
+        return AgentTools(tools={**self._tools, **own_tools}, extra_names=extra_names, close=close_servers)
+
+    def _read_own_servers(self, definition: AgentDefinition) -> Iterable[McpServerConfig]:
+        """Yield the servers that the definition itself describes."""
+        agent, source = definition.name, definition.source
+        for entry in definition.mcp_servers:
+            for name, config in entry.items() if isinstance(entry, Mapping) else ():
+                if not (source.is_trusted or self._is_trusted(definition)):
+                    raise AgentRequestRefused(
+                        f"The agent {agent} ({source}) brings an MCP server of its own, {name}, and a "
+                        "project's files start no programs before a person trusts them: they can see it with "
+                        "`shoal trust --show`, and trust it with `shoal trust`."
+                    )
+                try:
+                    yield parse_server(name, config, f"agent {agent}")
+                except InvalidServerConfig as error:
+                    raise AgentRequestRefused(
+                        f"The MCP server {name} of the agent {agent} ({source}) cannot be used: {error}."
+                    ) from error
+
+    async def _wait_for_required(
+        self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]
+    ) -> None:
+        """Wait for the servers an agent needs. Raises `AgentRequestRefused`, naming missing ones."""
+        required = definition.required_mcp_servers
+        patterns = [entry for entry in definition.mcp_servers if isinstance(entry, str)]
+        entries = dict.fromkeys((*patterns, *(managed.server.name for managed in own_servers)), False)
+        entries |= dict.fromkeys(required, True)
+        tool_names = [*(definition.tools or ()), *names]
+        if not entries and not any(name.startswith(MCP_PREFIX) for name in tool_names):
+            return
+        servers = (*own_servers, *self._servers)
+        try:
+            async with self._clock.deadline(REQUIRED_TIMEOUT):
+                while self._find_missing(entries, servers, final_only=False) or _has_pending_tool(
+                    tool_names, servers
+                ):
+                    if failed := self._find_missing(entries, servers, final_only=True):
+                        raise AgentRequestRefused(_format_missing_servers(definition, failed, ""))
+                    await self._change_event.wait()
+        except TimeoutError:
+            if missing := self._find_missing(entries, servers, final_only=False):
+                delay = f" within {REQUIRED_TIMEOUT:g} s"
+                raise AgentRequestRefused(_format_missing_servers(definition, missing, delay)) from None
+
+    def _find_missing(
+        self, entries: Mapping[str, bool], servers: Sequence[ManagedMcpServer], *, final_only: bool
+    ) -> list[str]:
+        """Return the entries without a connected server and the reasons; with `failed`, only final ones.
+
+        `needs` maps each entry to True if its server counts only once it offers a tool.
+        """
+        found: list[str] = []
+        for entry, needs_tools in entries.items():
+            matching = [managed for managed in servers if matches_server_pattern(entry, managed.server.name)]
+            if self._list_relayed_tool_names(entry):
+                continue
+            if any(
+                managed.status == "connected" and (managed.tools or not needs_tools) for managed in matching
+            ):
+                continue
+            if not final_only or not any(managed.status == "pending" for managed in matching):
+                found.append(f"{entry} ({self._explain_missing(entry, matching)})")
+        return found
+
+    def _list_relayed_tool_names(self, entry: str) -> tuple[str, ...]:
+        return tuple(
+            name
+            for each in self.relayed_servers
+            if matches_server_pattern(entry, each.name)
+            for name in each.tools
+        )
+
+    def _explain_missing(self, entry: str, matching: Sequence[ManagedMcpServer]) -> str:
+        for managed in matching:
+            if managed.status == "connected":
+                return "it offers no tools"
+            return managed.detail or "it is still coming up"
+        for server in self.configured.untrusted:
+            if matches_server_pattern(entry, server.name):
+                return UNTRUSTED_REASON
+        for server in self.configured.disabled:
+            if matches_server_pattern(entry, server.name):
+                return DISABLED_REASON
+        return "no such server is configured; `shoal mcp ls` lists them"
+
+    def _find_push_handler(self, server: McpServerConfig) -> Callable[[str, ChannelMessage], None] | None:
+        """Return the push handler of a session server; an agent's own server has none, whatever its name."""
+        channels = self.channels
+        return channels.push if channels is not None and server.name in channels.names else None
+
+    def _start_server(
+        self, server: McpServerConfig, on_push: Callable[[str, ChannelMessage], None] | None = None
+    ) -> ManagedMcpServer:
+        managed = ManagedMcpServer(server, self._host, self._on_server_changed, on_push)
+        managed.start(self._group)
+        return managed
+
+    async def _stop_servers(self, servers: Iterable[ManagedMcpServer]) -> None:
+        stopping = tuple(servers)
+        for server in stopping:
+            server.stop()
+        for server in stopping:
+            await server.wait_stopped()
+            if server in self._agent_servers:
+                self._agent_servers.remove(server)
+
+    def _on_server_changed(self) -> None:
+        """Handle a changed status or tool list of a server."""
+        event, self._change_event = self._change_event, asyncio.Event()
+        event.set()
+        self._publish_tools()
+
+    def _publish_tools(self) -> None:
+        """Publish the tools of all servers. Tools of a lost server stay: removal would break a cache."""
+        published: dict[str, Tool] = {
+            tool.schema.name: tool for managed in self._servers for tool in managed.tools
+        }
+        if any(managed.features.resources for managed in self._servers):
+            self._resource_tools = self._resource_tools or _create_resource_tools(lambda: self._servers)
+            published |= {tool.schema.name: tool for tool in self._resource_tools}
+        previous = {name: self._tools[name] for name in self._published}
+        if self._settled:
+            published = {**previous, **published}
+        else:
+            published |= {name: tool for name, tool in previous.items() if name not in published}
+        if list(published.items()) == list(previous.items()):
+            return
+        for name in self._published:
+            del self._tools[name]
+        self._tools |= published
+        self._published = list(published)
+        self.on_tools_changed()
+
+
+UNTRUSTED_REASON = (
+    "the project configures it, and nobody trusts that: see `shoal trust --show`, then `shoal trust`"
+)
+DISABLED_REASON = "it is switched off in settings"
+
+
+def _create_resource_tools(servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:
+    from shoal.tools.mcp.resource_tools import build_resource_tools
+
+    return build_resource_tools(servers)
+
+
+def _has_pending_tool(names: Sequence[str], servers: Sequence[ManagedMcpServer]) -> bool:
+    """Return True if one of the tools may still appear."""
+    return any(
+        managed.status == "pending" and f"{name}__".startswith(managed.server.prefix)
+        for name in names
+        for managed in servers
+    )
+
+
+def _format_missing_servers(definition: AgentDefinition, missing: Sequence[str], delay: str) -> str:
+    return (
+        f"The agent {definition.name} ({definition.source}) was not started: MCP servers it needs are not "
+        f"there{delay}: {'; '.join(missing)}. See `shoal mcp ls`, or start another agent."
+    )
+
+
+def _make_unstarted_status(server: McpServerConfig, status: McpServerState, detail: str) -> McpServerStatus:
+    return McpServerStatus(
+        name=server.name, status=status, kind=server.kind, origin=server.origin, detail=detail
+    )

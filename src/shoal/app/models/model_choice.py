@@ -1,0 +1,185 @@
+"""Model of a session: the one named, the one configured, or one that is detected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from shoal.app.settings.settings import Settings
+from shoal.core.clock import Clock
+from shoal.core.errors import NoModelConfigured, Unauthorized
+from shoal.core.ports import Model
+
+if TYPE_CHECKING:
+    from shoal.models.model_endpoint import HttpDeadlines
+    from shoal.models.placeholders import RecordingPlaceholders
+    from shoal.models.providers import ProviderAccess
+    from shoal.models.rate_limiter import RateLimiterRegistry
+
+DEFAULT_ALIAS = "sonnet"
+"""Alias used if a provider is configured and no model is named."""
+
+# One per process, so that agents of several sessions that use one model back off together.
+_limiters: WeakKeyDictionary[Clock, RateLimiterRegistry] = WeakKeyDictionary()
+
+
+async def choose_model(
+    name: str | None,
+    settings: Settings,
+    clock: Clock,
+    rng: Random,
+    *,
+    placeholders: RecordingPlaceholders | None = None,
+) -> Model:
+    """Return a model; `placeholders` are for replays.
+
+    Raises `NoModelConfigured`, `UnknownModel` or `SettingsError`.
+    """
+    name = name or settings.model
+    if name is None:
+        return await _detect_model(settings, clock, rng)
+    kind, _, rest = name.partition(":")
+    if kind == "scripted" and rest:
+        from shoal.models.scripted_model import ScriptedModel
+
+        return ScriptedModel.from_file(Path(rest), clock=clock)
+    if kind == "replay" and rest:
+        from shoal.models.placeholders import NO_PLACEHOLDERS
+        from shoal.models.replay_model import ReplayModel
+
+        return ReplayModel(Path(rest), placeholders or NO_PLACEHOLDERS)
+    return _create_model(name, settings, clock, rng)
+
+
+async def choose_model_with_fallback(
+    name: str | None,
+    fallback: str | None,
+    settings: Settings,
+    clock: Clock,
+    rng: Random,
+    *,
+    placeholders: RecordingPlaceholders | None = None,
+) -> Model:
+    """Return the model, with a fallback for when it does not answer, if one is named."""
+    primary = await choose_model(name, settings, clock, rng, placeholders=placeholders)
+    if fallback is None:
+        return primary
+    from shoal.models.fallback_model import FallbackModel
+
+    secondary = await choose_model(fallback, settings, clock, rng, placeholders=placeholders)
+    return FallbackModel(primary, secondary)
+
+
+async def _detect_model(settings: Settings, clock: Clock, rng: Random) -> Model:
+    access = settings.access
+    if access.anthropic_api_key or access.anthropic_auth_token:
+        return _create_model(f"anthropic:{DEFAULT_ALIAS}", settings, clock, rng)
+    from shoal.models.providers import list_ollama_models, list_served_models
+
+    if access.openai_base_url and not access.openai_api_key:
+        # A custom server has its own models; ask it for the list.
+        served_names = await list_served_models(access.openai_base_url)
+        if served_names:
+            return _create_model(f"openai:{served_names[0]}", settings, clock, rng)
+    if access.openai_api_key:
+        return _create_model(f"openai:{DEFAULT_ALIAS}", settings, clock, rng)
+    if access.openrouter_api_key:
+        return _create_model(f"openrouter:{DEFAULT_ALIAS}", settings, clock, rng)
+    local_names = await list_ollama_models(resolve_ollama_url(settings))
+    if local_names:
+        return _create_model(f"ollama:{local_names[0]}", settings, clock, rng)
+    raise NoModelConfigured("No model is configured, and no local one was found.")
+
+
+def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> Model:
+    from shoal.models.catalogue import resolve_model
+    from shoal.models.providers import create_model
+    from shoal.models.rate_limiter import RateLimiterRegistry, RetryingModel, RetryPolicy
+
+    shoal_settings = settings.own
+    model_settings = {key: msgspec.to_builtins(value) for key, value in shoal_settings.models.items()}
+    provider, _, card = resolve_model(
+        name,
+        provider=_find_configured_provider(settings),
+        models=model_settings,
+        aliases=shoal_settings.aliases,
+    )
+    access = build_provider_access(provider, settings)
+    _require_key(provider, card.id, access)
+    model = create_model(provider, card, access, clock=clock)
+    if clock not in _limiters:
+        _limiters[clock] = RateLimiterRegistry(
+            clock, rng, RetryPolicy(max_outage=shoal_settings.outage_patience)
+        )
+    limiter = _limiters[clock].get_limiter(provider, card.id, base_url=access.base_url or "")
+    return RetryingModel(model, limiter, clock)
+
+
+def _find_configured_provider(settings: Settings) -> str | None:
+    """Return the provider whose aliases apply to an alias without a provider."""
+    access = settings.access
+    if access.anthropic_api_key or access.anthropic_auth_token:
+        return "anthropic"
+    if access.openai_api_key:
+        return "openai"
+    return "openrouter" if access.openrouter_api_key else None
+
+
+def build_provider_access(provider: str, settings: Settings) -> ProviderAccess:
+    from shoal.models.providers import PROVIDERS, ProviderAccess
+
+    configured = settings.access
+    key, token, base_url = {
+        "anthropic": (
+            configured.anthropic_api_key,
+            configured.anthropic_auth_token,
+            configured.anthropic_base_url,
+        ),
+        "openai": (configured.openai_api_key, None, configured.openai_base_url),
+        "openai-responses": (configured.openai_api_key, None, configured.openai_base_url),
+        "openrouter": (configured.openrouter_api_key, None, None),
+        "ollama": (None, None, resolve_ollama_url(settings)),
+    }[provider]
+    return ProviderAccess(
+        base_url=base_url,
+        api_key=key,
+        auth_token=token,
+        proxy=settings.find_proxy(base_url or PROVIDERS[provider].base_url),
+        deadlines=_build_deadlines(provider, settings),
+        betas=settings.betas,
+    )
+
+
+def _require_key(provider: str, model: str, access: ProviderAccess) -> None:
+    """Raise `Unauthorized` if a hosted provider has no key, instead of retrying for a long time."""
+    from shoal.models.providers import PROVIDERS
+
+    variable = PROVIDERS[provider].key_variable
+    if variable and access.base_url is None and not (access.api_key or access.auth_token):
+        raise Unauthorized(
+            f"There is no key to ask {provider} for {model}. Set {variable}, type `shoal setup`, or name "
+            "another model.",
+            provider=provider,
+            model=model,
+        )
+
+
+def _build_deadlines(provider: str, settings: Settings) -> HttpDeadlines:
+    from shoal.models.providers import get_default_deadlines
+
+    defaults = get_default_deadlines(provider)
+    total, gap = settings.own.request_deadline, settings.own.stream_gap
+    return msgspec.structs.replace(defaults, total=total or defaults.total, gap=gap or defaults.gap)
+
+
+def resolve_ollama_url(settings: Settings) -> str | None:
+    """Return the configured URL of Ollama; its variable may lack the scheme."""
+    host = settings.access.ollama_host
+    if not host:
+        return None
+    base = (host if "://" in host else f"http://{host}").rstrip("/")
+    return base if base.endswith("/v1") else f"{base}/v1"

@@ -1,0 +1,140 @@
+"""Administration of MCP servers outside a session: configuration, connection test and login."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from shoal.app.definitions.plugin_set import load_plugins
+from shoal.app.mcp.mcp_host import create_mcp_host, open_token_file
+from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, McpServers
+from shoal.app.settings.mcp_files import PROJECT_FILE, ConfiguredServers, change_server, load_mcp_servers
+from shoal.app.settings.settings import Settings, load_settings
+from shoal.app.settings.settings_listing import HIDDEN_VALUE, is_secret_name
+from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.core.clock import SystemClock
+from shoal.core.errors import MissingExtra, SettingsError
+from shoal.core.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
+from shoal.tools.mcp.managed_server import CONNECT_TIMEOUT
+from shoal.wire.mcp_codec import InvalidServerConfig, expand_variables, parse_server
+
+
+class McpServerAdmin:
+    """MCP servers of one directory."""
+
+    def __init__(
+        self, cwd: Path, *, settings: str | None = None, given: Sequence[str] = (), strict: bool = False
+    ) -> None:
+        self.cwd = cwd
+        self.settings: Settings = load_settings(cwd=cwd, given=settings)
+        plugins = load_plugins(self.settings, cwd).build_mcp_documents()
+        self.configured: ConfiguredServers = load_mcp_servers(
+            self.settings, given, strict=strict, cwd=cwd, plugins=plugins
+        )
+
+    def list_servers(self) -> tuple[tuple[McpServerConfig, str], ...]:
+        """Return every server with the reason why it is not started; empty if it is."""
+        configured = self.configured
+        return (
+            *((server, "") for server in configured.servers),
+            *((server, DISABLED_REASON) for server in configured.disabled),
+            *((server, UNTRUSTED_REASON) for server in configured.untrusted),
+        )
+
+    def find_server(self, name: str) -> tuple[McpServerConfig, str]:
+        """Return the server and that reason. Raises `SettingsError`."""
+        for server, reason in self.list_servers():
+            if server.name == name:
+                return server, reason
+        names = ", ".join(server.name for server, _ in self.list_servers())
+        hint = f"There are: {names}." if names else "None is: add one with `shoal mcp add`."
+        raise SettingsError(f"No MCP server named {name!r} is configured. {hint}")
+
+    def describe_server(self, server: McpServerConfig) -> dict[str, Any]:
+        """Return its configuration without possible secrets."""
+        match server.connection:
+            case McpStdioConfig() as program:
+                return {
+                    "command": program.command,
+                    "args": list(program.args),
+                    "env": _hide_secrets(program.env),
+                    "cwd": program.cwd,
+                }
+            case McpHttpConfig() as address:
+                return {"url": address.url, "headers": _hide_secrets(address.headers)}
+
+    async def probe_servers(self, names: Sequence[str] = ()) -> tuple[McpServerStatus, ...]:
+        """Start the servers, list what they offer, stop them. Raises `SettingsError` for an unknown name."""
+        chosen = self.configured.servers
+        if names:
+            found = [self.find_server(name) for name in names]
+            for server, reason in found:
+                if reason:
+                    raise SettingsError(f"The MCP server {server.name} is not started: {reason}.")
+            chosen = tuple(server for server, _ in found)
+        clock = SystemClock()
+        processes = GuardedProcesses(clock)
+        try:
+            with tempfile.TemporaryDirectory(prefix="shoal-") as logs:
+                host = create_mcp_host(
+                    self.settings,
+                    root=self.cwd,
+                    logs=Path(logs),
+                    processes=processes,
+                    clock=clock,
+                    note=lambda _: None,
+                )
+                probed = replace(self.configured, servers=chosen, disabled=(), untrusted=())
+                async with McpServers(
+                    probed, host, {}, startup_wait=2 * CONNECT_TIMEOUT, is_trusted=lambda _: False
+                ) as servers:
+                    await servers.wait_until_ready()
+                    return servers.list_statuses()
+        finally:
+            await processes.aclose()
+
+    async def log_in(self, name: str, show: Callable[[str], Awaitable[None]]) -> tuple[str, ...]:
+        """Log in and return the available tools. Raises `SettingsError` and the errors of the login."""
+        server, _ = self.find_server(name)
+        try:
+            connection = expand_variables(server, self.settings.tool_environment).connection
+        except InvalidServerConfig as error:
+            raise SettingsError(f"The MCP server {name} cannot be used: {error}.") from error
+        if not isinstance(connection, McpHttpConfig):
+            raise SettingsError(f"The MCP server {name} is a program, and programs need no login.")
+        try:
+            from shoal.tools.mcp import sdk_connection
+        except ModuleNotFoundError as error:
+            raise MissingExtra("Speaking with MCP servers", "mcp") from error
+        return await sdk_connection.log_in(
+            connection, open_token_file(self.settings.home, name, connection.url), show
+        )
+
+    def add_server(self, name: str, given: Mapping[str, Any], *, project: bool) -> tuple[Path, bool]:
+        """Return the file, and whether the server was in it. Raises `SettingsError` and `StoreError`."""
+        path = self._config_path(project=project)
+        try:
+            server = parse_server(name, given, str(path))
+        except InvalidServerConfig as error:
+            raise SettingsError(f"The MCP server {name} cannot be added: {error}.") from error
+        return path, change_server(path, name, server)
+
+    def remove_server(self, name: str, *, project: bool) -> Path | None:
+        """Return the file it was in; None if there was none. Raises as `add_server` does."""
+        path = self._config_path(project=project)
+        return path if path.exists() and change_server(path, name, None) else None
+
+    def _config_path(self, *, project: bool) -> Path:
+        return self.cwd / PROJECT_FILE if project else self.settings.home / "settings.json"
+
+
+def _hide_secrets(texts: Mapping[str, str]) -> dict[str, str]:
+    """Hide values of variables with secret names; references to variables stay."""
+    return {
+        name: HIDDEN_VALUE if "${" not in value and is_secret_name(name) else value
+        for name, value in texts.items()
+    }

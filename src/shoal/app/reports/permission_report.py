@@ -1,0 +1,108 @@
+"""Report on the permissions that a session in this directory would have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.app.settings.settings import Settings, load_settings
+from shoal.core.permissions import PermissionMode, RuleBehavior
+from shoal.policy.permission_engine import PermissionEngine
+from shoal.policy.permission_rules import RuleSet
+from shoal.wire.json_line_numbers import find_entry_lines
+from shoal.workspaces.local_workspace import LocalWorkspace
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+
+class RuleRow(Struct, frozen=True, kw_only=True):
+    behavior: RuleBehavior
+    rule: str
+    source: str
+
+
+class PermissionReport(Struct, frozen=True, kw_only=True):
+    """Permissions of an agent and the origin of each part."""
+
+    agent: str
+    mode: PermissionMode
+    mode_source: str
+    rules: tuple[RuleRow, ...]
+    directories: tuple[str, ...]
+    """Directories it may work in: the project first."""
+    may_skip: bool
+    left_out: tuple[RuleRow, ...]
+    """Allow rules of the project's files without effect, because nobody trusted them."""
+
+
+def create_permission_engine(
+    settings: Settings, cwd: Path, *, mode: PermissionMode | None = None
+) -> PermissionEngine:
+    workspace = LocalWorkspace(cwd, granted=settings.permission_rules.directories)
+    return PermissionEngine(
+        workspace,
+        mode=mode or settings.permissions.default_mode or "default",
+        rules=settings.permission_rules,
+        home=settings.home,
+    )
+
+
+def load_project_settings(cwd: Path, *, given: str | None = None) -> Settings:
+    return load_settings(cwd=cwd.resolve(), given=given)
+
+
+def build_permission_report(settings: Settings, cwd: Path) -> PermissionReport:
+    """Build the report for the lead, the only agent that exists before a run."""
+    permissions = create_permission_engine(settings, cwd)
+    return PermissionReport(
+        agent="lead",
+        mode=permissions.mode,
+        mode_source=settings.find_origin("permissions.defaultMode"),
+        rules=tuple(_iter_rule_rows(permissions.get_active_rules())),
+        directories=tuple(map(str, (cwd.resolve(), *settings.permission_rules.directories))),
+        may_skip=permissions.can_bypass,
+        left_out=list_untrusted_rules(settings),
+    )
+
+
+def build_session_permission_report(session: Session) -> PermissionReport:
+    """Build the report for the lead of a running session."""
+    services = session.services
+    return PermissionReport(
+        agent="lead",
+        mode=services.permissions.mode,
+        mode_source="this session",
+        rules=tuple(_iter_rule_rows(services.permissions.get_active_rules())),
+        directories=tuple(
+            map(str, (services.workspace.root, *services.settings.permission_rules.directories))
+        ),
+        may_skip=services.permissions.can_bypass,
+        left_out=list_untrusted_rules(services.settings),
+    )
+
+
+def list_untrusted_rules(settings: Settings) -> tuple[RuleRow, ...]:
+    found: list[RuleRow] = []
+    for escalation in settings.left_out:
+        if escalation.keys == ("permissions", "allow"):
+            lines = find_entry_lines(escalation.document.text, escalation.keys)
+            found += (
+                RuleRow(behavior="allow", rule=str(rule), source=f"{escalation.document.name}:{line}")
+                for rule, line in zip(escalation.value, lines[-len(escalation.value) :], strict=True)
+            )
+    return tuple(found)
+
+
+def _iter_rule_rows(rule_set: RuleSet) -> Iterator[RuleRow]:
+    by_behavior: tuple[tuple[RuleBehavior, tuple[object, ...]], ...] = (
+        ("deny", rule_set.deny),
+        ("ask", rule_set.ask),
+        ("allow", rule_set.allow),
+    )
+    for behavior, rules in by_behavior:
+        for rule in rules:
+            yield RuleRow(behavior=behavior, rule=str(rule), source=getattr(rule, "source", ""))

@@ -1,0 +1,108 @@
+"""Report on plug-ins: their parts, whether they are used, and their problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_plugin_agents
+from shoal.app.definitions.plugin_files import read_plugin
+from shoal.app.definitions.plugin_set import PluginSet, load_plugins
+from shoal.app.settings.settings import Settings
+from shoal.core.agent_definitions import DefinitionProblem
+from shoal.core.plugins import Plugin, PluginProblem
+
+
+class PluginRow(Struct, frozen=True, kw_only=True):
+    name: str
+    state: str
+    """`used`, `not trusted` or `cannot be used`."""
+    path: str
+    origin: str = ""
+    version: str = ""
+    description: str = ""
+    agents: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
+    """Names of hook events."""
+    mcp_servers: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class PluginCheck(Struct, frozen=True, kw_only=True):
+    plugins: tuple[Plugin, ...]
+    problems: tuple[PluginProblem, ...]
+    """Problems of whole plug-ins and of their parts."""
+    warnings: tuple[str, ...] = ()
+
+
+def list_plugin_rows(settings: Settings, project: Path, given: Sequence[Path] = ()) -> tuple[PluginRow, ...]:
+    plugins = load_plugins(settings, project, given)
+    catalog = _load_agents(plugins.all)
+    rows = [_make_plugin_row(plugin, "used", catalog) for plugin in plugins.all]
+    rows += (_make_plugin_row(plugin, "not trusted", None) for plugin in plugins.untrusted)
+    rows += (
+        PluginRow(name=fault.plugin, state="cannot be used", path=str(fault.path), problems=(str(fault),))
+        for fault in plugins.faults
+        if fault.fatal
+    )
+    return tuple(rows)
+
+
+def check_plugins(settings: Settings, project: Path, paths: Sequence[Path]) -> PluginCheck:
+    """Check the plug-ins in these directories, or all that are found, trusted or not."""
+    if paths:
+        results = [read_plugin(path, offered="flag", origin="") for path in paths]
+        found = tuple(each for each in results if isinstance(each, Plugin))
+        faults = tuple(each for each in results if isinstance(each, PluginProblem))
+    else:
+        plugins = load_plugins(settings, project)
+        found, faults = (*plugins.all, *plugins.untrusted), tuple(f for f in plugins.faults if f.fatal)
+    agents = _load_agents(found)
+    agent_problems = (
+        _to_plugin_problem(each, each.source.path) for each in agents.problems if each.source.path is not None
+    )
+    return PluginCheck(
+        plugins=found,
+        problems=(*faults, *(fault for plugin in found for fault in plugin.faults), *agent_problems),
+        warnings=agents.warnings,
+    )
+
+
+def _to_plugin_problem(problem: DefinitionProblem, path: Path) -> PluginProblem:
+    what = problem.what if problem.field is None else f"{problem.field}: {problem.what}"
+    return PluginProblem(what=what, path=path, line=problem.line, plugin=problem.name)
+
+
+def _load_agents(plugins: Sequence[Plugin]) -> AgentCatalog:
+    return load_plugin_agents(PluginSet(all=tuple(plugins)).list_agent_dirs())
+
+
+def _make_plugin_row(plugin: Plugin, state: str, catalog: AgentCatalog | None) -> PluginRow:
+    prefix = f"{plugin.name}:"
+    agents = () if catalog is None else (each.name for each in catalog.all() if each.name.startswith(prefix))
+    return PluginRow(
+        name=plugin.name,
+        state=state,
+        path=str(plugin.root),
+        origin=plugin.origin,
+        version=plugin.version,
+        description=plugin.description,
+        agents=tuple(agents),
+        skills=tuple(_list_component_names(plugin.skills, "*/SKILL.md", prefix, by_directory=True)),
+        commands=tuple(_list_component_names(plugin.commands, "**/*.md", prefix)),
+        hooks=() if plugin.hooks is None else tuple(plugin.hooks.raw),
+        mcp_servers=() if plugin.servers is None else tuple(prefix + name for name in plugin.servers.raw),
+        problems=tuple(map(str, plugin.faults)),
+    )
+
+
+def _list_component_names(
+    directories: Sequence[Path], pattern: str, prefix: str, *, by_directory: bool = False
+) -> Iterator[str]:
+    for directory in directories:
+        for path in sorted(directory.glob(pattern)):
+            yield prefix + (path.parent.name if by_directory else path.stem)

@@ -1,0 +1,251 @@
+"""Handle on a run from another process: its socket while it is live, otherwise its journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.core.clock import Clock
+from shoal.core.errors import RunUnresponsive, SessionNotFound, ShoalError, StoreError
+from shoal.core.events import Event, JournaledEvent, PermissionModeChanged, SessionEnded, SessionStarted
+from shoal.core.ids import LEAD_ID, SessionId
+from shoal.runs.control_client import ControlClient
+from shoal.stores.files.file_journal import follow_journal, read_journal
+from shoal.stores.files.home_paths import get_run_directory
+from shoal.stores.files.pid_locks import is_session_running
+from shoal.wire.control_codec import ControlCommand, StatusCommand, SubscribeCommand, SubscriptionGap
+from shoal.wire.journal_codec import UnknownEvent
+
+ObservedEvent: TypeAlias = Event | UnknownEvent
+ANSWER_TIMEOUT = 5.0
+"""Seconds in which a run has to report its status."""
+
+
+class TimedEvent(Struct, frozen=True, kw_only=True):
+    """Event with its time, in milliseconds of Unix time."""
+
+    at: int
+    event: ObservedEvent
+
+
+class RunHandle(Struct, frozen=True, kw_only=True):
+    session: SessionId
+    home: Path
+
+    @property
+    def directory(self) -> Path:
+        return get_run_directory(self.home, self.session)
+
+    @property
+    def journal(self) -> Path:
+        return self.directory / "journal.jsonl"
+
+    @property
+    def is_live(self) -> bool:
+        return is_session_running(self.home, self.session)
+
+
+def list_live_sessions(home: Path) -> list[RunHandle]:
+    """Return the runs that a process works on now, in any directory."""
+    return [
+        run
+        for name in _list_run_names(home)
+        if (run := RunHandle(session=SessionId(name), home=home)).is_live
+    ]
+
+
+def list_live_runs(home: Path, cwd: Path) -> list[RunHandle]:
+    """Return the live runs of this directory, the one with the newest event first."""
+    return [
+        run for run in _sort_newest_first(list_live_sessions(home)) if read_start_directory(run) == str(cwd)
+    ]
+
+
+def _list_run_names(home: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in (home / "shoal" / "runs").iterdir())
+    except OSError:
+        return []
+
+
+def read_start_directory(run: RunHandle) -> str:
+    """Return the start directory of the run; empty if its journal does not have it."""
+    events = (record.event for record in read_journal(run.journal))
+    return next((event.cwd for event in events if isinstance(event, SessionStarted)), "")
+
+
+def read_requested_model(run: RunHandle) -> str:
+    """Return the model name of the last start; empty if it came from settings."""
+    events = (record.event for record in read_journal(run.journal))
+    started = [event for event in events if isinstance(event, SessionStarted)]
+    return started[-1].model_named if started else ""
+
+
+def read_last_mode(run: RunHandle) -> str:
+    """Return the last permission mode of the lead; empty if the run never started."""
+    mode = ""
+    for recorded in read_journal(run.journal):
+        match recorded.event:
+            case SessionStarted(mode=start_mode):
+                mode = start_mode
+            case PermissionModeChanged(agent=agent, mode=new_mode) if agent == LEAD_ID:
+                mode = new_mode
+    return mode
+
+
+def find_run(home: Path, name: str) -> RunHandle:
+    """Return the run with this session id or unique id prefix."""
+    names = _list_run_names(home)
+    found = [each for each in names if each == name] or [each for each in names if each.startswith(name)]
+    if len(found) != 1:
+        reason = (
+            f"{len(found)} runs start with it: {', '.join(found[:5])}" if found else "no run starts with it"
+        )
+        raise SessionNotFound(f"{name!r} names no run in {home}: {reason}.", path=home)
+    return RunHandle(session=SessionId(found[0]), home=home)
+
+
+def find_latest_run(home: Path, cwd: Path, name: str | None = None) -> RunHandle | None:
+    """Return the run of that name, or the latest one started in this directory; None if there is none."""
+    if name is not None:
+        return find_run(home, name)
+    runs = [RunHandle(session=SessionId(each), home=home) for each in _list_run_names(home)]
+    directory = str(cwd.resolve())
+    return next((run for run in _sort_newest_first(runs) if read_start_directory(run) == directory), None)
+
+
+def _sort_newest_first(runs: Iterable[RunHandle]) -> list[RunHandle]:
+    """Sort by the newest event; omit runs without a journal and runs that are being removed."""
+    with_times: list[tuple[int, RunHandle]] = []
+    for run in runs:
+        with suppress(OSError):
+            with_times.append((run.journal.stat().st_mtime_ns, run))
+    return [run for _, run in sorted(with_times, key=lambda each: each[0], reverse=True)]
+
+
+async def send_control_command(
+    run: RunHandle, command: ControlCommand, *, patience: float | None = ANSWER_TIMEOUT
+) -> Any:
+    """Return the live run's answer; raises a `ShoalError` if it is not live or refuses.
+
+    After `patience` seconds the run is asked for its status. Raises `RunUnresponsive` if that gets no answer.
+    """
+    if not run.is_live:
+        raise StoreError(
+            f"No live run answers: session {run.session} has ended. "
+            f"Go on with it: shoal --resume {run.session}",
+            path=run.directory,
+        )
+    async with asyncio.TaskGroup() as group:
+        answer = group.create_task(_request_answer(run, command))
+        try:
+            while not (await asyncio.wait([answer], timeout=patience))[0]:
+                if await _is_hanging(run):
+                    break
+        finally:
+            answer.cancel()
+    if answer.cancelled() or isinstance(answer.result(), RunUnresponsive):
+        raise RunUnresponsive(
+            f"The run {run.session} does not answer: its process was stopped, or hangs. What was asked may "
+            f"still be done if it goes on. End it: shoal stop {run.session}",
+            path=run.directory,
+        )
+    result = answer.result()
+    if isinstance(result, ShoalError):
+        raise result
+    return result
+
+
+async def _request_answer(run: RunHandle, command: ControlCommand) -> Any:
+    """Return the answer, or the error: a task group would wrap a raised one."""
+    try:
+        async with await ControlClient.open(run.directory / "control.sock") as client:
+            return await client.send_command(command)
+    except ShoalError as error:
+        return error
+
+
+async def _is_hanging(run: RunHandle) -> bool:
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT):
+            answer = await _request_answer(run, StatusCommand())
+    except TimeoutError:
+        return run.is_live
+    return isinstance(answer, RunUnresponsive)
+
+
+async def watch_run(run: RunHandle, clock: Clock) -> AsyncIterator[TimedEvent]:
+    """Yield all past events, then all new ones, until the run ends."""
+    offset = 0
+    while run.is_live:
+        try:
+            client = await ControlClient.open(run.directory / "control.sock")
+        except StoreError:
+            break
+        async with client:
+            subscription = _RunSubscription(offset, clock)
+            async for event in subscription.iter_events(client, run):
+                yield event
+        if subscription.ended:
+            return
+        offset = subscription.offset
+        if subscription.is_silent:
+            break
+    async for recorded in follow_journal(run.journal, offset, is_running=lambda: run.is_live):
+        yield TimedEvent(at=recorded.at, event=recorded.event)
+
+
+class _RunSubscription:
+    """Events received over one connection, and the journal offset after them."""
+
+    def __init__(self, offset: int, clock: Clock) -> None:
+        self.offset = offset
+        self._clock = clock
+        self.ended = False
+        self.is_silent = False
+        """True if the run does not answer, so that only its journal can be read."""
+
+    async def iter_events(self, client: ControlClient, run: RunHandle) -> AsyncIterator[TimedEvent]:
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT):
+                start = int((await client.send_command(SubscribeCommand()))["offset"])
+        except TimeoutError:
+            self.is_silent = True
+            return
+        except ShoalError:
+            return
+        for recorded in read_journal(run.journal, self.offset):
+            if recorded.offset >= start:
+                break
+            self.offset = recorded.next
+            yield TimedEvent(at=recorded.at, event=recorded.event)
+        self.offset, journaled = start, 0
+        async for event in client.read_events():
+            if isinstance(event, SubscriptionGap):
+                self.offset = event.offset
+                return
+            self.ended = isinstance(event, SessionEnded)
+            journaled += isinstance(event, JournaledEvent)
+            yield TimedEvent(at=self._clock.now(), event=event)
+        # The run's process may have died after journaling an event and before sending it.
+        for recorded in islice(read_journal(run.journal, start), journaled):
+            self.offset = recorded.next
+
+
+def load_agent_statuses(run: RunHandle) -> AgentStatusTable:
+    """Return the status of its agents according to its journal."""
+    # Read first, so that the last events of a run that ends meanwhile are included.
+    is_live, statuses = run.is_live, AgentStatusTable()
+    for recorded in read_journal(run.journal):
+        if isinstance(recorded.event, Event):
+            statuses.apply_event(recorded.event, recorded.at / 1000)
+    if not is_live:
+        statuses.mark_lost()
+    return statuses

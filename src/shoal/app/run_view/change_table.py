@@ -1,0 +1,60 @@
+"""Table that records for each row the event that last changed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+_Key = TypeVar("_Key")
+_Row = TypeVar("_Row")
+
+
+class ChangeTable(Generic[_Key, _Row]):
+    """Rows by key. Finding the changes after an event does not scan the other rows."""
+
+    def __init__(self) -> None:
+        self._rows: dict[_Key, _Row] = {}
+        self._changed: dict[_Key, int] = {}
+        """Offset of the last change per key, ordered by that change."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: _Key) -> bool:
+        return key in self._rows
+
+    def get(self, key: _Key) -> _Row | None:
+        return self._rows.get(key)
+
+    def values(self) -> Iterator[_Row]:
+        """Return the rows in order of insertion."""
+        return iter(self._rows.values())
+
+    def put(self, key: _Key, row: _Row, offset: int) -> None:
+        """Put a row; `offset` is that of the event that changes it."""
+        self._rows[key] = row
+        self.touch(key, offset)
+
+    def touch(self, key: _Key, offset: int) -> None:
+        self._changed.pop(key, None)
+        self._changed[key] = offset
+
+    def keys_since(self, offset: int) -> list[_Key]:
+        """Return the keys of rows changed at or after the offset, the oldest change first."""
+        found = []
+        for key in reversed(self._changed):
+            if self._changed[key] < offset:
+                break
+            found.append(key)
+        return found[::-1]
+
+    def get_row(self, key: _Key) -> _Row:
+        return self._rows[key]
+
+    def first_key(self) -> _Key:
+        """Return the key that was inserted first."""
+        return next(iter(self._rows))
+
+    def drop(self, key: _Key) -> None:
+        """Remove a row without recording a change."""
+        del self._rows[key], self._changed[key]

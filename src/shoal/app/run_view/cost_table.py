@@ -1,0 +1,85 @@
+"""Costs of a run by agent, model and task, and over time."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from shoal.app.run_view.change_table import ChangeTable
+from shoal.app.run_view.view_rows import CostRow, SpendPoint
+from shoal.core.events import RequestSettled
+from shoal.core.usage import CostTotals
+
+INITIAL_SPAN_MS = 1_000
+"""Milliseconds; doubled whenever there are too many points to display."""
+MAX_POINTS = 512
+
+
+class CostAttribution(Struct, frozen=True, kw_only=True):
+    """Agent and task that a cost is attributed to."""
+
+    name: str
+    kind: str
+    board: str = ""
+    task: str = ""
+
+
+_Key: TypeAlias = tuple[str, str, str, str]
+"""Agent, model, board and task."""
+
+
+class CostTable:
+    def __init__(self) -> None:
+        self.rows: ChangeTable[_Key, CostRow] = ChangeTable()
+        self.points: ChangeTable[int, SpendPoint] = ChangeTable()
+        self._spent: dict[_Key, CostTotals] = {}
+        self._span = INITIAL_SPAN_MS
+        self.usd = 0.0
+        self.tokens = 0
+        self.requests = 0
+        self.unpriced = 0
+
+    def add_request(self, event: RequestSettled, attribution: CostAttribution, at: int, offset: int) -> None:
+        key = (event.agent, event.model, attribution.board, attribution.task)
+        usd, unpriced = event.cost_usd or 0.0, int(event.cost_usd is None)
+        spent = self._spent.get(key, CostTotals()) + CostTotals(
+            requests=1, usage=event.usage, usd=usd, unpriced=unpriced
+        )
+        self._spent[key] = spent
+        self.usd += usd
+        self.tokens += event.usage.total_tokens
+        self.requests += 1
+        self.unpriced += unpriced
+        self.rows.put(key, _make_cost_row(key, attribution, spent), offset)
+        start = at - at % self._span
+        self.points.put(start, SpendPoint(at=start, usd=self.usd, tokens=self.tokens), offset)
+        if len(self.points) > MAX_POINTS:
+            self._merge_points(offset)
+
+    def _merge_points(self, offset: int) -> None:
+        points, self.points = self.points, ChangeTable()
+        self._span *= 2
+        for point in points.values():
+            start = point.at - point.at % self._span
+            self.points.put(start, SpendPoint(at=start, usd=point.usd, tokens=point.tokens), offset)
+
+
+def _make_cost_row(key: _Key, attribution: CostAttribution, spent: CostTotals) -> CostRow:
+    agent, model, board, task = key
+    usage = spent.usage
+    return CostRow(
+        agent=agent,
+        name=attribution.name,
+        kind=attribution.kind,
+        model=model,
+        board=board,
+        task=task,
+        requests=spent.requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_input_tokens,
+        cache_written_tokens=usage.cache_creation_input_tokens,
+        usd=spent.usd,
+        unpriced=spent.unpriced,
+    )

@@ -1,0 +1,111 @@
+"""Handles commands that programs send to a live run through its control socket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shoal.core.errors import AgentRequestRefused
+from shoal.wire.control_codec import (
+    BackgroundAgentCommand,
+    ControlCommand,
+    InterruptCommand,
+    ListAgentsCommand,
+    RelayMessageCommand,
+    SendTextCommand,
+    SetDelegateCommand,
+    SetModelCommand,
+    SetPermissionModeCommand,
+    ShutDownMemberCommand,
+    StopAgentsCommand,
+    StopRunCommand,
+    StopTaskCommand,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+
+PERSON_ENDED_REASON = "the person ends it"
+
+
+async def handle_command(session: Session, command: ControlCommand) -> Any:
+    match command:
+        case (
+            StopTaskCommand()
+            | StopAgentsCommand()
+            | BackgroundAgentCommand()
+            | ListAgentsCommand()
+            | SendTextCommand()
+        ):
+            return await _handle_agent_command(session, command)
+        case ShutDownMemberCommand(name=name, reason=reason):
+            return await _shut_down_member(session, name, reason)
+        case RelayMessageCommand(sender=sender, text=text, summary=summary):
+            session.relay_message(sender, text, summary)
+            return {"queued": True}
+        case InterruptCommand(task_id=name):
+            from shoal.app.session.session_changes import interrupt_agent
+
+            was_working = await (interrupt_agent(session, name) if name else session.interrupt())
+            return {"interrupted": was_working}
+        case SetModelCommand() | SetPermissionModeCommand() | SetDelegateCommand():
+            return await _handle_setting(session, command)
+        case StopRunCommand():
+            session.stop_requested.set()
+            await session.interrupt()
+            return {"stopping": True}
+        case _:
+            usd = session.agent.budget.budget.usd
+            return {"session": session.id, "busy": session.is_busy, "turn": session.turn, "usd": usd}
+
+
+async def _shut_down_member(session: Session, name: str, reason: str) -> Any:
+    from shoal.team.session_teams import SessionTeams
+
+    teams = session.services.teams
+    was_shut_down = isinstance(teams, SessionTeams) and await teams.shut_down_member(
+        name, reason or PERSON_ENDED_REASON
+    )
+    if not was_shut_down:
+        raise AgentRequestRefused(f"There is no teammate {name!r} in this session.")
+    return {"stopped": name}
+
+
+async def _handle_agent_command(
+    session: Session,
+    command: StopTaskCommand
+    | StopAgentsCommand
+    | BackgroundAgentCommand
+    | ListAgentsCommand
+    | SendTextCommand,
+) -> Any:
+    match command:
+        case StopTaskCommand(task_id=task_id):
+            return {"stopped": task_id, "description": await session.stop_task(task_id)}
+        case StopAgentsCommand():
+            return {"stopped": (await session.stop_all()).ids}
+        case BackgroundAgentCommand(task_id=task_id):
+            return {"moved": session.move_to_background(task_id)}
+        case ListAgentsCommand():
+            return {
+                "agents": [msgspec.to_builtins(each) for each in session.services.supervisor.list_agents()]
+            }
+        case SendTextCommand(to=to, text=text):
+            return msgspec.to_builtins(await session.send(to, text))
+
+
+async def _handle_setting(
+    session: Session, command: SetModelCommand | SetPermissionModeCommand | SetDelegateCommand
+) -> Any:
+    match command:
+        case SetModelCommand(model=name):
+            await session.set_model(name)
+            return {"model": session.agent.model.card.id}
+        case SetPermissionModeCommand(mode=mode):
+            session.set_mode(mode)
+            return {"mode": mode}
+        case SetDelegateCommand(on=enabled):
+            session.set_delegate_mode(enabled=enabled)
+            return {"on": enabled}

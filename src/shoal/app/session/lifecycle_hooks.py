@@ -1,0 +1,125 @@
+"""Hooks of the session lifecycle: its start, its end, and waiting for a person."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from shoal.agent.hook_points import add_hook_context
+from shoal.app.options import Options
+from shoal.core.errors import StoreError
+from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
+from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
+from shoal.core.ids import LEAD_ID
+from shoal.core.questions import PermissionQuestion, PlanApprovalQuestion, Question
+from shoal.core.task_groups import exit_task_group
+
+if TYPE_CHECKING:
+    from shoal.agent.agent_runner import AgentRunner
+    from shoal.app.session.session import Session
+
+IDLE_DELAY = 60.0
+"""Seconds after a turn until an attending person is notified that the session is idle."""
+
+
+class SessionLifecycleHooks:
+    """Runs lifecycle hooks; entered while the session is open, leaving it cancels running hooks."""
+
+    def __init__(self, lead: AgentRunner, session: Session, options: Options) -> None:
+        self._lead = lead
+        self._session = session
+        self._options = options
+        self._tasks = asyncio.TaskGroup()
+        self._running: set[asyncio.Task[HookDecision]] = set()
+        self._start_task: asyncio.Task[HookDecision] | None = None
+        self._idle_task: asyncio.Task[HookDecision] | None = None
+        self._has_started = False
+        self.end_reason = "other"
+        """Reason of the session end that hooks receive."""
+
+    async def __aenter__(self) -> SessionLifecycleHooks:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._running:
+            task.cancel()
+        await exit_task_group(self._tasks, kind, error, trace)
+
+    def run_start_hooks(self, *, resumed: bool) -> None:
+        """Start the SessionStart hooks; nobody waits for them before the first turn."""
+        self._has_started = True
+        hooks = self._lead.hooks
+        if hooks.has_hooks_for("SessionStart"):
+            source = "resume" if resumed else self._options.begun
+            self._start_task = self._schedule_hook(
+                "SessionStart", {"source": source, "model": self._lead.model.card.id}
+            )
+        if hooks.has_hooks_for("Notification"):
+            self._session.subscribe(self._on_event)
+
+    async def add_start_context(self) -> None:
+        """Add the output of the SessionStart hooks to the conversation before a turn."""
+        if self._start_task is None:
+            return
+        # An interrupt here does not cancel the hooks: the next turn gets their output.
+        decision = await asyncio.shield(self._start_task)
+        self._start_task = None
+        await add_hook_context(self._lead, "SessionStart", decision)
+
+    async def run_end_hooks(self) -> None:
+        for task in self._running:
+            task.cancel()
+        if self._has_started and self._lead.hooks.has_hooks_for("SessionEnd"):
+            await self._run_hook("SessionEnd", {"reason": self.end_reason}, delay=0)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case QuestionAsked(question=question) if (
+                self._session.services.question_broker.can_wait_for_person
+            ):
+                self._schedule_hook("Notification", _describe_question(question))
+            case TurnStarted() if self._idle_task is not None:
+                self._idle_task.cancel()
+                self._idle_task = None
+            case RunFinished() if self._options.attended:
+                fields = {
+                    "message": "Shoal is waiting for your input",
+                    "title": "Shoal",
+                    "notification_type": "idle_prompt",
+                }
+                self._idle_task = self._schedule_hook("Notification", fields, delay=IDLE_DELAY)
+
+    def _schedule_hook(
+        self, event: HookEvent, fields: Mapping[str, Any], delay: float = 0.0
+    ) -> asyncio.Task[HookDecision]:
+        task = self._tasks.create_task(self._run_hook(event, fields, delay))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _run_hook(self, event: HookEvent, fields: Mapping[str, Any], delay: float) -> HookDecision:
+        if delay:
+            await self._lead.clock.sleep(delay)
+        try:
+            return await self._lead.hooks.run_hooks(event, fields)
+        except StoreError:
+            # The journal is what failed: the next turn that writes to it reports that.
+            return NO_DECISION
+
+
+def _describe_question(question: Question) -> dict[str, str]:
+    kind = "permission_prompt"
+    match question:
+        case PermissionQuestion(tool=tool):
+            message = f"Shoal needs your permission to use {tool}"
+        case PlanApprovalQuestion():
+            message = "A plan waits for your approval"
+        case _:
+            message, kind = "An agent has a question for you", "elicitation_dialog"
+    fields = {"message": message, "title": "Shoal", "notification_type": kind}
+    return fields if question.agent == LEAD_ID else {**fields, "agent_id": question.agent}

@@ -1,0 +1,66 @@
+"""Recovers in a resumed session what its earlier process left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shoal.core.events import AgentEnded, QuestionAnswered, WorkRetained
+from shoal.core.ids import LEAD_ID
+from shoal.core.messages import ToolUseBlock, user_message
+from shoal.core.questions import AllowAnswer, PermissionQuestion
+from shoal.runs.late_answers import format_late_answer_id, select_lasting_updates
+from shoal.team.session_teams import SessionTeams
+from shoal.wire.notification_text import format_late_permission
+
+if TYPE_CHECKING:
+    from shoal.app.config.journal_recovery import RecoveredState
+    from shoal.app.session.session import Session
+
+
+async def recover_session(session: Session, recovered: RecoveredState) -> None:
+    """Journal the missing events first, then deliver the pending items."""
+    services = session.services
+    for completion in recovered.cut_off_results:
+        session.emit_event(AgentEnded(agent=completion.agent, completion=completion))
+    for completion, worktree in recovered.unsettled_worktrees:
+        work = await services.workspace_allocator.settle_worktree(services.workspace.root, worktree)
+        if work is not None:
+            recovered.attach_retained_work(work, completion)
+            session.emit_event(WorkRetained(agent=completion.agent, work=work))
+    await services.workspace_allocator.settle_leftovers(
+        services.workspace.root, session.id, recovered.resumable_worktrees
+    )
+    for shell_ended in recovered.ended_shells:
+        session.emit_event(shell_ended)
+    services.supervisor.restore_state(recovered.pending, recovered.completions)
+    services.timetable.restore_schedules(recovered.schedules)
+    if isinstance(services.teams, SessionTeams):
+        await services.teams.resume_team(
+            session.id, recovered.delivered, recovered.active_members, recovered.idle_members
+        )
+    _watch_late_answers(session, recovered.cut_off_questions)
+
+
+def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, ...]) -> None:
+    late_answers = session.services.question_broker.late_answers
+
+    def on_late_answer(question: PermissionQuestion, answer: AllowAnswer) -> None:
+        """Queue a late answer for the lead, which decides whether its agents continue."""
+        asker = "" if question.agent == LEAD_ID else str(question.agent)
+        text = format_late_permission(question, answer, requester=asker)
+        session.queue_message(
+            user_message(text),
+            by="runtime",
+            mode="orphaned-permission",
+            identity=format_late_answer_id(question.id),
+        )
+        call = ToolUseBlock(id=question.tool_use_id, name=question.tool, input=question.input)
+        session.services.permissions.remember_answer(
+            call, AllowAnswer(updates=select_lasting_updates(question, answer))
+        )
+
+    late_answers.on_answer = on_late_answer
+    late_answers.watch_questions(questions)
+    for question in questions:
+        if (answer := late_answers.find_unreported_answer(question)) is not None:
+            session.emit_event(QuestionAnswered(agent=question.agent, question=question.id, answer=answer))

@@ -1,0 +1,61 @@
+"""Controllers through which a surface controls a run, in its own process or in another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from shoal.app.run_access.pending_questions import create_run_ended_error
+from shoal.app.run_access.run_handle import RunHandle, send_control_command
+from shoal.app.session.control_handler import handle_command
+from shoal.core.questions import Answer
+from shoal.stores.files.question_files import QuestionFiles
+from shoal.wire.control_codec import ControlCommand
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+
+class RunController(Protocol):
+    @property
+    def run(self) -> RunHandle: ...
+
+    async def send_command(self, command: ControlCommand) -> Any:
+        """Return the answer of the run. Raises `ShoalError` if it is not live or refuses."""
+        ...
+
+    def answer_question(self, question: str, answer: Answer) -> bool:
+        """Answer a question; False if another answer came first or the question was withdrawn."""
+        ...
+
+
+class LocalRunController:
+    """Controller of a session in this process."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def run(self) -> RunHandle:
+        return RunHandle(session=self._session.id, home=self._session.services.settings.home)
+
+    async def send_command(self, command: ControlCommand) -> Any:
+        return await handle_command(self._session, command)
+
+    def answer_question(self, question: str, answer: Answer) -> bool:
+        return self._session.services.question_broker.submit_answer(question, answer)
+
+
+class RemoteRunController:
+    """Controller of a run in any process, through its control socket and files."""
+
+    def __init__(self, run: RunHandle) -> None:
+        self.run = run
+
+    async def send_command(self, command: ControlCommand) -> Any:
+        return await send_control_command(self.run, command)
+
+    def answer_question(self, question: str, answer: Answer) -> bool:
+        """Answer a question. Raises `StoreError` if the run has ended and nobody would read it."""
+        if not self.run.is_live:
+            raise create_run_ended_error(self.run.session, self.run.directory)
+        return QuestionFiles(self.run.directory / "questions").answer(question, answer)

@@ -1,0 +1,68 @@
+"""Changes to a running session beyond its model and mode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shoal.app.config import undo_history
+from shoal.core.transcript_entries import MessageEntry
+from shoal.runs.agent_registry import LEAD_NAMES
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+    from shoal.workspaces.checkpoints import UndoReport
+
+
+INTERRUPTED_REASON = "it was interrupted by the person; what is said to it now lets it go on"
+
+
+async def interrupt_agent(session: Session, name: str) -> bool:
+    """Interrupt an agent's work; return False if it did nothing. Raises `AgentRequestRefused`.
+
+    A teammate becomes idle. A one-job agent ends and continues when it gets a message.
+    """
+    if name in LEAD_NAMES:
+        return await session.interrupt()
+    was_working = session.services.teams.interrupt_member(name)
+    if was_working is None:
+        await session.services.supervisor.end_agent(name, INTERRUPTED_REASON)
+        return True
+    return was_working
+
+
+def set_thinking_tokens(session: Session, tokens: int | None) -> None:
+    """Set the lead's thinking budget from the next request on; None is the configured value."""
+    new_tokens = session.services.settings.own.thinking_tokens if tokens is None else tokens
+    session.agent.limits = replace(session.agent.limits, thinking_tokens=new_tokens)
+
+
+async def undo_turn(session: Session, turn: int | None, *, conversation: bool = False) -> UndoReport:
+    """Restore files to before a turn, optionally the conversation. Raises `NothingToUndo`."""
+    report = undo_history.restore_before_turn(
+        session.services.undo_history, session.agent, turn, conversation=conversation
+    )
+    await session.publish_event(undo_history.build_undo_event(report, conversation=conversation))
+    return report
+
+
+async def rewind_files(session: Session, message_id: str) -> UndoReport:
+    """Restore files to before the turn that a message started. Raises `NothingToUndo`."""
+    if session.services.undo_history is None:
+        raise undo_history.NothingToUndo(
+            "This session keeps nothing on disk, so nothing can be brought back."
+        )
+    return await undo_turn(session, _find_turn(session.services.undo_history, message_id))
+
+
+def _find_turn(history: undo_history.UndoHistory, message_id: str) -> int:
+    turns = {each.after: each.turn for each in history.list_turns()}
+    # Before its first turn a session has no transcript.
+    for line in undo_history.read_transcript_lines(history.transcript) if turns else ():
+        entry = line.entry
+        if isinstance(entry, MessageEntry) and entry.id == message_id and entry.parent in turns:
+            return turns[entry.parent]
+    raise undo_history.NothingToUndo(
+        f"No turn of this session began with a message of the id {message_id!r}."
+    )

@@ -1,0 +1,68 @@
+"""Removes old sessions in the background when a session starts, once a day."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from threading import Event
+from typing import TYPE_CHECKING
+
+from shoal.core.events import NoteAdded
+from shoal.core.ids import LEAD_ID
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+    from shoal.stores.files.home_cleanup import CleanupResult
+
+TIME_LIMIT = 10.0
+"""Seconds after which the rest is left to the next session."""
+
+
+def attach_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_stack: AsyncExitStack) -> None:
+    """Start the clean-up in the background until the session ends; its result goes to the debug log."""
+    session_ended = Event()
+    exit_stack.callback(session_ended.set)
+    tasks.create_task(_remove_old_sessions(session, session_ended))
+
+
+async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
+    settings, clock, debug_log = session.services.settings, session.agent.clock, session.services.debug_log
+    deadline = clock.monotonic() + TIME_LIMIT
+
+    def run_cleanup() -> CleanupResult | None:
+        from shoal.stores.files.home_cleanup import clean_home, is_cleanup_due, mark_cleanup_done
+
+        now = clock.now()
+        if settings.cleanup_period_days and not is_cleanup_due(settings.home, now=now):
+            return None
+        sweep_result = clean_home(
+            settings.home,
+            days=settings.cleanup_period_days,
+            now=now,
+            should_continue=lambda: not session_ended.is_set() and clock.monotonic() < deadline,
+        )
+        if sweep_result.finished:
+            mark_cleanup_done(settings.home, now=now)
+        return sweep_result
+
+    try:
+        result = await asyncio.to_thread(run_cleanup)
+        if result is None:
+            return
+        text = _format_cleanup_result(result, settings.cleanup_period_days)
+    except Exception as error:  # noqa: BLE001 - the wall around tidying up: no session ends over it
+        text = f"Old sessions could not be removed: {type(error).__name__}: {error}"
+    if debug_log is not None:
+        debug_log.write_event(NoteAdded(agent=LEAD_ID, text=text))
+
+
+def _format_cleanup_result(result: CleanupResult, days: int) -> str:
+    lines = [
+        f"Kept for {days} days (cleanupPeriodDays). Removed: sessions {len(result.sessions)}, "
+        f"debug logs {result.logs}, snapshots of the shell {result.snapshots}.",
+        *result.sessions,
+        *result.problems,
+    ]
+    if not result.finished:
+        lines.append("It was stopped before everything was looked at; the next session goes on.")
+    return "\n".join(lines)

@@ -1,0 +1,152 @@
+"""Slash commands: parsing a typed command and running its turn."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.agent.loop import LoopResult, run_loop
+from shoal.core.control_tags import escape_control_tags
+from shoal.core.errors import BudgetError, ModelError, NoModelConfigured, SettingsError, ShoalError
+from shoal.core.mcp_servers import MCP_PREFIX
+from shoal.core.messages import Message, TextBlock, user_message
+from shoal.core.skills import Skill, SlashPrompt, matches_skill_name
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+    from shoal.app.session.session_builder import SessionServices
+
+_COMMAND_PATTERN = re.compile(r"\s*/(\w[^\s/\\]*)(?:\s+(.*))?", re.DOTALL)
+
+
+class SlashInvocation(Struct, frozen=True, kw_only=True):
+    """A slash command with its arguments."""
+
+    command: Skill | SlashPrompt
+    arguments: str
+    text: str
+    """Text as it was typed."""
+
+
+def is_slash_command(services: SessionServices, prompt: str | Message) -> bool:
+    """Return True if the prompt starts with a slash and a known command, or a name that is no root path."""
+    name, _ = _split_command(prompt)
+    if not name:
+        return False
+    is_known = any(matches_skill_name(name, each.name) for each in services.knowledge.list_commands())
+    return is_known or not os.path.lexists(f"/{name}")
+
+
+def parse_slash_command(services: SessionServices, prompt: str | Message) -> str | Message | SlashInvocation:
+    """Return the prompt, or the invocation of its command.
+
+    Raises `UnknownSkill` or `InvalidAgentDefinition`.
+    """
+    if not is_slash_command(services, prompt):
+        return prompt
+    name, arguments = _split_command(prompt)
+    prompts = (each for source in services.knowledge.prompts for each in source.list_prompts())
+    found = next((each for each in prompts if each.name == name), None)
+    command = found or services.knowledge.skills.find_typed(name)
+    text = prompt if isinstance(prompt, str) else prompt.text
+    return SlashInvocation(command=command, arguments=arguments, text=text.strip())
+
+
+def _split_command(prompt: str | Message) -> tuple[str, str]:
+    """Split a prompt into command name and arguments; the name is empty if it is no command."""
+    if isinstance(prompt, Message) and not all(isinstance(block, TextBlock) for block in prompt.content):
+        return "", ""
+    match = _COMMAND_PATTERN.fullmatch(prompt if isinstance(prompt, str) else prompt.text)
+    return ("", "") if match is None else (match[1], (match[2] or "").strip())
+
+
+async def resolve_prompt(services: SessionServices, prompt: str | Message) -> str | Message | SlashInvocation:
+    """Parse a prompt, waiting first for the servers if it names a command of one."""
+    text = prompt if isinstance(prompt, str) else prompt.text
+    if text.lstrip().startswith(f"/{MCP_PREFIX}"):
+        await services.servers.wait_until_ready()
+    return parse_slash_command(services, prompt)
+
+
+async def run_prompt(session: Session, prompt: Message | SlashInvocation | None) -> LoopResult:
+    """Run one turn: add catalog changes, then run the prompt or the command."""
+    agent, services = session.agent, session.services
+    if changes := services.knowledge.catalog_changes.describe_new_changes(agent.tools):
+        await agent.receive_message(user_message(changes), by="runtime")
+    if not isinstance(prompt, SlashInvocation):
+        return await run_loop(agent, prompt)
+    try:
+        return await _run_invocation(session, prompt)
+    finally:
+        # The command's permissions were granted before the agent's turn, which may never have started.
+        agent.permissions.end_turn()
+
+
+async def _run_invocation(session: Session, prompt: SlashInvocation) -> LoopResult:
+    agent, services, command = session.agent, session.services, prompt.command
+    if isinstance(command, Skill) and command.forks:
+        return await _run_forked_skill(session, prompt, command)
+    if isinstance(command, SlashPrompt):
+        try:
+            command_text = escape_control_tags(
+                await _fetch_prompt_text(services, command.name, prompt.arguments)
+            )
+        except ShoalError as error:
+            return LoopResult(reason="done", detail=f"/{command.name} was not to be had: {error}")
+        except TimeoutError:
+            return LoopResult(
+                reason="done", detail=f"/{command.name} was not to be had: no answer came in time"
+            )
+    else:
+        command_text = await services.knowledge.invoker.render_text(command, prompt.arguments, agent)
+    message = Message(
+        role="user", content=(TextBlock(text=_format_invocation(prompt)), TextBlock(text=command_text))
+    )
+    model = command.model if isinstance(command, Skill) else None
+    return await run_loop(agent, message) if model is None else await _run_with_model(session, model, message)
+
+
+async def _fetch_prompt_text(services: SessionServices, name: str, arguments: str) -> str:
+    """Fetch a prompt text, which may be gone since it was typed. Raises `ShoalError` and `TimeoutError`."""
+    for source in services.knowledge.prompts:
+        if any(each.name == name for each in source.list_prompts()):
+            return await source.expand_prompt(name, arguments)
+    raise ShoalError("it is not offered any more")
+
+
+async def _run_forked_skill(session: Session, prompt: SlashInvocation, skill: Skill) -> LoopResult:
+    """Run the skill in an agent; its report is the answer and is added to the lead's conversation."""
+    output = await session.services.knowledge.invoker.run_typed_fork(skill, prompt.arguments, session.agent)
+    report = output.text
+    stdout = f"<local-command-stdout>{escape_control_tags(report)}</local-command-stdout>"
+    text = f"{_format_invocation(prompt)}\n{stdout}"
+    await session.agent.receive_message(user_message(text), by="person")
+    return LoopResult(reason="done", text=report, detail="it could not be done" if output.is_error else "")
+
+
+async def _run_with_model(session: Session, name: str, message: Message) -> LoopResult:
+    agent = session.agent
+    previous_model = agent.model
+    try:
+        model = await session.services.choose_model(name)
+        agent.budget.require_priced_model(model.card)
+    except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
+        session.note(f"The command's model {name} is not to be had, and the usual one is asked: {error}")
+        return await run_loop(agent, message)
+    agent.model = model
+    try:
+        return await run_loop(agent, message)
+    finally:
+        # Unless a person has set another model in the meantime.
+        if agent.model is model:
+            agent.model = previous_model
+
+
+def _format_invocation(prompt: SlashInvocation) -> str:
+    arguments = (
+        f"\n<command-args>{escape_control_tags(prompt.arguments)}</command-args>" if prompt.arguments else ""
+    )
+    return f"<command-name>/{prompt.command.name}</command-name>{arguments}"

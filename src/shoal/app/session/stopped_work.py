@@ -1,0 +1,19 @@
+"""Background work that a person stopped."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from shoal.core.agents import AgentSnapshot
+from shoal.core.background_shells import BackgroundShell
+
+
+class StoppedWork(Struct, frozen=True, kw_only=True):
+    """Agents and commands that were stopped."""
+
+    agents: tuple[AgentSnapshot, ...]
+    commands: tuple[BackgroundShell, ...]
+
+    @property
+    def ids(self) -> list[str]:
+        return [*(each.agent for each in self.agents), *(each.shell for each in self.commands)]

@@ -1,0 +1,77 @@
+"""Permission rules of settings and flags, each with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from shoal.core.errors import SettingsError
+from shoal.core.permissions import RuleBehavior
+from shoal.policy.permission_rules import RuleSet, ToolPermissionRule, find_contradiction, parse_rule
+from shoal.wire.json_line_numbers import find_entry_lines
+from shoal.wire.settings_codec import SettingsDocument, convert_settings
+
+BEHAVIORS: tuple[RuleBehavior, ...] = ("allow", "ask", "deny")
+FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}
+
+
+def load_configured_rules(documents: Sequence[SettingsDocument], cwd: Path) -> RuleSet:
+    """Load the rules. Raises `SettingsError` for an invalid rule, or two contradicting rules in one file."""
+    rules: dict[str, Any] = {"allow": (), "ask": (), "deny": ()}
+    directories: list[Path] = []
+    for document in documents:
+        if "permissions" not in document.raw:
+            continue
+        permissions = convert_settings(document.raw).permissions
+        document_rules: dict[str, Any] = {
+            kind: _parse_document_rules(document, kind, getattr(permissions, kind)) for kind in BEHAVIORS
+        }
+        _refuse_contradiction(RuleSet(**document_rules), document.path)
+        rules = {kind: (*rules[kind], *document_rules[kind]) for kind in BEHAVIORS}
+        directories.extend(cwd / Path(each).expanduser() for each in permissions.additional_directories)
+    return replace(RuleSet(**rules), directories=tuple(dict.fromkeys(directories)))
+
+
+def add_flag_rules(rules: RuleSet, *, allow: Sequence[str], deny: Sequence[str]) -> RuleSet:
+    flag_rules = RuleSet(
+        allow=tuple(parse_rule(rule, FLAGS["allow"]) for rule in allow),
+        deny=tuple(parse_rule(rule, FLAGS["deny"]) for rule in deny),
+    )
+    for rule in flag_rules.deny:
+        if str(rule) in map(str, flag_rules.allow):
+            raise SettingsError(f"{rule} is both in --allowedTools and in --disallowedTools: leave one out.")
+    return replace(rules, allow=(*flag_rules.allow, *rules.allow), deny=(*flag_rules.deny, *rules.deny))
+
+
+def _parse_document_rules(
+    document: SettingsDocument, behavior: RuleBehavior, texts: Sequence[str]
+) -> tuple[ToolPermissionRule, ...]:
+    if not texts:
+        return ()
+    lines = find_entry_lines(document.text, ("permissions", behavior))
+    found: list[ToolPermissionRule] = []
+    # The last value of a duplicate key counts.
+    for text, line in zip(texts, lines[-len(texts) :], strict=True):
+        try:
+            found.append(replace(parse_rule(text), source=f"{document.name}:{line}"))
+        except SettingsError as error:
+            message = f"{document.name}:{line}: permissions.{behavior}: {error}"
+            raise SettingsError(message, path=document.path, line=line) from error
+    return tuple(found)
+
+
+def _refuse_contradiction(rules: RuleSet, path: Path | None) -> None:
+    found = find_contradiction(rules)
+    if found is None:
+        return
+    weaker, stronger = found
+    name, _, line = stronger.source.rpartition(":")
+    raise SettingsError(
+        f"{stronger.source}: the rule {stronger} contradicts the same rule in line "
+        f"{weaker.source.rpartition(':')[2]} of {name}: remove one of them.",
+        path=path,
+        line=int(line),
+    )

@@ -1,0 +1,40 @@
+"""File stamps, which show whether a file has changed."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from msgspec import Struct
+
+_TICK_NS = 100_000_000
+"""Nanoseconds within which a second change may have the same timestamp."""
+
+
+class FileStamp(Struct, frozen=True):
+    """Identity and version of a file. `is_settled` is False if the next change might not alter the stamp."""
+
+    stat_fields: tuple[int, ...] = ()
+    is_settled: bool = True
+
+
+def stamp_file(path: str) -> FileStamp:
+    # The clock is read first: a later change is younger than the tick.
+    now = time.time_ns()
+    stat_fields = _read_stat_fields(path)
+    return FileStamp(stat_fields, is_settled=not stat_fields or now - max(stat_fields[:2]) > _TICK_NS)
+
+
+def is_unchanged(path: str, stamp: FileStamp) -> bool:
+    if not stamp.stat_fields:
+        # Most of these files do not exist, and this check costs half as much as an exception.
+        return not os.access(path, os.F_OK)
+    return stamp.is_settled and _read_stat_fields(path) == stamp.stat_fields
+
+
+def _read_stat_fields(path: str) -> tuple[int, ...]:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - before every call that changes something: pathlib doubles the cost
+    except OSError:
+        return ()
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)

@@ -1,0 +1,249 @@
+"""Trust in the parts of project settings that extend permissions; untrusted parts are ignored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.app.settings.project_limits import find_raised_limits
+from shoal.core.clock import SystemClock
+from shoal.core.errors import StoreError
+from shoal.policy.mode_inheritance import is_wider
+from shoal.stores.files.trust_file import TrustFile
+from shoal.wire.settings_codec import (
+    SettingsDocument,
+    SettingsSchema,
+    ShoalSettings,
+    convert_settings,
+    merge_documents,
+)
+from shoal.wire.trust_codec import TrustDecision
+
+if TYPE_CHECKING:
+    from shoal.app.settings.settings import Settings
+
+TrustState: TypeAlias = Literal["trusted", "refused", "unasked"]
+_FILE_NAMES = {"local": "settings.local.json", "project": "settings.json", "mcp": ".mcp.json"}
+_APPROVERS = ("user", "lead", "auto")
+"""Ordered: each approves more plans than the one before."""
+_UNSIGNED_MAIL_TRUST = ("never", "ask", "always")
+"""Ordered: each accepts more mail than the one before."""
+_FILE_MODEL_PREFIXES = ("scripted:", "replay:")
+"""Models that are files: the author of the project would control the lead."""
+
+
+class PermissionEscalation(Struct, frozen=True, kw_only=True):
+    """Setting in a project file that allows agents more than the user's own settings."""
+
+    document: SettingsDocument
+    keys: tuple[str, ...]
+    value: Any
+    trust: TrustState
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.keys)
+
+    @property
+    def location(self) -> str:
+        return self.document.locate_key(self.keys)
+
+
+class EffectiveDocuments(Struct, frozen=True, kw_only=True):
+    """Settings files after the trust check."""
+
+    documents: tuple[SettingsDocument, ...]
+    """Documents without their untrusted parts."""
+    escalations: tuple[PermissionEscalation, ...]
+    """Everything in the project's files that needs trust, trusted or not."""
+    warnings: tuple[str, ...]
+
+
+def apply_trust(documents: Sequence[SettingsDocument], home: Path, project: Path) -> EffectiveDocuments:
+    user_settings = merge_user_settings(documents)
+    trust_file = TrustFile(home)
+    effective: list[SettingsDocument] = []
+    escalations: list[PermissionEscalation] = []
+    warnings: dict[str, None] = {}
+    for document in documents:
+        parts = () if document.is_user_controlled else find_escalating_parts(document, user_settings)
+        if not parts:
+            effective.append(document)
+            continue
+        try:
+            trust = read_trust(trust_file, project, document, parts)
+        except StoreError as error:
+            trust = "unasked"
+            warnings[f"No project's settings are trusted: {error}"] = None
+        escalations += (
+            PermissionEscalation(document=document, keys=keys, value=value, trust=trust)
+            for keys, value in parts
+        )
+        effective.append(
+            document if trust == "trusted" else _remove_keys(document, [keys for keys, _ in parts])
+        )
+    untrusted = [each for each in escalations if each.trust != "trusted"]
+    return EffectiveDocuments(
+        documents=tuple(effective),
+        escalations=tuple(escalations),
+        warnings=(*warnings, *([_format_untrusted_warning(untrusted)] if untrusted else ())),
+    )
+
+
+def merge_user_settings(documents: Sequence[SettingsDocument]) -> SettingsSchema:
+    return convert_settings(
+        merge_documents([document for document in documents if document.is_user_controlled])
+    )
+
+
+_EscalatingParts: TypeAlias = tuple[tuple[tuple[str, ...], Any], ...]
+
+
+def find_escalating_parts(document: SettingsDocument, user: SettingsSchema) -> _EscalatingParts:
+    """Return key path and value of each setting in a project file that allows more than the user's settings.
+
+    Settings that a project can never set (skipping permissions, loosening the sandbox, provider addresses)
+    are not included.
+    """
+    settings, raw = convert_settings(document.raw), document.raw
+    found: list[tuple[str, ...]] = []
+    found += [
+        ("permissions", key)
+        for key in ("allow", "additionalDirectories")
+        if _has_value(raw, "permissions", key)
+    ]
+    mode, user_mode = settings.permissions.default_mode, user.permissions.default_mode or "default"
+    if mode is not None and mode != "bypassPermissions" and is_wider(mode, user_mode):
+        found.append(("permissions", "defaultMode"))
+    found += [("env", name) for name in settings.env]
+    found += [("hooks",)] if raw.get("hooks") else []
+    # A server is a program that runs, or an address that receives what agents send.
+    found += [("mcpServers", name) for name in raw.get("mcpServers") or ()]
+    models = {("model",): settings.model, ("shoal", "model"): settings.shoal.model}
+    found += [
+        keys for keys, name in models.items() if name is not None and name.startswith(_FILE_MODEL_PREFIXES)
+    ]
+    found += [
+        ("shoal", key) for key in _iter_escalating_shoal_keys(settings.shoal, user.shoal) if _is_set(raw, key)
+    ]
+    return tuple((keys, _get_value(raw, keys)) for keys in found)
+
+
+def read_trust(
+    file: TrustFile, project: Path, document: SettingsDocument, parts: _EscalatingParts
+) -> TrustState:
+    """Return the stored trust. Raises `StoreError` if it cannot be read."""
+    decision = file.get_decision(project, _make_document_key(document))
+    if decision is None or decision.digest != _hash_parts(parts):
+        return "unasked"
+    return "trusted" if decision.trusted else "refused"
+
+
+def trust_documents(
+    home: Path, project: Path, documents: Sequence[SettingsDocument], user: SettingsSchema
+) -> None:
+    """Store the user's trust in these project files in their current state. Raises `StoreError`."""
+    parts_by_file = {
+        _make_document_key(document): find_escalating_parts(document, user) for document in documents
+    }
+    TrustFile(home).store_decisions(
+        project,
+        {name: _make_trust_decision(part, trusted=True) for name, part in parts_by_file.items() if part},
+    )
+
+
+def save_trust_decision(
+    settings: Settings,
+    project: Path,
+    *,
+    trusted: bool,
+    escalations: Sequence[PermissionEscalation] | None = None,
+) -> None:
+    """Store the user's answer about the project's escalations: all of them, or those that were shown.
+
+    It applies to the values in these settings, even if the files have changed since. Raises `StoreError`.
+    """
+    parts: dict[str, _EscalatingParts] = {}
+    for escalation in settings.escalations if escalations is None else escalations:
+        name = _make_document_key(escalation.document)
+        parts[name] = (*parts.get(name, ()), (escalation.keys, escalation.value))
+    decisions = {name: _make_trust_decision(part, trusted=trusted) for name, part in parts.items()}
+    TrustFile(settings.home).store_decisions(project, decisions)
+
+
+def forget_trust(home: Path, project: Path) -> None:
+    """Remove all answers about a project. Raises `StoreError`."""
+    TrustFile(home).remove_project(project)
+
+
+def _make_trust_decision(parts: _EscalatingParts, *, trusted: bool) -> TrustDecision:
+    return TrustDecision(digest=_hash_parts(parts), trusted=trusted, at=SystemClock().now())
+
+
+def _iter_escalating_shoal_keys(project: ShoalSettings, user: ShoalSettings) -> Iterator[str]:
+    yield from ("models", "aliases")  # a budget is computed with their prices
+    if _APPROVERS.index(project.plan_approver) > _APPROVERS.index(user.plan_approver):
+        yield "plan_approver"
+    if _UNSIGNED_MAIL_TRUST.index(project.trust_unsigned_mail) > _UNSIGNED_MAIL_TRUST.index(
+        user.trust_unsigned_mail
+    ):
+        yield "trust_unsigned_mail"
+    yield from ("teammate_programs", "plugins")
+    yield from find_raised_limits(project, user)
+
+
+def _has_value(raw: dict[str, Any], *keys: str) -> bool:
+    return bool(_get_value(raw, keys))
+
+
+def _is_set(raw: dict[str, Any], key: str) -> bool:
+    """Return True if the key is set, also to null, which matters for limits, but not to `{}`."""
+    return bool((raw.get("shoal") or {}).get(key, {}) != {})
+
+
+def _get_value(raw: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        raw = raw.get(key) if isinstance(raw, dict) else None
+    return raw
+
+
+def _remove_keys(document: SettingsDocument, paths: Sequence[tuple[str, ...]]) -> SettingsDocument:
+    raw = document.raw
+    for path in paths:
+        raw = _remove_key(raw, path)
+    return replace(document, raw=raw)
+
+
+def _remove_key(raw: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    first, *rest = path
+    if not rest:
+        return {key: value for key, value in raw.items() if key != first}
+    return {**raw, first: _remove_key(raw[first], rest)}
+
+
+def _hash_parts(parts: _EscalatingParts) -> str:
+    pairs = [[list(keys), value] for keys, value in parts]
+    # Front matter can hold dates, which JSON cannot.
+    text = json.dumps(pairs, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _make_document_key(document: SettingsDocument) -> str:
+    if document.kind in ("agent", "plugin"):
+        # Each of these files is trusted separately.
+        return f"{document.kind}:{document.path}"
+    return _FILE_NAMES.get(document.kind, _FILE_NAMES["project"])
+
+
+def _format_untrusted_warning(left_out: Sequence[PermissionEscalation]) -> str:
+    keys = ", ".join(dict.fromkeys("env" if each.keys[0] == "env" else each.key for each in left_out))
+    return (
+        f"This project's own settings are not trusted, so what they would widen is left out ({keys}). "
+        "See it with `shoal trust --show`, trust it with `shoal trust`."
+    )

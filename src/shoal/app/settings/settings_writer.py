@@ -1,0 +1,163 @@
+"""Writer of settings files for answers that outlast the session."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from shoal.app.settings.settings import Settings
+from shoal.app.settings.settings_trust import (
+    find_escalating_parts,
+    merge_user_settings,
+    read_trust,
+    trust_documents,
+)
+from shoal.core.errors import SettingsError
+from shoal.core.permissions import (
+    AddDirectoriesSuggestion,
+    AddRulesSuggestion,
+    PermissionSuggestion,
+    RuleDestination,
+    SetModeSuggestion,
+)
+from shoal.stores.files.home_paths import write_atomically
+from shoal.stores.files.trust_file import TrustFile
+from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings
+
+T = TypeVar("T")
+_FILE_NAMES: dict[RuleDestination, str] = {
+    "localSettings": "settings.local.json",
+    "projectSettings": "settings.json",
+}
+
+
+def find_settings_path(destination: RuleDestination, settings: Settings, cwd: Path) -> Path:
+    project = cwd / ".claude"
+    if destination == "userSettings" or project.resolve() == settings.home.resolve():
+        return settings.home / "settings.json"
+    return project / _FILE_NAMES[destination]
+
+
+def save_permission_answer(update: PermissionSuggestion, settings: Settings, cwd: Path) -> bool:
+    """Save the user's answer in its settings file and trust what it adds.
+
+    Return False without a change if that file holds untrusted settings. Raises what `save_suggestion` does.
+    """
+    path = find_settings_path(update.destination, settings, cwd)
+    if path.parent == settings.home:
+        save_suggestion(update, path)
+        return True
+    kind: SettingsSourceKind = "local" if update.destination == "localSettings" else "project"
+    user_settings = merge_user_settings(settings.documents)
+
+    def parse_document(text: str) -> SettingsDocument:
+        return parse_settings(text, name=str(path), kind=kind, path=path)
+
+    def is_trusted_text(text: str) -> bool:
+        parts = find_escalating_parts(parse_document(text), user_settings)
+        return (
+            not parts or read_trust(TrustFile(settings.home), cwd, parse_document(text), parts) == "trusted"
+        )
+
+    new_text = save_suggestion(update, path, is_allowed=is_trusted_text)
+    if new_text is None:
+        return False
+    # Written second: a crash in between asks about the file again, and never trusts what is not in it.
+    trust_documents(settings.home, cwd, [parse_document(new_text)], user_settings)
+    return True
+
+
+def save_suggestion(
+    update: PermissionSuggestion, path: Path, *, is_allowed: Callable[[str], bool] = lambda _: True
+) -> str | None:
+    """Add the user's choice to the file; everything else in it stays.
+
+    Return the new content; None without a change if `is_allowed` rejects the old content.
+
+    Raises `SettingsError` if the file cannot be parsed, `StoreError` if it cannot be written.
+    """
+    file = _JsonFile(path)
+    raw = parse_settings(file.text, name=str(path), kind="user", path=path).raw
+    if not is_allowed(file.text):
+        return None
+    _apply_suggestion(raw, update)
+    return file.write(raw)
+
+
+def save_default_model(name: str | None, path: Path) -> None:
+    """Set or, with None, remove the default model. Raises what `save_suggestion` does."""
+    file = _JsonFile(path)
+    raw = parse_settings(file.text, name=str(path), kind="user", path=path).raw
+    shoal_settings = raw.setdefault("shoal", {})
+    if name is not None:
+        shoal_settings["model"] = name
+    elif shoal_settings.pop("model", None) is None:
+        return
+    file.write(raw)
+
+
+def _apply_suggestion(raw: dict[str, Any], update: PermissionSuggestion) -> None:
+    permissions = raw.setdefault("permissions", {})
+    match update:
+        case AddRulesSuggestion(rules=rules, behavior=behavior):
+            _append_missing(permissions, behavior, [str(rule) for rule in rules])
+        case AddDirectoriesSuggestion(directories=directories):
+            _append_missing(permissions, "additionalDirectories", list(directories))
+        case SetModeSuggestion(mode=mode):
+            permissions["defaultMode"] = mode
+
+
+def rewrite_json(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
+    """Let `edit` change the content of a JSON file; other content, indent and file mode stay.
+
+    Raises `SettingsError` if the file cannot be parsed, `StoreError` if it cannot be written.
+    """
+    file = _JsonFile(path)
+    try:
+        raw = json.loads(file.text) if file.text.strip() else {}
+    except ValueError as error:
+        raise SettingsError(f"{path} is not valid JSON: {error}. Repair it by hand.", path=path) from error
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{path} holds no JSON object. Repair it by hand.", path=path)
+    result = edit(raw)
+    file.write(raw)
+    return result
+
+
+def _append_missing(permissions: dict[str, Any], key: str, new: list[str]) -> None:
+    entries = permissions.setdefault(key, [])
+    entries.extend(each for each in new if each not in entries)
+
+
+class _JsonFile:
+    """JSON file of the user, with symlinks resolved: other content, indent and file mode stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._real_path = Path(path.resolve())
+        self._mode: int | None = None
+        self.text = ""
+        try:
+            self.text = self._real_path.read_text(encoding="utf-8-sig")
+            self._mode = stat.S_IMODE(self._real_path.stat().st_mode)
+        except FileNotFoundError:
+            return
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"The settings in {path} cannot be read: {error}.", path=path) from error
+
+    def write(self, raw: dict[str, Any]) -> str:
+        """Write the content and return the new text."""
+        text = json.dumps(raw, indent=_detect_indent(self.text), ensure_ascii=False) + "\n"
+        write_atomically(self._real_path, text.encode())
+        if self._mode is not None:
+            self._real_path.chmod(self._mode)
+        return text
+
+
+def _detect_indent(text: str) -> str | int:
+    """Return the indent that the file uses."""
+    match = re.search(r"\n([ \t]+)\S", text)
+    return match[1] if match else 2

@@ -1,0 +1,202 @@
+"""Catalog of skills and commands, merged from all sources and refreshed on every lookup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from shoal.app.definitions.agent_files import FileTreeCache
+from shoal.app.definitions.precedence_index import PrecedenceIndex
+from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
+from shoal.app.skills.skill_files import (
+    SKILL_FILE_NAMES,
+    create_command_cache,
+    create_skill_cache,
+    read_command_file,
+    read_skill_file,
+)
+from shoal.core.agent_definitions import DefinitionProblem
+from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
+from shoal.core.skills import Skill, matches_skill_name
+from shoal.wire.skill_codec import ParsedSkill
+
+
+class SkillCatalog:
+    """Skills, or commands, from several sources, the strongest first."""
+
+    def __init__(self, noun: str, sources: Sequence[FileTreeCache[ParsedSkill]]) -> None:
+        self._noun = noun
+        self._sources = list(sources)
+        self._indexed: PrecedenceIndex[Skill] | None = None
+
+    def add_source(self, source: FileTreeCache[ParsedSkill]) -> None:
+        """Add a source that is weaker than all others."""
+        self._sources.append(source)
+        self._indexed = None
+
+    def find(self, name: str) -> Skill:
+        """Find a skill by its name, or by the part after a colon.
+
+        Raises `UnknownSkill`, or `InvalidAgentDefinition` if the file with that name is unusable.
+        """
+        match self.get(name):
+            case Skill() as found:
+                return found
+            case DefinitionProblem() as problem:
+                raise InvalidAgentDefinition(problem)
+        available = [skill.name for skill in self.all()]
+        same_name = [each for each in available if matches_skill_name(name, each)]
+        close = same_name or get_close_matches(name, available, n=2, cutoff=0.6)
+        raise UnknownSkill(name, available=available, similar=close, noun=self._noun)
+
+    def get(self, name: str) -> Skill | DefinitionProblem | None:
+        """Return the skill or its problem; None if there is none or the name is ambiguous."""
+        by_name = self._refresh_index().by_name
+        if name in by_name:
+            return by_name[name]
+        matches = [skill for full, skill in by_name.items() if matches_skill_name(name, full)]
+        return matches[0] if len(matches) == 1 else None
+
+    def all(self) -> tuple[Skill, ...]:
+        """Return the usable skills; the same object while nothing changes."""
+        return self._refresh_index().usable
+
+    @property
+    def problems(self) -> tuple[DefinitionProblem, ...]:
+        return tuple(self._refresh_index().problems)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(self._refresh_index().warnings)
+
+    @property
+    def shadowed(self) -> tuple[tuple[Skill, Skill | DefinitionProblem], ...]:
+        return tuple(self._refresh_index().shadowed)
+
+    def _refresh_index(self) -> PrecedenceIndex[Skill]:
+        changed = [source.refresh() for source in self._sources]
+        if self._indexed is None or any(changed):
+            self._indexed = PrecedenceIndex(self._noun)
+            seen: set[Path] = set()
+            for source in self._sources:
+                parsed = [each for each in source.results if isinstance(each, ParsedSkill)]
+                unique = [
+                    (each.skill, each.warnings) for each in parsed if not _is_duplicate(each.skill, seen)
+                ]
+                self._indexed.add_source(
+                    unique, (each for each in source.results if isinstance(each, DefinitionProblem))
+                )
+        return self._indexed
+
+
+class SkillLibrary:
+    """Skills and commands of a session."""
+
+    def __init__(self, skills: SkillCatalog, commands: SkillCatalog) -> None:
+        self.skills = skills
+        self.commands = commands
+
+    def add_plugin(self, namespace: str, *, skills: Path | None = None, commands: Path | None = None) -> None:
+        """Add a plug-in; its skills and commands are named `namespace:name`."""
+        if skills is not None:
+            self.skills.add_source(create_skill_cache(skills, "plugin", namespace))
+        if commands is not None:
+            self.commands.add_source(create_command_cache(commands, "plugin", namespace))
+
+    def list_for_model(self) -> tuple[Skill, ...]:
+        return tuple(skill for skill in self.skills.all() if skill.for_model)
+
+    def list_for_user(self) -> tuple[Skill, ...]:
+        """Return all that can be typed, by name; a skill precedes a command of the same name."""
+        by_name = {skill.name: skill for skill in self.commands.all()}
+        by_name |= {skill.name: skill for skill in self.skills.all() if skill.for_person}
+        return tuple(sorted(by_name.values(), key=lambda skill: skill.name))
+
+    def find_typed(self, name: str) -> Skill:
+        """Return what a typed `/name` means. Raises `UnknownSkill` and `InvalidAgentDefinition`."""
+        by_name = {skill.name: skill for skill in self.list_for_user()}
+        if name in by_name:
+            return by_name[name]
+        candidates = [each for each in (self.skills.get(name), self.commands.get(name)) if each is not None]
+        for candidate in candidates:
+            if isinstance(candidate, DefinitionProblem):
+                raise InvalidAgentDefinition(candidate)
+            if candidate.kind == "command" or candidate.for_person:
+                return candidate
+        same_name = [each for each in by_name if matches_skill_name(name, each)]
+        close = same_name or get_close_matches(name, by_name, n=2, cutoff=0.6)
+        slashed = [[f"/{each}" for each in names] for names in (by_name, close)]
+        raise UnknownSkill(f"/{name}", available=slashed[0], similar=slashed[1], noun="command")
+
+    def describe_problems(self) -> tuple[str, ...]:
+        """Return a sentence about unusable skill files for the user, if there are any."""
+        found = (*self.skills.problems, *self.commands.problems)
+        if not found:
+            return ()
+        files = "One file of a skill or command" if len(found) == 1 else f"{len(found)} files of skills"
+        return (f"{files} cannot be used ({found[0]}). See `shoal skills validate`.",)
+
+
+def load_skills(*, cwd: Path, home: Path) -> SkillLibrary:
+    """Load the skills of the project, the nearest first, then the user's own."""
+    user_skills, user_commands = home / "skills", home / "commands"
+    directories = tuple(iter_project_directories(cwd))
+    skill_directories = [
+        directory / name / "skills" for directory in directories for name in (".claude", ".agents")
+    ]
+    command_directories = [directory / ".claude" / "commands" for directory in directories]
+    return SkillLibrary(
+        SkillCatalog(
+            "skill",
+            [
+                *(
+                    create_skill_cache(path, "project")
+                    for path in exclude_directory(user_skills, skill_directories)
+                ),
+                create_skill_cache(user_skills, "user"),
+            ],
+        ),
+        SkillCatalog(
+            "command",
+            [
+                *(
+                    create_command_cache(path, "project")
+                    for path in exclude_directory(user_commands, command_directories)
+                ),
+                create_command_cache(user_commands, "user"),
+            ],
+        ),
+    )
+
+
+def load_skills_from_paths(paths: Sequence[Path]) -> SkillLibrary:
+    """Load skills from paths only: a skill, its directory, a directory of skills, or a command file."""
+    skill_caches: list[FileTreeCache[ParsedSkill]] = []
+    command_caches: list[FileTreeCache[ParsedSkill]] = []
+    for path in paths:
+        if path.is_dir() and not any((path / name).exists() for name in SKILL_FILE_NAMES):
+            skill_caches.append(create_skill_cache(path, "project"))
+        elif path.is_dir() or path.name in SKILL_FILE_NAMES:
+            directory = path if path.is_dir() else path.parent
+            skill_caches.append(_create_single_cache(directory, SKILL_FILE_NAMES, skill=True))
+        else:
+            command_caches.append(_create_single_cache(path.parent, (path.name,), skill=False))
+    return SkillLibrary(SkillCatalog("skill", skill_caches), SkillCatalog("command", command_caches))
+
+
+def _create_single_cache(directory: Path, names: Sequence[str], *, skill: bool) -> FileTreeCache[ParsedSkill]:
+    def read_file(path: Path) -> ParsedSkill | DefinitionProblem:
+        return read_skill_file(path, "project") if skill else read_command_file(path, "project")
+
+    return FileTreeCache(directory, "project", read_file, is_wanted=names.__contains__, max_depth=0)
+
+
+def _is_duplicate(skill: Skill, seen: set[Path]) -> bool:
+    """Return True if the file was seen before: a directory of skills is often a link to another."""
+    assert skill.source.path is not None
+    real_path = skill.source.path.resolve()
+    if real_path in seen:
+        return True
+    seen.add(real_path)
+    return False

@@ -1,0 +1,223 @@
+"""Invocation of skills and commands: their text for the caller, or an agent that does the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.tool_calls import run_unrecorded_call
+from shoal.app.agent_permissions import get_rule_permissions
+from shoal.app.definitions.project_directories import iter_project_directories
+from shoal.app.skills.skill_catalog import SkillLibrary
+from shoal.app.skills.skill_text import SkillTextPart, split_skill_body
+from shoal.app.skills.skill_trust import SkillTrust
+from shoal.core.agents import AgentResult, BackgroundLaunch, SpawnRequest
+from shoal.core.control_tags import escape_control_tags
+from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
+from shoal.core.filenames import escape_filename
+from shoal.core.ids import AgentId
+from shoal.core.messages import ToolUseBlock
+from shoal.core.skills import Skill
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.policy.permission_rules import ToolPermissionRule, parse_rule
+from shoal.runs.agent_supervisor import AgentSupervisor
+from shoal.tools.agent_tools import format_start_result
+from shoal.tools.function_tool import tool
+
+COMMAND_TIMEOUT_MS = 60_000
+"""Milliseconds that a shell command in a skill's text may take."""
+_MAX_EXPANSIONS = 20
+_MAX_EXPANSION_CHARS = 50_000
+"""Maximum characters of one file or of the output of one command."""
+DEFAULT_AGENT = "general-purpose"
+_UNTRUSTED = (
+    "What it would allow ({}) is not allowed by it: its file belongs to the project and is not trusted. A "
+    "person sees and trusts it with `shoal trust`."
+)
+
+
+class PreloadedSkills(Struct, frozen=True, kw_only=True):
+    """Skills that an agent has from the start."""
+
+    texts: tuple[str, ...] = ()
+    directories: tuple[Path, ...] = ()
+
+
+class SkillInvoker:
+    """Runs skills with the tools of the session; `note` sends a note to the user."""
+
+    supervisor: AgentSupervisor
+    """Set once it exists."""
+
+    def __init__(
+        self,
+        skills: SkillLibrary,
+        trust: SkillTrust,
+        *,
+        tools: Mapping[str, Tool],
+        cwd: Path,
+        note: Callable[[str], None],
+    ) -> None:
+        self.skills = skills
+        self._trust = trust
+        self._tools = tools
+        self._root = os.path.realpath([*iter_project_directories(cwd)][-1])
+        self._note = note
+
+    async def invoke_skill(self, name: str, arguments: str, context: ToolContext) -> ToolOutput:
+        """Run a skill for an agent that called the skill tool."""
+        try:
+            skill = self.skills.skills.find(name)
+        except (UnknownSkill, InvalidAgentDefinition) as error:
+            return error_output(str(error))
+        if not skill.for_model:
+            return error_output(
+                f"The skill {skill.name} is for people to call: type /{skill.name} at the prompt."
+            )
+        agent = self.supervisor.require_agent(AgentId(context.agent.agent))
+        if skill.forks:
+            try:
+                return format_start_result(await self.start_fork(skill, arguments, agent, context))
+            except AgentRequestRefused as refusal:
+                return error_output(str(refusal))
+        return ToolOutput(
+            content=await self.render_text(skill, arguments, agent),
+            data={"skill": skill.name, "directory": str(skill.directory)},
+        )
+
+    async def run_typed_fork(self, skill: Skill, arguments: str, agent: AgentRunner) -> ToolOutput:
+        """Start a forking skill that the user typed, as if the agent had called it."""
+
+        typed_skill = skill
+
+        @tool(name="Skill", deadline=None)
+        async def start_skill(skill: str, context: ToolContext) -> ToolOutput:
+            """Start it; its name is there for the rules about it."""
+            try:
+                return format_start_result(await self.start_fork(typed_skill, arguments, agent, context))
+            except AgentRequestRefused as refusal:
+                return error_output(str(refusal))
+
+        call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name="Skill", input={"skill": skill.name})
+        return await run_unrecorded_call(agent, call, start_skill)
+
+    async def render_text(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
+        """Return the text of a skill, and grant its tools to this agent until its turn ends."""
+        sections = [self._format_heading(skill)] if skill.kind == "skill" else []
+        granted = self._trust.list_granted_tools(skill)
+        get_rule_permissions(agent).grant_rules(_parse_rules(skill, granted))
+        self._allow_reading_directory(skill, agent)
+        if skill.allowed_tools and not granted:
+            untrusted = _UNTRUSTED.format(", ".join(skill.allowed_tools))
+            self._note(f"/{skill.name}: {untrusted}")
+            sections.append(untrusted)
+        return "\n\n".join([*sections, await self._render_body(skill, arguments, agent)])
+
+    async def start_fork(
+        self, skill: Skill, arguments: str, agent: AgentRunner, context: ToolContext
+    ) -> AgentResult | BackgroundLaunch:
+        """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
+        heading = f"{self._format_heading(skill)}\n\n" if skill.kind == "skill" else ""
+        granted = self._trust.list_granted_tools(skill)
+        with get_rule_permissions(agent).grant_rules_temporarily(_parse_rules(skill, granted)):
+            body = await self._render_body(skill, arguments, agent)
+        request = SpawnRequest(
+            description=f"/{skill.name}",
+            prompt=heading + body,
+            kind=skill.agent or DEFAULT_AGENT,
+            model=skill.model,
+            only_tools=skill.allowed_tools,
+            lent=granted,
+        )
+        self._allow_reading_directory(skill, agent)
+        return await self.supervisor.start_agent(request, context)
+
+    def preload_skills(self, names: tuple[str, ...], agent_name: str) -> PreloadedSkills:
+        """Return the skills of a definition. Raises `AgentRequestRefused`, naming a missing skill."""
+        found: list[Skill] = []
+        for name in names:
+            try:
+                found.append(self.skills.skills.find(name))
+            except (UnknownSkill, InvalidAgentDefinition) as error:
+                raise AgentRequestRefused(
+                    f"The agent {agent_name} is not started without its skill {name!r}: {error}"
+                ) from error
+        texts = tuple(f"{self._format_heading(each)}\n\n{escape_control_tags(each.body)}" for each in found)
+        directories = tuple(
+            place for each in found if (place := self._find_readable_directory(each)) is not None
+        )
+        return PreloadedSkills(texts=texts, directories=directories)
+
+    async def _render_body(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
+        variables = {"CLAUDE_SKILL_DIR": str(skill.directory)}
+        parts: list[str] = []
+        remaining = _MAX_EXPANSIONS
+        for piece in split_skill_body(skill.body, arguments, variables, with_files=skill.kind == "command"):
+            remaining -= piece.kind != "text"
+            is_over_limit = remaining < 0 and piece.kind != "text"
+            parts.append(_format_omission(piece) if is_over_limit else await self._expand_piece(piece, agent))
+        return escape_control_tags("".join(parts))
+
+    async def _expand_piece(self, piece: SkillTextPart, agent: AgentRunner) -> str:
+        match piece.kind:
+            case "text":
+                return piece.text
+            case "command":
+                arguments = {"command": piece.text, "timeout": COMMAND_TIMEOUT_MS}
+                return _truncate_text(await self._run_tool(agent, "Bash", arguments))
+            case "file":
+                return await self._expand_file(piece.text, agent)
+
+    async def _expand_file(self, path: str, agent: AgentRunner) -> str:
+        """Return the content of a file; an @ that names no file stays as it is."""
+        try:
+            resolved = agent.environment.workspace.resolve_path(path)
+            is_file = resolved.is_file()
+        except (OSError, ValueError, WorkspaceError):
+            is_file = False
+        if not is_file:
+            return f"@{path}"
+        content = await self._run_tool(agent, "Read", {"file_path": str(resolved)})
+        return f"{path}:\n{_truncate_text(content)}\n"
+
+    async def _run_tool(self, agent: AgentRunner, tool: str, arguments: dict[str, object]) -> str:
+        call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name=tool, input=arguments)
+        return (await run_unrecorded_call(agent, call, self._tools[tool])).text
+
+    def _format_heading(self, skill: Skill) -> str:
+        return (
+            f"The skill {skill.name}, from {escape_filename(skill.source.path or '')}. "
+            "Paths in it are relative to its "
+            f"directory, {escape_filename(skill.directory)}; read the files there when they are needed."
+        )
+
+    def _allow_reading_directory(self, skill: Skill, agent: AgentRunner) -> None:
+        if (directory := self._find_readable_directory(skill)) is not None:
+            get_rule_permissions(agent).allow_reading(directory)
+
+    def _find_readable_directory(self, skill: Skill) -> Path | None:
+        """Return the skill's directory if it may be read: a project's skill may be a link to anywhere."""
+        if skill.kind != "skill":
+            return None
+        real_path = os.path.realpath(skill.directory)
+        is_in_project = f"{real_path}/".startswith(f"{self._root.rstrip('/')}/")
+        return Path(real_path) if is_in_project or self._trust.read_trust(skill) == "trusted" else None
+
+
+def _parse_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:
+    return [parse_rule(entry, f"{skill.kind} {skill.name}") for entry in granted]
+
+
+def _format_omission(piece: SkillTextPart) -> str:
+    return f"[{piece.text}: left out, {_MAX_EXPANSIONS} commands and files are put in at most]"
+
+
+def _truncate_text(text: str) -> str:
+    if len(text) <= _MAX_EXPANSION_CHARS:
+        return text
+    omitted = len(text) - _MAX_EXPANSION_CHARS
+    return f"{text[:_MAX_EXPANSION_CHARS]}\n[… {omitted:,} more characters are left out]"

@@ -1,0 +1,68 @@
+"""Trust in the tools that a skill allows: a user's skill is trusted, a project's only after an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from shoal.app.settings.settings_listing import TrustRow
+from shoal.app.settings.settings_trust import TrustState
+from shoal.app.skills.skill_catalog import SkillLibrary
+from shoal.core.clock import SystemClock
+from shoal.core.errors import StoreError
+from shoal.core.skills import Skill
+from shoal.stores.files.trust_file import TrustFile
+from shoal.wire.trust_codec import TrustDecision
+
+
+class SkillTrust:
+    """Answers of the user about the skill files of one project, each for a version of the file."""
+
+    def __init__(self, home: Path, project: Path) -> None:
+        self._file = TrustFile(home)
+        self._project = project
+
+    def read_trust(self, skill: Skill) -> TrustState:
+        """Return the trust in a skill; a skill is untrusted if in doubt."""
+        if skill.source.is_trusted:
+            return "trusted"
+        try:
+            decision = self._file.get_decision(self._project, _make_trust_key(skill))
+        except StoreError:
+            return "unasked"
+        if decision is None or decision.digest != skill.digest:
+            return "unasked"
+        return "trusted" if decision.trusted else "refused"
+
+    def list_granted_tools(self, skill: Skill) -> tuple[str, ...]:
+        """Return the entries of `allowed-tools` that need no question."""
+        return skill.allowed_tools if self.read_trust(skill) == "trusted" else ()
+
+    def save_decisions(self, skills: Sequence[Skill], *, trusted: bool) -> None:
+        """Store the user's answer about these skills in their current version. Raises `StoreError`."""
+        now = SystemClock().now()
+        decisions = {
+            _make_trust_key(skill): TrustDecision(digest=skill.digest, trusted=trusted, at=now)
+            for skill in skills
+        }
+        if decisions:
+            self._file.store_decisions(self._project, decisions)
+
+    def list_trust_rows(self, skills: Sequence[Skill]) -> Iterator[TrustRow]:
+        for skill in skills:
+            yield TrustRow(
+                key=f"{skill.kind} {skill.name}: allowed-tools",
+                value=list(skill.allowed_tools),
+                origin=skill.source.locate_field("allowed_tools") or str(skill.source),
+                trust=self.read_trust(skill),
+            )
+
+
+def find_escalating_skills(skills: SkillLibrary) -> tuple[Skill, ...]:
+    """Return skills that allow tools and may come from anyone."""
+    found = (*skills.skills.all(), *skills.commands.all())
+    return tuple(skill for skill in found if skill.allowed_tools and not skill.source.is_trusted)
+
+
+def _make_trust_key(skill: Skill) -> str:
+    return f"{skill.kind}:{skill.source}"

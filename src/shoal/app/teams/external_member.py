@@ -1,0 +1,285 @@
+"""External program in Shoal's teams: the lead of teams it creates, or a member of a team it joins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.clock import Clock, format_iso_time
+from shoal.core.errors import AgentRequestRefused, InboxNotFound, TeamNotFound
+from shoal.core.ids import IdGenerator, SessionId
+from shoal.core.mail import MailMessage, PostReceipt
+from shoal.core.mail_bodies import ShutdownRequest
+from shoal.core.mail_envelopes import prepare_envelope
+from shoal.core.mail_signatures import MailSigner, SignatureVerdict
+from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name, parse_team_name
+from shoal.core.roster import EXTERNAL_MEMBER_TYPE, NewMember, RosterEntry, TeamRoster
+from shoal.stores.files.pid_locks import ExternalMemberLock, is_session_running
+from shoal.wire.mail_body_codec import encode_body, get_authorized_body
+
+MAX_BATCH_MESSAGES = 50
+MAX_BATCH_CHARS = 100_000
+"""Maximum characters per batch of messages; a longer message comes alone."""
+
+
+class TeamIdentity(Struct, frozen=True, kw_only=True):
+    """Name of the program in one team."""
+
+    team: TeamName
+    name: AgentName
+
+    @property
+    def is_lead(self) -> bool:
+        return self.name == LEAD_NAME
+
+
+class VerifiedMail(Struct, frozen=True, kw_only=True):
+    mail: MailMessage
+    verdict: SignatureVerdict
+    kind: str
+    """`message`, or the type of a protocol message."""
+
+
+class ExternalMember:
+    """Team access of an external program. Its mail is signed with the team's key."""
+
+    def __init__(self, store: TeamStore, *, clock: Clock, ids: IdGenerator, cwd: Path) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._cwd = cwd
+        self._identities: dict[TeamName, TeamIdentity] = {}
+        self._locks: dict[TeamIdentity, ExternalMemberLock] = {}
+        self._unmarked: dict[TeamIdentity, tuple[str, ...]] = {}
+        self.session = ids.new_uuid()
+        """Lead session id of the teams it creates."""
+        self.attempts: dict[tuple[TeamName, TaskId], str] = {}
+        """Attempt ids of the tasks it holds."""
+
+    # Identity
+
+    async def join_team(self, team: str, name: str) -> TeamIdentity:
+        """Take over a member or the lead, or join as a new member. Raises `AgentRequestRefused`."""
+        identity = TeamIdentity(team=parse_team_name(team), name=parse_agent_name(name))
+        roster = await self.read_team(identity.team)
+        entry = roster.find_member(identity.name)
+        self._lock_inbox(identity)
+        if identity.is_lead:
+            self._refuse_led_team(roster)
+        elif entry is None:
+            await self._add_to_roster(identity)
+        elif entry.agent_type != EXTERNAL_MEMBER_TYPE:
+            raise AgentRequestRefused(
+                f"{identity.name} is a member of {identity.team} that Shoal runs itself. Take another name."
+            )
+        self._identities[identity.team] = identity
+        await self._reclaim_tasks(identity)
+        return identity
+
+    def get_identity(self, team: str | None) -> TeamIdentity:
+        """Return the identity in the named team, or in the only one. Raises `AgentRequestRefused`."""
+        if team is None and len(self._identities) == 1:
+            return next(iter(self._identities.values()))
+        teams = ", ".join(self._identities) or "none"
+        if team is None:
+            raise AgentRequestRefused(f"Which team? Name it. You are in: {teams}.")
+        identity = self._identities.get(parse_team_name(team))
+        if identity is None:
+            raise AgentRequestRefused(
+                f"You are not in the team {team}. You are in: {teams}. team_create makes a team that you "
+                "lead; to join one, this server is started with --team NAME --as NAME."
+            )
+        return identity
+
+    def list_identities(self) -> tuple[TeamIdentity, ...]:
+        return tuple(self._identities.values())
+
+    # Teams
+
+    async def create_team(self, name: str, description: str | None) -> TeamRoster:
+        lead = NewMember(name=LEAD_NAME, agent_type=LEAD_NAME, model="", cwd=str(self._cwd), prompt="")
+        team = await self._store.rosters.create_team(
+            parse_team_name(name), lead=lead, session=self.session, description=description
+        )
+        identity = self._identities[team.name] = TeamIdentity(team=team.name, name=LEAD_NAME)
+        self._lock_inbox(identity)
+        return team
+
+    async def read_team(self, name: str) -> TeamRoster:
+        """Return the team. Raises `TeamNotFound`."""
+        roster = await self._store.rosters.read_team(parse_team_name(name))
+        if roster is None:
+            teams = ", ".join(await self._store.rosters.list_teams()) or "none"
+            raise TeamNotFound(f"There is no team {name}. There are: {teams}.")
+        return roster
+
+    async def delete_team(self, identity: TeamIdentity) -> None:
+        """Delete the team. Raises `TeamBusy` while a member works, `AgentRequestRefused` for non-leads."""
+        if not identity.is_lead:
+            raise AgentRequestRefused(f"Only its lead deletes the team {identity.team}.")
+        await self._store.rosters.delete_team(identity.team)
+        await self._store.close_team(identity.team)
+        del self._identities[identity.team]
+        self._locks.pop(identity).release()
+
+    async def add_member(self, identity: TeamIdentity, new_member: NewMember) -> RosterEntry:
+        """Add a member that Shoal will run; its prompt is its first message."""
+        if not identity.is_lead:
+            raise AgentRequestRefused(f"Only its lead starts members of the team {identity.team}.")
+        return await self._store.add_member(identity.team, new_member)
+
+    async def remove_member(self, team: TeamName, name: AgentName) -> None:
+        """Remove a member that has ended, and release its tasks."""
+        await self._store.open_board(team).release_all(name)
+        await self._store.rosters.remove_member(team, name)
+
+    # Mail
+
+    async def send_mail(
+        self, identity: TeamIdentity, to: str, text: str, summary: str, *, fyi: bool = False
+    ) -> tuple[PostReceipt, ...]:
+        team = await self.read_team(identity.team)
+        others = [member.name for member in team.members if member.name != identity.name]
+        recipients = others if to == "*" else [parse_agent_name(to.removesuffix(f"@{team.name}"))]
+        if not set(recipients) <= set(others) or not recipients:
+            raise AgentRequestRefused(
+                f"{to!r} is nobody to write to. In {team.name} are: {', '.join(others)}."
+            )
+        entry = team.find_member(identity.name)
+        color = None if entry is None else entry.color
+        receipts = []
+        for recipient in recipients:
+            mail = self._create_mail(identity, text, summary=summary or None, color=color, fyi=fyi)
+            mail = prepare_envelope(mail, "broadcast" if to == "*" else "message", from_lead=identity.is_lead)
+            try:
+                receipts.append(await self._store.post_mail(team.name, recipient, mail))
+            except InboxNotFound as error:
+                raise AgentRequestRefused(f"{recipient} has no inbox in {team.name}: {error}") from error
+        return tuple(receipts)
+
+    async def request_shutdown(self, identity: TeamIdentity, to: str, reason: str) -> str:
+        """Ask a member to shut down; return the request id. The answer comes by mail."""
+        if not identity.is_lead:
+            raise AgentRequestRefused("Only the lead asks members to shut down.")
+        team, name = await self.read_team(identity.team), parse_agent_name(to)
+        if team.find_member(name) is None:
+            raise AgentRequestRefused(f"There is no {name} in the team {team.name}.")
+        body = ShutdownRequest(
+            request_id=f"shutdown-{self._ids.new_short_id()}@{name}",
+            sender=identity.name,
+            reason=reason,
+            timestamp=format_iso_time(self._clock.now()),
+        )
+        mail = prepare_envelope(
+            self._create_mail(identity, encode_body(body)), ShutdownRequest, from_lead=True
+        )
+        await self._store.post_mail(team.name, name, mail)
+        return body.request_id
+
+    async def take_mail(self, identity: TeamIdentity, *, wait: float, limit: int) -> tuple[VerifiedMail, ...]:
+        """Return the oldest unread mail; wait for some if there is none.
+
+        Messages of the previous call are marked as read now, when the program shows that it is alive. A
+        program that dies before gets them again.
+        """
+        mailboxes = self._store.open_mailboxes(identity.team)
+        await self.read_team(identity.team)
+        await mailboxes.open_inbox(identity.name, foreign=not identity.is_lead)
+        if delivered := self._unmarked.pop(identity, ()):
+            await mailboxes.mark_read(identity.name, delivered)
+        mail = await mailboxes.take_unread(identity.name, limit=min(limit, MAX_BATCH_MESSAGES))
+        if not mail and wait > 0:
+            try:
+                async with self._clock.deadline(wait):
+                    await mailboxes.wait_for_mail(identity.name)
+            except TimeoutError:
+                return ()
+            mail = await mailboxes.take_unread(identity.name, limit=min(limit, MAX_BATCH_MESSAGES))
+        verified = tuple(self._verify_mail(identity, each) for each in _limit_batch(mail))
+        self._unmarked[identity] = tuple(message.mail.id for message in verified)
+        if identity.is_lead:
+            for message in verified:
+                if message.kind == "shutdown_approved" and message.verdict != "forged":
+                    await self.remove_member(identity.team, message.mail.sender)
+        return verified
+
+    def _verify_mail(self, identity: TeamIdentity, mail: MailMessage) -> VerifiedMail:
+        body = get_authorized_body(mail)
+        return VerifiedMail(
+            mail=mail,
+            verdict=MailSigner(identity.team, self._store.read_signing_key(identity.team)).verify_mail(
+                mail, identity.name
+            ),
+            kind="message" if body is None else str(body.__struct_config__.tag),
+        )
+
+    def _create_mail(
+        self,
+        identity: TeamIdentity,
+        text: str,
+        *,
+        summary: str | None = None,
+        color: str | None = None,
+        fyi: bool = False,
+    ) -> MailMessage:
+        return MailMessage(
+            id=self._ids.new_uuid(),
+            sender=identity.name,
+            text=text,
+            timestamp=format_iso_time(self._clock.now()),
+            summary=summary,
+            color=color,
+            fyi=fyi,
+        )
+
+    # Joining
+
+    def _lock_inbox(self, identity: TeamIdentity) -> None:
+        # An inbox has one reader.
+        if identity not in self._locks:
+            self._locks[identity] = ExternalMemberLock(self._store.home, identity.team, identity.name)
+
+    def _refuse_led_team(self, team: TeamRoster) -> None:
+        if is_session_running(self._store.home, SessionId(team.lead_session_id)):
+            raise AgentRequestRefused(
+                f"The team {team.name} is led by a live session of Shoal. Join it under another name, or "
+                f"stop it first: shoal team stop {team.name}"
+            )
+
+    async def _add_to_roster(self, identity: TeamIdentity) -> None:
+        new_member = NewMember(
+            name=identity.name,
+            agent_type=EXTERNAL_MEMBER_TYPE,
+            model="",
+            cwd=str(self._cwd),
+            prompt="",
+            backend_type="process",
+            tmux_pane_id="process",
+        )
+        member = await self._store.rosters.add_member(identity.team, new_member)
+        if member.name != identity.name:
+            await self._store.rosters.remove_member(identity.team, member.name)
+            raise AgentRequestRefused(f"Another {identity.name} joined the team {identity.team} just now.")
+        # It never keeps a lead from deleting the team: nobody can tell whether the program is running.
+        await self._store.rosters.update_member(identity.team, identity.name, is_active=False)
+        await self._store.open_mailboxes(identity.team).open_inbox(identity.name, foreign=True)
+        text = f"{identity.name}, another program, has joined the team and can be written to."
+        await self.send_mail(identity, LEAD_NAME, text, "a guest joined", fyi=True)
+
+    async def _reclaim_tasks(self, identity: TeamIdentity) -> None:
+        board = self._store.open_board(identity.team)
+        for task_id in await board.reclaim(identity.name):
+            task = await board.get(task_id)
+            if task is not None and task.attempt is not None:
+                self.attempts[identity.team, task_id] = task.attempt
+
+
+def _limit_batch(mail: tuple[MailMessage, ...]) -> tuple[MailMessage, ...]:
+    size = 0
+    for number, message in enumerate(mail):
+        size += len(message.text)
+        if size > MAX_BATCH_CHARS:
+            return mail[: max(1, number)]
+    return mail

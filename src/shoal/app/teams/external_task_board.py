@@ -1,0 +1,124 @@
+"""Task board of a team for an external program, equivalent to the task tools of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+from shoal.app.teams.board_changes import add_board_task
+from shoal.app.teams.external_member import ExternalMember, TeamIdentity
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.errors import TaskUpdateRefused
+from shoal.core.names import AgentName, parse_agent_name, parse_task_id
+from shoal.core.tasks import Task, TaskDraft, TaskUpdate, find_startable_tasks, select_related_tasks
+from shoal.core.team_storage import TaskBoard
+from shoal.tools.task_format import explain_failed_claim, task_to_dict
+
+NewStatus: TypeAlias = Literal["pending", "in_progress", "completed", "deleted"]
+
+
+class TaskUpdateRequest(Struct, frozen=True, kw_only=True):
+    """Task update requested by the program; None leaves a field unchanged."""
+
+    status: NewStatus | None = None
+    owner: str | None = None
+    subject: str | None = None
+    description: str | None = None
+    blocks: Sequence[str] = ()
+    blocked_by: Sequence[str] = ()
+    metadata: Mapping[str, Any] = {}
+    attempt: str | None = None
+
+
+class ExternalTaskBoard:
+    def __init__(self, store: TeamStore, member: ExternalMember) -> None:
+        self._store = store
+        self._member = member
+
+    async def create(self, identity: TeamIdentity, draft: TaskDraft, blocked_by: Sequence[str] = ()) -> Task:
+        blockers = tuple(map(parse_task_id, blocked_by))
+        return await add_board_task(self._store, identity.team, draft, blocked_by=blockers, by=identity.name)
+
+    async def list(self, identity: TeamIdentity) -> Sequence[Task]:
+        return await self._store.open_board(identity.team).list_tasks()
+
+    async def get(self, identity: TeamIdentity, task: str) -> Task:
+        found = await self._store.open_board(identity.team).get(parse_task_id(task))
+        if found is None:
+            raise TaskUpdateRefused(f"There is no task {task}. task_list shows the tasks there are.")
+        return found
+
+    async def update(
+        self, identity: TeamIdentity, task: str, request: TaskUpdateRequest
+    ) -> tuple[Task, str | None]:
+        """Return the task and the attempt id under which the program holds it. Starting a task claims it."""
+        board, before = self._store.open_board(identity.team), await self.get(identity, task)
+        self._check_allowed(identity, before, request)
+        key = (identity.team, before.id)
+        is_claim = (
+            request.status == "in_progress" and request.owner in (None, identity.name)
+        ) or request.owner == identity.name
+        if is_claim:
+            claim = await board.claim(before.id, by=identity.name)
+            if not claim.success:
+                raise TaskUpdateRefused(explain_failed_claim(before.id, claim, await board.view_tasks()))
+            self._member.attempts[key] = claim.attempt or ""
+        attempt = request.attempt or self._member.attempts.get(key)
+        change = _to_task_update(request, attempt, claimed=is_claim)
+        after = await self.get(identity, task) if is_claim else before
+        if change != TaskUpdate(attempt=attempt):
+            _, after = await board.update(before.id, change, by=identity.name)
+        elif not is_claim:
+            raise TaskUpdateRefused("Nothing was given to change. Give a status, an owner, or another field.")
+        if request.status not in (None, "in_progress"):
+            self._member.attempts.pop(key, None)
+        await self._notify_owners(identity, board, before, after, request)
+        return after, self._member.attempts.get(key)
+
+    def _check_allowed(self, identity: TeamIdentity, task: Task, request: TaskUpdateRequest) -> None:
+        command = task.metadata.get("acceptance")
+        if request.status == "completed" and isinstance(command, str):
+            raise TaskUpdateRefused(
+                f"Task {task.id} is done when its acceptance command passes (`{command}`), and only agents "
+                "of Shoal run it. Tell the lead that it is ready."
+            )
+        is_held = task.status == "in_progress" and task.owner not in (None, identity.name)
+        if is_held and not identity.is_lead and request.status in ("completed", "pending", "deleted"):
+            raise TaskUpdateRefused(
+                f"Task {task.id} is being worked on by {task.owner}, so it was not changed. "
+                f"Write to {task.owner} or to the lead."
+            )
+
+    async def _notify_owners(
+        self, identity: TeamIdentity, board: TaskBoard, before: Task, after: Task, request: TaskUpdateRequest
+    ) -> None:
+        if after.owner not in (None, before.owner, identity.name):
+            await self._store.post_assignment(identity.team, identity.name, after.owner, after)
+        if request.status == "completed":
+            for task in find_startable_tasks(after.id, select_related_tasks(after, await board.view_tasks())):
+                if task.owner not in (None, identity.name):
+                    await self._store.post_assignment(identity.team, identity.name, task.owner, task)
+
+
+def _to_task_update(request: TaskUpdateRequest, attempt: str | None, *, claimed: bool) -> TaskUpdate:
+    owner: AgentName | UnsetType | None = UNSET
+    if request.owner is not None and not claimed:
+        owner = parse_agent_name(request.owner) if request.owner.strip() else None
+    return TaskUpdate(
+        subject=UNSET if request.subject is None else request.subject,
+        description=UNSET if request.description is None else request.description,
+        status=UNSET
+        if request.status is None or (claimed and request.status == "in_progress")
+        else request.status,
+        owner=owner,
+        add_blocks=tuple(map(parse_task_id, request.blocks)),
+        add_blocked_by=tuple(map(parse_task_id, request.blocked_by)),
+        metadata=request.metadata,
+        attempt=attempt,
+    )
+
+
+def encode_task_with_attempt(task: Task, attempt: str | None = None) -> dict[str, Any]:
+    return task_to_dict(task) if attempt is None else {**task_to_dict(task), "attempt": attempt}

@@ -1,0 +1,202 @@
+"""Task board that journals every change of its tasks.
+
+Changes through this board are journaled at once. Changes by other processes are detected in the directory,
+shortly after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shoal.core.errors import ShoalError, StoreError
+from shoal.core.events import JournaledEvent, TaskChanged
+from shoal.core.ids import LEAD_ID
+from shoal.core.names import AgentName, TaskId
+from shoal.core.packed_task_map import PackedTaskMap
+from shoal.core.tasks import ClaimResult, Task, TaskDraft, TaskUpdate
+from shoal.stores.files.file_task_board import FileTaskBoard
+from shoal.stores.files.file_watch import DirectoryWatch
+
+CHECK_DELAY = 0.1
+"""Seconds during which changes by other processes are collected."""
+
+
+class JournaledTaskBoard:
+    def __init__(
+        self, board: FileTaskBoard, name: str, directory: Path, emit: Callable[[JournaledEvent], None]
+    ) -> None:
+        self._board = board
+        self._name = name
+        self._directory = directory
+        self._emit = emit
+        self._emitted = PackedTaskMap(TaskChanged)
+        self._pending: set[TaskId] = set()
+        """Tasks whose change did not fit into the journal; it is emitted with the next change."""
+        self._changes_running = 0
+        self._watch: DirectoryWatch | None = None
+        self._scheduled_check: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def create(self, draft: TaskDraft) -> Task:
+        async with self._track_change():
+            task = await self._board.create(draft)
+            self._emit_task(task)
+        return task
+
+    async def get(self, task: TaskId) -> Task | None:
+        return await self._board.get(task)
+
+    async def list_tasks(self) -> Sequence[Task]:
+        return await self._board.list_tasks()
+
+    async def list_unfinished(self) -> Sequence[Task]:
+        return await self._board.list_unfinished()
+
+    async def view_tasks(self) -> Mapping[TaskId, Task]:
+        return await self._board.view_tasks()
+
+    async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
+        async with self._track_change():
+            before, after = await self._board.update(task, change, by=by)
+            if change.status == "deleted":
+                self._emit_deleted(task)
+            else:
+                self._emit_task(after)
+            if change.add_blocks or change.status == "deleted":
+                self._emit_tasks_by_id((*change.add_blocks, *before.blocks))
+        return before, after
+
+    async def claim(self, task: TaskId, *, by: AgentName) -> ClaimResult:
+        async with self._track_change():
+            claim = await self._board.claim(task, by=by)
+            self._emit_claim(claim)
+        return claim
+
+    async def claim_next(self, *, by: AgentName) -> ClaimResult | None:
+        async with self._track_change():
+            claim = await self._board.claim_next(by=by)
+            self._emit_claim(claim)
+        return claim
+
+    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+        async with self._track_change():
+            reclaimed = await self._board.reclaim(owner)
+            self._emit_tasks_by_id(reclaimed)
+        return reclaimed
+
+    async def release(self, task: TaskId, *, attempt: str) -> bool:
+        async with self._track_change():
+            released = await self._board.release(task, attempt=attempt)
+            self._emit_tasks_by_id((task,))
+        return released
+
+    async def release_all(self, owner: AgentName) -> tuple[TaskId, ...]:
+        async with self._track_change():
+            released = await self._board.release_all(owner)
+            self._emit_tasks_by_id(released)
+        return released
+
+    async def delete(self, task: TaskId) -> None:
+        async with self._track_change():
+            before = self._board.peek_tasks().get(task)
+            await self._board.delete(task)
+            self._emit_deleted(task)
+            self._emit_tasks_by_id(() if before is None else before.blocks)
+
+    async def wait_for_claimable(self) -> None:
+        await self._board.wait_for_claimable()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+        if self._scheduled_check is not None:
+            self._scheduled_check.cancel()
+        await self._board.aclose()
+
+    @asynccontextmanager
+    async def _track_change(self) -> AsyncIterator[None]:
+        """Suspend the check of the directory: a change through this board is journaled by its method."""
+        self._changes_running += 1
+        try:
+            yield
+        finally:
+            self._changes_running -= 1
+            self.start_watching()
+
+    def start_watching(self) -> None:
+        """Watch for changes by other processes, if the board exists."""
+        if self._watch is None and not self._closed and self._directory.is_dir():
+            self._watch = DirectoryWatch(
+                self._directory, self._schedule_check, on_poll=lambda: None, removals=True
+            )
+            self._schedule_check()
+
+    def _schedule_check(self) -> None:
+        if self._scheduled_check is None and not self._closed:
+            self._scheduled_check = asyncio.get_running_loop().call_later(CHECK_DELAY, self._check_directory)
+
+    def _check_directory(self) -> None:
+        self._scheduled_check = None
+        if self._changes_running:
+            self._schedule_check()
+            return
+        with suppress(ShoalError):  # an unreadable board is checked again with its next change
+            tasks = self._board.peek_tasks()
+            changed = self._board.take_changed_ids()
+            if changed is None:
+                changed = {*tasks, *self._emitted}
+            for task_id in sorted({*changed, *self._pending}, key=int):
+                if (task := tasks.get(task_id)) is not None:
+                    self._emit_task(task)
+                else:
+                    self._emit_deleted(task_id)
+
+    def _emit_tasks_by_id(self, tasks: Iterable[TaskId]) -> None:
+        current = self._board.peek_tasks()
+        for task_id in dict.fromkeys(tasks):
+            if (task := current.get(task_id)) is not None:
+                self._emit_task(task)
+
+    def _emit_claim(self, claim: ClaimResult | None) -> None:
+        if claim is not None and claim.success and claim.task is not None:
+            self._emit_task(claim.task)
+
+    def _emit_task(self, task: Task) -> None:
+        event = TaskChanged(
+            agent=LEAD_ID,
+            board=self._name,
+            task=task.id,
+            subject=task.subject,
+            status=task.status,
+            owner=task.owner or "",
+            blocked_by=task.blocked_by,
+            rank=task.rank,
+        )
+        if self._emitted.get(task.id) == event:
+            self._pending.discard(task.id)
+        elif self._try_emit(task.id, event):
+            self._emitted[task.id] = event
+
+    def _emit_deleted(self, task: TaskId) -> None:
+        last_event = self._emitted.get(task)
+        if last_event is None:
+            self._pending.discard(task)
+        elif self._try_emit(task, replace(last_event, status="deleted", blocked_by=(), rank=None)):
+            del self._emitted[task]
+
+    def _try_emit(self, task: TaskId, event: TaskChanged) -> bool:
+        # The change is valid even if the journal is full.
+        try:
+            self._emit(event)
+        except StoreError:
+            self._pending.add(task)
+            return False
+        self._pending.discard(task)
+        return True

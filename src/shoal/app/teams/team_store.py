@@ -1,0 +1,191 @@
+"""Store of one home's teams: boards, mailboxes and rosters, opened on first use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shoal.core.clock import Clock, format_iso_time
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import IdGenerator
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, parse_agent_name, parse_name, parse_team_name
+from shoal.core.tasks import Task
+
+if TYPE_CHECKING:
+    from shoal.core.events import JournaledEvent
+    from shoal.core.mail import MailMessage, PostReceipt
+    from shoal.core.roster import NewMember, RosterEntry
+    from shoal.core.team_storage import ClaimAttempts, MailboxStore, RosterStore, TaskBoard
+    from shoal.stores.files.file_task_board import FileTaskBoard
+
+
+class TeamStore:
+    """Team state for a session and its agents, or for a command.
+
+    Without `stores_keys` the keys of its teams exist only in this process. With `emit`, mail is journaled;
+    with `journals_tasks`, set for the lead of a run, so are task changes.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        clock: Clock,
+        ids: IdGenerator,
+        report: Callable[[str], None] = lambda _: None,
+        stores_keys: bool = True,
+        emit: Callable[[JournaledEvent], None] | None = None,
+        journals_tasks: bool = True,
+    ) -> None:
+        self._home = home
+        self._clock = clock
+        self._ids = ids
+        self._report = report
+        self._emit = emit
+        self._journals_tasks = journals_tasks
+        self._boards: dict[str, TaskBoard] = {}
+        self._mailboxes: dict[str, MailboxStore] = {}
+        self._rosters: RosterStore | None = None
+        self.attempts: ClaimAttempts = {}
+        self.resolve_lead: Callable[[AgentIdentity, str], AgentIdentity | None] = lambda _, __: None
+        """Returns the identity with which an agent leads a team of its own."""
+        self._keys: dict[TeamName, bytes] = {}
+        self._stores_keys = stores_keys
+
+    @property
+    def home(self) -> Path:
+        return self._home
+
+    @property
+    def rosters(self) -> RosterStore:
+        from shoal.stores.files.file_roster_store import FileRosterStore
+
+        if self._rosters is None:
+            self._rosters = FileRosterStore(self._home, clock=self._clock, report_problem=self._report)
+        return self._rosters
+
+    def open_board(self, name: str) -> TaskBoard:
+        """Return the board of a team, or of the session with that id."""
+        from shoal.stores.files.file_task_board import FileTaskBoard
+
+        name = parse_name(name)
+        if name not in self._boards:
+            board = FileTaskBoard(
+                self._home, name, clock=self._clock, ids=self._ids, report_problem=self._report
+            )
+            self._boards[name] = self._wrap_journaled(board, name)
+        return self._boards[name]
+
+    def _wrap_journaled(self, board: FileTaskBoard, name: str) -> TaskBoard:
+        from shoal.app.teams.journaled_board import JournaledTaskBoard
+
+        if self._emit is None or not self._journals_tasks:
+            return board
+        journaled = JournaledTaskBoard(board, name, self._home / "tasks" / name, self._emit)
+        journaled.start_watching()
+        return journaled
+
+    def open_mailboxes(self, team: str) -> MailboxStore:
+        from shoal.app.teams.journaled_mailboxes import JournaledMailboxes
+        from shoal.stores.files.file_mailbox_store import FileMailboxStore
+
+        name = parse_team_name(team)
+        if name not in self._mailboxes:
+            mailboxes = FileMailboxStore(
+                self._home, name, clock=self._clock, ids=self._ids, report_problem=self._report
+            )
+            self._mailboxes[name] = (
+                mailboxes if self._emit is None else JournaledMailboxes(mailboxes, name, self._emit)
+            )
+        return self._mailboxes[name]
+
+    def read_signing_key(self, team: TeamName) -> bytes:
+        from shoal.core.mail_signatures import KEY_SIZE
+        from shoal.stores.files.team_keys import load_team_key
+
+        if team not in self._keys:
+            kept = self._stores_keys
+            self._keys[team] = (
+                load_team_key(self._home, parse_team_name(team)) if kept else os.urandom(KEY_SIZE)
+            )
+        return self._keys[team]
+
+    def open_agent_board(self, agent: AgentIdentity) -> TaskBoard:
+        """Return the board of the agent's team, or of its session if it has no team."""
+        return self.open_board(agent.team or agent.session)
+
+    def find_lead_identity(self, agent: AgentIdentity, team: str) -> AgentIdentity | None:
+        """Return the agent's identity as lead of that team; None if it does not lead it."""
+        return self.resolve_lead(agent, team)
+
+    async def add_member(
+        self, team: TeamName, new_member: NewMember, *, foreign: bool = False
+    ) -> RosterEntry:
+        """Add a member: roster entry, inbox, and its prompt as the first message."""
+        from shoal.core.mail import MailMessage
+        from shoal.core.mail_envelopes import prepare_envelope
+
+        member = await self.rosters.add_member(team, new_member)
+        await self.open_mailboxes(team).open_inbox(member.name, foreign=foreign)
+        now = format_iso_time(self._clock.now())
+        prompt = MailMessage(id=self._ids.new_uuid(), sender=LEAD_NAME, text=new_member.prompt, timestamp=now)
+        await self.post_mail(team, member.name, prepare_envelope(prompt, "prompt", from_lead=True))
+        return member
+
+    async def post_mail(self, team: TeamName, to: AgentName, mail: MailMessage) -> PostReceipt:
+        """Sign and post mail to a member; the lead's inbox is created with its first message."""
+        from shoal.core.mail_signatures import MailSigner
+
+        mailboxes = self.open_mailboxes(team)
+        if to == LEAD_NAME:
+            await mailboxes.open_inbox(to)
+        return await mailboxes.post(to, MailSigner(team, self.read_signing_key(team)).sign_mail(mail, to))
+
+    async def notify_assigned(self, by: AgentIdentity, to: AgentName, task: Task) -> None:
+        """Notify a member that it owns a task now; does nothing without a team."""
+        if by.team is None:
+            return
+        await self.post_assignment(TeamName(by.team), parse_agent_name(by.name), to, task)
+
+    async def post_assignment(self, team: TeamName, by: AgentName, to: AgentName, task: Task) -> None:
+        """Post the assignment. An owner that is not a member has no inbox and is not notified."""
+        from shoal.core.errors import InboxNotFound
+        from shoal.core.mail import MailMessage
+        from shoal.core.mail_bodies import TaskAssignment
+        from shoal.wire.mail_body_codec import encode_body
+
+        now = format_iso_time(self._clock.now())
+        body = TaskAssignment(
+            task_id=task.id,
+            subject=task.subject,
+            description=task.description,
+            assigned_by=by,
+            timestamp=now,
+        )
+        mail = MailMessage(id=self._ids.new_uuid(), sender=by, text=encode_body(body), timestamp=now)
+        try:
+            await self.post_mail(team, to, mail)
+        except InboxNotFound:
+            self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
+
+    async def close_team(self, team: TeamName) -> None:
+        """Close what is open of a deleted team."""
+        self._keys.pop(team, None)
+        mailboxes, board = self._mailboxes.pop(team, None), self._boards.pop(team, None)
+        if mailboxes is not None:
+            await mailboxes.aclose()
+        if board is not None:
+            await board.aclose()
+
+    async def aclose(self) -> None:
+        for board in self._boards.values():
+            await board.aclose()
+        for mailboxes in self._mailboxes.values():
+            await mailboxes.aclose()
+        if self._rosters is not None:
+            await self._rosters.aclose()
+        self._boards.clear()
+        self._mailboxes.clear()
+        self._rosters = None

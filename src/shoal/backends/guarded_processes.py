@@ -1,0 +1,214 @@
+"""Processes that cannot outlive the session: their parent is a guardian, which ends them with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from shoal.backends.guardian import collect_descendants, read_process_tree, send_signals
+from shoal.backends.guardian_client import GuardianClient
+from shoal.backends.order_channel import to_utf8
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError
+from shoal.core.ports import ProcessLaunch
+
+GUARDIAN_LOST = (
+    "The guardian process was killed, and every program it ran was ended with it. "
+    "The next program starts under a new guardian."
+)
+SESSION_CLOSED = "The session was closed and ended every program it ran."
+START_TIMEOUT = 10.0
+"""Seconds to start a program; the guardian takes a few milliseconds."""
+KILL_TIMEOUT = 0.8
+"""Seconds from KILL to the report of the end."""
+
+
+class GuardedProcess:
+    def __init__(self, send_signal: Callable[[int], None], clock: Clock) -> None:
+        self.pid = 0
+        self._send_signal = send_signal
+        self._clock = clock
+        self._status: int | None = None
+        self._failure = ""
+        self._start_known = asyncio.Event()
+        self._exited = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    @property
+    def is_alive(self) -> bool:
+        return self.pid != 0 and not self._exited.is_set()
+
+    async def wait(self) -> int:
+        """Return the exit status; negative for a signal. Raises `ProcessError` if the process was lost."""
+        await self._exited.wait()
+        if self._status is None:
+            raise ProcessError(self._failure)
+        return self._status
+
+    async def stop(self, *, grace: float = 2.0) -> int:
+        """Send TERM to the whole group, KILL after the grace; takes at most grace + 1 s."""
+        try:
+            if not self._gone.is_set():
+                self._send_signal(signal.SIGTERM)
+                async with self._clock.deadline(grace):
+                    await self._gone.wait()
+        except TimeoutError:
+            self._send_signal(signal.SIGKILL)
+        except asyncio.CancelledError:
+            self._send_signal(signal.SIGKILL)
+            raise
+        try:
+            async with self._clock.deadline(KILL_TIMEOUT):
+                await self._gone.wait()
+        except TimeoutError:
+            if self.may_have_members:
+                kill_process_trees([self.pid])
+            if not self._exited.is_set():
+                raise ProcessError(f"Process {self.pid} was sent KILL but has not ended yet.") from None
+        return await self.wait()
+
+    async def wait_until_started(self) -> None:
+        """Wait until the process has started. Raises `ProcessError` if it could not."""
+        await self._start_known.wait()
+        if not self.pid:
+            raise ProcessError(self._failure)
+
+    def handle_message(self, message: dict[str, Any]) -> None:
+        if "started" in message:
+            self.pid = message["pid"]
+            self._start_known.set()
+        elif "exited" in message:
+            self._status = message["status"]
+            self._exited.set()
+        elif "gone" in message:
+            self._gone.set()
+        else:
+            self._mark_finished(f"{message['error'][:1].upper()}{message['error'][1:]}.")
+
+    @property
+    def may_have_members(self) -> bool:
+        """True if its group may have members."""
+        return self.pid != 0 and not self._gone.is_set()
+
+    def mark_lost(self, why: str) -> None:
+        """Mark the process as lost: no further message about it will arrive."""
+        self._mark_finished(why)
+
+    def _mark_finished(self, failure: str) -> None:
+        self._failure = failure
+        self._start_known.set()
+        self._exited.set()
+        self._gone.set()
+
+
+class GuardedProcesses:
+    """Starts processes through a guardian, which itself starts with the first of them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._guardian_client: GuardianClient | None = None
+        self._running: dict[int, GuardedProcess] = {}
+        self._last = 0
+        self._closed = False
+
+    @property
+    def guardian_pid(self) -> int | None:
+        """The guardian's pid, while there is one."""
+        return (
+            self._guardian_client.pid
+            if self._guardian_client is not None and self._guardian_client.is_alive
+            else None
+        )
+
+    async def start_process(self, launch: ProcessLaunch) -> GuardedProcess:
+        link = self._get_guardian()
+        self._last = identity = self._last + 1
+
+        def send_signal(number: int) -> None:
+            link.send_order({"signal": identity, "number": number})
+
+        self._running[identity] = process = GuardedProcess(send_signal, self._clock)
+        try:
+            _send_spawn_order(link, identity, launch)
+        except (OSError, ValueError) as error:
+            self._running.pop(identity, None)
+            raise ProcessError(f"{launch.argv[0]} was not started: {error}.") from error
+        try:
+            async with self._clock.deadline(START_TIMEOUT):
+                await process.wait_until_started()
+        except TimeoutError:
+            link.abandon()
+            raise ProcessError(f"{launch.argv[0]} was not started: the guardian does not answer.") from None
+        except asyncio.CancelledError:
+            send_signal(signal.SIGKILL)
+            raise
+        return process
+
+    async def aclose(self) -> None:
+        """End everything: TERM, a short grace, KILL."""
+        self._closed = True
+        if self._guardian_client is not None:
+            await self._guardian_client.close()
+        mark_all_lost(self._running, SESSION_CLOSED)
+
+    def _get_guardian(self) -> GuardianClient:
+        if self._closed:
+            raise ProcessError("The session is closed: no program can be started.")
+        if self._guardian_client is None or not self._guardian_client.is_alive:
+            try:
+                self._guardian_client = GuardianClient(self._dispatch_message, self._on_guardian_lost)
+            except OSError as error:
+                raise ProcessError(f"The guardian of processes cannot be started: {error}.") from error
+        return self._guardian_client
+
+    def _dispatch_message(self, message: dict[str, Any]) -> None:
+        dispatch_message(message, self._running)
+
+    def _on_guardian_lost(self) -> None:
+        mark_all_lost(self._running, GUARDIAN_LOST)
+
+
+def dispatch_message(message: dict[str, Any], running: dict[int, GuardedProcess]) -> None:
+    """Pass a message to its process, which is removed after its end."""
+    identity = next(message[kind] for kind in ("started", "failed", "exited", "gone") if kind in message)
+    running[identity].handle_message(message)
+    if "gone" in message or "failed" in message:
+        del running[identity]
+
+
+def mark_all_lost(running: dict[int, GuardedProcess], why: str) -> None:
+    """End all processes and their descendants from here, because their parent is gone."""
+    kill_process_trees([process.pid for process in running.values() if process.may_have_members])
+    for process in running.values():
+        process.mark_lost(why)
+    running.clear()
+
+
+def kill_process_trees(leaders: list[int]) -> None:
+    stopped: set[int] = set()
+    found = set(leaders)
+    # Stop first, then list again: a process that forks after it was listed would leave an orphan.
+    while found - stopped:
+        send_signals(signal.SIGSTOP, groups=leaders, pids=list(found - stopped))
+        stopped |= found
+        families = read_process_tree()
+        found = {pid for leader in leaders for pid in collect_descendants(leader, families)}
+    send_signals(signal.SIGKILL, groups=leaders, pids=list(stopped))
+
+
+def _send_spawn_order(guardian: GuardianClient, identity: int, launch: ProcessLaunch) -> None:
+    order = {
+        "spawn": identity,
+        "argv": [to_utf8(word) for word in launch.argv],
+        "cwd": to_utf8(str(launch.cwd)),
+        "env": {to_utf8(name): to_utf8(value) for name, value in launch.env.items()},
+    }
+    stdin = os.open(os.devnull, os.O_RDONLY) if launch.stdin is None else launch.stdin
+    try:
+        guardian.send_order(order, [stdin, launch.stdout, launch.stderr])
+    finally:
+        if launch.stdin is None:
+            os.close(stdin)

@@ -1,0 +1,146 @@
+"""Selection of the sandbox for the commands of a session: the first that works here, or none and why."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from shoal.backends.sandbox.bubblewrap import Bubblewrap
+from shoal.backends.sandbox.landlock import Landlock
+from shoal.backends.sandbox.sandbox_driver import SandboxDriver
+from shoal.backends.sandbox.seatbelt import Seatbelt
+from shoal.core.errors import ProcessError
+from shoal.core.ports import ProcessLaunch
+from shoal.core.sandbox import SandboxPolicy
+
+DISABLE_HINT = (
+    "Or run without it, if you accept that commands can then do all that you can: "
+    '{"shoal": {"sandbox": {"enabled": false}}} in your settings.json.'
+)
+
+
+class SandboxPreferences(Struct, frozen=True, kw_only=True):
+    """Sandbox settings of the user."""
+
+    enabled: bool = True
+    insists: bool = False
+    """Refuse a command that cannot be confined as requested, instead of running it without a sandbox."""
+    auto_allow: bool = False
+
+
+class DetectedDriver(Struct, frozen=True, kw_only=True):
+    """Driver that works here, and the problems of better ones."""
+
+    driver: SandboxDriver | None
+    problems: tuple[str, ...] = ()
+
+
+class SelectedSandbox:
+    """`get_policy` is called for each command: directories are granted while a session runs."""
+
+    def __init__(
+        self,
+        preferences: SandboxPreferences,
+        *,
+        get_policy: Callable[[], SandboxPolicy],
+        drivers: Sequence[SandboxDriver],
+        note: Callable[[str], None],
+    ) -> None:
+        self._preferences = preferences
+        self._get_policy = get_policy
+        self._drivers = drivers
+        self._note = note
+        self._detected: DetectedDriver | None = None
+        self._selected: tuple[SandboxDriver | None] | None = None
+        self._reported: set[str] = set()
+
+    @property
+    def is_active(self) -> bool:
+        return self._get_driver() is not None
+
+    @property
+    def problem(self) -> str:
+        """Reason why commands are not confined; empty if they are."""
+        return self._select_driver()[2]
+
+    @property
+    def can_skip_asking(self) -> bool:
+        if not self._preferences.auto_allow:
+            return False
+        kind = self._get_driver()
+        # Through a reachable socket a command could get its own questions answered.
+        return kind is not None and kind.blocks_sockets
+
+    @property
+    def ends_all_processes(self) -> bool:
+        kind = self._get_driver()
+        return kind is not None and kind.ends_all_processes
+
+    async def prepare(self) -> None:
+        if self._preferences.enabled and self._detected is None:
+            import asyncio
+
+            await asyncio.to_thread(self._detect_driver)
+
+    def wrap_launch(self, launch: ProcessLaunch) -> ProcessLaunch:
+        if not self._preferences.enabled:
+            return launch
+        kind, policy, reason = self._select_driver()
+        if kind is not None:
+            found = self._detect_driver()
+            if kind.limits and found.problems:
+                self._note_once(
+                    f"Commands are confined by {kind.name}, for {found.problems[0]}. {kind.limits}"
+                )
+            return kind.wrap_launch(launch, policy)
+        if self._preferences.insists:
+            raise ProcessError(
+                f"The settings ask for a sandbox that cannot hold here: {reason}. {DISABLE_HINT}"
+            )
+        self._note_once(f"Commands run without a sandbox: {reason}.")
+        return launch
+
+    def _get_driver(self) -> SandboxDriver | None:
+        """Return the driver; cached, because it is needed for every call."""
+        if self._selected is None:
+            self._selected = (self._select_driver()[0],)
+        return self._selected[0]
+
+    def _select_driver(self) -> tuple[SandboxDriver | None, SandboxPolicy, str]:
+        """Return the driver and the policy for a command, or None and the reason."""
+        if not self._preferences.enabled:
+            return None, SandboxPolicy(writable=()), "the settings turn it off"
+        found, policy = self._detect_driver(), self._get_policy()
+        if found.driver is None:
+            return None, policy, "; ".join(found.problems) or "there is none for this system"
+        unsupported = found.driver.find_unsupported(policy)
+        if unsupported is not None:
+            return None, policy, "; ".join((unsupported, *found.problems))
+        return found.driver, policy, ""
+
+    def _detect_driver(self) -> DetectedDriver:
+        if self._detected is None:
+            self._detected = detect_driver(self._drivers)
+        return self._detected
+
+    def _note_once(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
+            self._note(text)
+
+
+def list_drivers(path: str) -> tuple[SandboxDriver, ...]:
+    """Return the drivers of this system, best first. `path` is where programs are looked up."""
+    return {"linux": (Bubblewrap(path), Landlock()), "darwin": (Seatbelt(),)}.get(sys.platform, ())
+
+
+def detect_driver(drivers: Sequence[SandboxDriver]) -> DetectedDriver:
+    problems: list[str] = []
+    for kind in drivers:
+        problem = kind.find_problem()
+        if problem is None:
+            return DetectedDriver(driver=kind, problems=tuple(problems))
+        problems.append(problem)
+    return DetectedDriver(driver=None, problems=tuple(problems))

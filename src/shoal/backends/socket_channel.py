@@ -1,0 +1,139 @@
+"""Channel between a lead and a teammate's process: whole messages over a stream socket, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+
+MAX_MESSAGE_SIZE = 64 << 20
+"""Maximum bytes of one message; the sender refuses a longer one, the receiver closes the channel."""
+_PREFIX_SIZE = 4
+_CHUNK = 1 << 18
+_MAX_READ_AHEAD = 1 << 20
+"""Bytes of whole messages that are read before anyone requests them."""
+
+
+class SocketChannel:
+    """One end of a channel; created inside the running event loop, owns the socket from then on."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._socket.setblocking(False)  # noqa: FBT003
+        self._loop = asyncio.get_running_loop()
+        self._outbox: deque[memoryview] = deque()
+        self._inbox = bytearray()
+        self._messages: deque[bytes] = deque()
+        self._read_ahead = 0
+        self._message_arrived = asyncio.Event()
+        self._sent = asyncio.Event()
+        self._sent.set()
+        self._ended = False
+        """No further message will be received."""
+        self._is_closed_for_sending = False
+        """No further message can be sent."""
+        self._paused = False
+        self._loop.add_reader(self._socket, self._read_available)
+
+    @classmethod
+    def from_descriptor(cls, fd: int) -> SocketChannel:
+        """Create the channel in a teammate's process, from the descriptor it was started with."""
+        return cls(socket.socket(fileno=fd))
+
+    def send(self, message: bytes) -> None:
+        """Send without waiting; does nothing if the other end is gone. Raises ValueError if too long."""
+        if len(message) > MAX_MESSAGE_SIZE:
+            raise ValueError(
+                f"A message of {len(message)} bytes is longer than a line takes ({MAX_MESSAGE_SIZE})."
+            )
+        if self._is_closed_for_sending:
+            return
+        self._outbox.append(memoryview(len(message).to_bytes(_PREFIX_SIZE, "big") + message))
+        if self._sent.is_set():
+            self._write_pending()
+
+    async def wait_until_sent(self) -> None:
+        """Wait until the system has everything that was sent; needed before a process ends."""
+        await self._sent.wait()
+
+    async def receive(self) -> bytes | None:
+        """Return the next message, or None when the other end is gone; an incomplete message is dropped."""
+        while not self._messages:
+            if self._ended:
+                return None
+            self._message_arrived.clear()
+            await self._message_arrived.wait()
+        message = self._messages.popleft()
+        self._read_ahead -= len(message)
+        if self._paused and not self._ended and self._read_ahead < _MAX_READ_AHEAD:
+            self._paused = False
+            self._loop.add_reader(self._socket, self._read_available)
+        return message
+
+    def close(self) -> None:
+        """Close; messages already sent still go out while the other end reads and the loop runs."""
+        self._messages.clear()
+        self._stop_reading()
+        if self._sent.is_set():
+            self._socket.close()
+        self._is_closed_for_sending = True
+
+    def _write_pending(self) -> None:
+        try:
+            while self._outbox:
+                sent = self._socket.send(self._outbox[0])
+                if sent < len(self._outbox[0]):
+                    self._outbox[0] = self._outbox[0][sent:]
+                else:
+                    self._outbox.popleft()
+        except BlockingIOError:
+            self._sent.clear()
+            self._loop.add_writer(self._socket, self._write_pending)
+            return
+        except OSError:
+            self._outbox.clear()
+            self._is_closed_for_sending = True
+        if not self._sent.is_set():
+            self._loop.remove_writer(self._socket)
+            self._sent.set()
+        if self._is_closed_for_sending and self._ended:
+            self._socket.close()
+
+    def _read_available(self) -> None:
+        try:
+            data = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._inbox += data
+        if not data or not self._take_whole_messages():
+            self._stop_reading()
+        elif self._read_ahead >= _MAX_READ_AHEAD:
+            self._paused = True
+            self._loop.remove_reader(self._socket)
+
+    def _take_whole_messages(self) -> bool:
+        """Extract whole messages; return False if the data is not a message."""
+        start = 0
+        while (body := start + _PREFIX_SIZE) <= len(self._inbox):
+            size = int.from_bytes(self._inbox[start:body], "big")
+            if size > MAX_MESSAGE_SIZE:
+                return False
+            if len(self._inbox) < body + size:
+                break
+            self._messages.append(bytes(self._inbox[body : body + size]))
+            self._read_ahead += size
+            start = body + size
+        del self._inbox[:start]
+        if self._messages:
+            self._message_arrived.set()
+        return True
+
+    def _stop_reading(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._inbox.clear()
+        self._loop.remove_reader(self._socket)
+        self._message_arrived.set()

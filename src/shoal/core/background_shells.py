@@ -1,0 +1,65 @@
+"""Background shell commands: their facts, their results, and the observer port."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.ids import AgentId
+
+ShellOutcome: TypeAlias = Literal["completed", "failed", "killed"]
+
+
+class BackgroundShell(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    shell: str
+    agent: AgentId
+    """Agent that owns it."""
+    call: str
+    """Tool call that started it."""
+    command: str
+    output: str = ""
+    """Output file written while it runs; empty if none could be created."""
+
+
+class ShellResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Result of a background command."""
+
+    facts: BackgroundShell
+    status: ShellOutcome
+    exit_code: int | None = None
+    """Negative for a signal; None if unknown."""
+    detail: str = ""
+    """Reason for the end, if it is not obvious."""
+    tail: str = ""
+    """End of its output."""
+    quiet: bool = False
+    """True if its agent needs no notification: it ended the command itself, or has ended."""
+
+
+class ShellObserver(Protocol):
+    """Observer of background commands."""
+
+    def on_started(self, facts: BackgroundShell) -> None: ...
+
+    def on_ended(self, end: ShellResult) -> None: ...
+
+    def on_stuck(self, facts: BackgroundShell, tail: str) -> None:
+        """Report, once per command, that it seems to wait for input that nobody can give."""
+        ...
+
+    def on_end_seen(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
+        """Report that a status check showed its end."""
+        ...
+
+
+class NullShellObserver:
+    """Observer that ignores everything."""
+
+    def on_started(self, facts: BackgroundShell) -> None: ...
+
+    def on_ended(self, end: ShellResult) -> None: ...
+
+    def on_stuck(self, facts: BackgroundShell, tail: str) -> None: ...
+
+    def on_end_seen(self, facts: BackgroundShell, by: AgentId, call: str) -> None: ...

@@ -1,0 +1,140 @@
+"""Escaping of control tags in text from tools, files, web pages and agents, so that they have no effect.
+
+A tag that only the runtime may use gets a backslash after its bracket: `<\\system-reminder>`. One that has
+backslashes there already gets one more, so that `unescape_control_tags` restores the text exactly.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+_TAGS = (
+    "system-reminder",
+    "system-message",
+    "system-prompt",
+    "system-notification",
+    "teammate-message",
+    "agent-message",
+    "task-notification",
+    "channel",
+    "task-reminder",
+    "scheduled-prompt",
+    "fork-boilerplate",
+    "user-message",
+    "user-prompt-submit-hook",
+    "human-turn",
+    "command-name",
+    "command-message",
+    "command-args",
+    "command-contents",
+    "local-command-stdout",
+    "local-command-stderr",
+    "local-command-caveat",
+    "bash-input",
+    "bash-stdout",
+    "bash-stderr",
+    "tool-use",
+    "tool-result",
+    "function-calls",
+    "function-results",
+    "invoke",
+    "antml",
+    "session-start-hook",
+    "permission-granted",
+    "shutdown-request",
+    "plan-approval",
+)
+_TOKENS = (
+    "im_start",
+    "im_end",
+    "im_sep",
+    "system",
+    "user",
+    "assistant",
+    "endoftext",
+    "begin_of_text",
+    "end_of_text",
+    "start_header_id",
+    "end_header_id",
+    "eot_id",
+    "eom_id",
+    "python_tag",
+    "tool",
+    "channel",
+    "message",
+    "return",
+    "start",
+    "end",
+)
+# Characters that look like a bracket.
+_BRACKETS = "<＜﹤‹〈⟨〈˂ᐸ≺❮❰⧼🡠"
+_BRACKET = re.compile(f"[{_BRACKETS}]")
+_INVISIBLE = r"\x00-\x20\x7f"
+_MAX_TAG_LENGTH = 160
+"""Characters after a bracket that are inspected."""
+_LOOKALIKES = str.maketrans(
+    "аеорсухіјѕԁһкмтпвгԛԝіΑΒΕΖΗΙΚΜΝΟΡΤΥΧαεικνορτυχ‐‑‒–—―−⁃﹣－＿ǀ│｜∣",
+    "aeopcyxijsdhkmtnbrqwiABEZHIKMNOPTYXaeiknoptux----------_||||",
+)
+
+
+def escape_control_tags(text: str) -> str:
+    """Escape every control tag; return the same object if there is none."""
+    positions = [at + 1 for at in _find_brackets(text) if _starts_control_tag(text, at + 1)]
+    if not positions:
+        return text
+    pieces = [text[start:end] for start, end in zip([0, *positions], [*positions, len(text)], strict=True)]
+    return "\\".join(pieces)
+
+
+def unescape_control_tags(text: str) -> str:
+    """Return the text that was given to `escape_control_tags`."""
+    positions = [
+        at + 1
+        for at in _find_brackets(text)
+        if text.startswith("\\", at + 1) and _starts_control_tag(text, at + 1)
+    ]
+    ends = [*positions, len(text)]
+    starts = [0, *(mark + 1 for mark in positions)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _find_brackets(text: str) -> list[int]:
+    if text.isascii():
+        found, position = [], text.find("<")
+        while position >= 0:
+            found.append(position)
+            position = text.find("<", position + 1)
+        return found
+    return [match.start() for match in _BRACKET.finditer(text)]
+
+
+def _starts_control_tag(text: str, position: int) -> bool:
+    following = text[position : position + _MAX_TAG_LENGTH]
+    if not following.isascii():
+        following = _normalize_lookalikes(following)
+    return _compile_control_pattern().match(following) is not None
+
+
+def _normalize_lookalikes(text: str) -> str:
+    """Normalize text to what it looks like: narrow letters, no lookalikes, no invisible characters."""
+    visible = "".join(c for c in text if unicodedata.category(c) not in ("Cf", "Mn", "Me"))
+    normalized = unicodedata.normalize("NFKD", visible.translate(_LOOKALIKES)).translate(_LOOKALIKES)
+    return "".join(c for c in normalized if not unicodedata.combining(c))
+
+
+@cache
+def _compile_control_pattern() -> re.Pattern[str]:
+    # Words may be separated by anything except letters, and letters by blanks and line ends.
+    tags = "|".join(_build_tag_pattern(tag) for tag in _TAGS)
+    tokens = "|".join(map(re.escape, _TOKENS))
+    return re.compile(
+        rf"[{_INVISIBLE}/\\!?]*(?:(?:{tags})(?![a-z0-9])|\|\s*/?(?:{tokens})\s*\|)", re.IGNORECASE
+    )
+
+
+def _build_tag_pattern(tag: str) -> str:
+    words = (rf"[{_INVISIBLE}]*".join(word) for word in tag.split("-"))
+    return rf"[{_INVISIBLE}_\-./\\:]*".join(words)

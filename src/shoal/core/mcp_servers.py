@@ -1,0 +1,128 @@
+"""MCP servers: their configuration, their status in a session, and the names of their tools."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+MAX_TOOL_NAME_LENGTH = 64
+"""Length of a tool name that every provider accepts."""
+_MAX_SERVER_NAME_LENGTH = 40
+MCP_PREFIX = "mcp__"
+
+
+class McpStdioConfig(Struct, frozen=True, kw_only=True):
+    """Local server that communicates over standard input and output."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    cwd: str | None = None
+    """Working directory relative to the project; None is the project itself."""
+
+
+class McpHttpConfig(Struct, frozen=True, kw_only=True):
+    """Remote server with a URL."""
+
+    url: str
+    headers: Mapping[str, str] = {}
+    transport: Literal["http", "sse"] = "http"
+
+
+class McpServerConfig(Struct, frozen=True, kw_only=True):
+    name: str
+    connection: McpStdioConfig | McpHttpConfig
+    origin: str
+    """File and line of its configuration, or the flag, or the agent that defines it."""
+
+    def __repr__(self) -> str:
+        return f"McpServerConfig({self.name}, {self.origin})"  # env and headers may hold keys
+
+    @property
+    def kind(self) -> str:
+        return "stdio" if isinstance(self.connection, McpStdioConfig) else self.connection.transport
+
+    @property
+    def prefix(self) -> str:
+        return format_server_prefix(self.name)
+
+
+class ChannelMessage(Struct, frozen=True, kw_only=True):
+    """Unsolicited message that a server sends through its channel."""
+
+    content: str
+    meta: Mapping[str, str] = {}
+    left_out: int = 0
+    """Number of characters that were cut from the content."""
+
+
+McpServerState: TypeAlias = Literal["pending", "connected", "needs-auth", "failed", "disabled"]
+
+
+class McpServerStatus(Struct, frozen=True, kw_only=True):
+    """Status of a server in a session, for people and programs."""
+
+    name: str
+    status: McpServerState
+    kind: str
+    origin: str
+    detail: str = ""
+    """Reason why it is not connected, and what to do."""
+    version: str = ""
+    """Negotiated protocol version."""
+    tools: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    resources: bool = False
+
+
+class McpPromptArgument(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class McpPrompt(Struct, frozen=True, kw_only=True):
+    """Prompt of a server; its slash command is `/` and its name."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[McpPromptArgument, ...] = ()
+
+
+def format_server_prefix(server: str) -> str:
+    """Return the prefix of the server's tool names; rules split names at the double underscore."""
+    plain = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", server)).strip("_") or "server"
+    return f"{MCP_PREFIX}{_shorten_name(plain, _MAX_SERVER_NAME_LENGTH)}__"
+
+
+def format_mcp_tool_name(server: str, tool: str) -> str:
+    return _shorten_name(
+        format_server_prefix(server) + re.sub(r"[^A-Za-z0-9_-]", "_", tool), MAX_TOOL_NAME_LENGTH
+    )
+
+
+def list_tool_servers(tools: Iterable[str]) -> tuple[str, ...]:
+    """Return the servers named in these tool names."""
+    servers = (
+        tool.removeprefix(MCP_PREFIX).partition("__")[0] for tool in tools if tool.startswith(MCP_PREFIX)
+    )
+    return tuple(dict.fromkeys(servers))
+
+
+def matches_server_pattern(pattern: str, server: str) -> bool:
+    """Return True if an entry of `requiredMcpServers` matches this server."""
+    return any(
+        fnmatchcase(name.lower(), pattern.lower()) for name in (server, format_server_prefix(server)[5:-2])
+    )
+
+
+def _shorten_name(name: str, max_length: int) -> str:
+    if len(name) <= max_length:
+        return name
+    # A hash keeps long names with the same beginning distinct.
+    return f"{name[: max_length - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

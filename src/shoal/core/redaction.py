@@ -1,0 +1,227 @@
+"""Redaction of secrets: the values of secret variables, and texts shaped like keys and tokens.
+
+Every store of a run uses it for every line, so it does not search with regular expressions: a key holds a
+long run of letters and digits, which hardly any other text does, and only such runs are inspected closer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+_MIN_RUN = 13
+"""Letters and digits in a row that trigger a closer inspection; one more than any part of a UUID has."""
+_MIN_VALUE_LENGTH = 8
+"""Minimum length of a value that is redacted; shorter ones occur by chance."""
+_HEAD = 8
+"""Leading characters that count as the whole value if the text is cut right after them."""
+_MAX_LOOKBACK = 64
+_MAX_KEY_BLOCK = 64 * 1024
+
+_SECRET_WORDS = frozenset(
+    (
+        "KEY",
+        "APIKEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "PAT",
+    )
+)
+# Prefixes of keys and the pattern that follows in a real one. The prefix is not redacted: it tells what was
+# there. Patterns are compiled on first use: most runs need none.
+_KEY_SHAPES: Final = {
+    mark: tail
+    for marks, tail in (
+        ((b"sk-",), rb"[A-Za-z0-9_\-]{20,}"),
+        ((b"sk_live_", b"rk_live_", b"glpat-"), rb"[A-Za-z0-9_\-]{16,}"),
+        ((b"ghp_", b"gho_", b"ghs_", b"ghu_", b"npm_", b"hf_"), rb"[A-Za-z0-9]{30,}"),
+        ((b"github_pat_",), rb"[A-Za-z0-9_]{30,}"),
+        ((b"xoxb-", b"xoxp-", b"xoxa-", b"xoxs-", b"xoxe-"), rb"[A-Za-z0-9\-]{10,}"),
+        ((b"pypi-",), rb"[A-Za-z0-9_\-]{40,}"),
+        ((b"AKIA", b"ASIA"), rb"[A-Z0-9]{16}(?![A-Z0-9])"),
+        ((b"AIza",), rb"[A-Za-z0-9_\-]{35}"),
+        ((b"eyJ",), rb"[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}(?:\.[A-Za-z0-9_\-]*)?"),
+    )
+    for mark in marks
+}
+_KEY_BEGINNINGS = frozenset(mark[:2] for mark in _KEY_SHAPES)
+_BEARER, _BEARER_TOKEN = b"earer ", rb"[A-Za-z0-9_\-.~+/=]{12,}"
+_BEGIN, _END, _PRIVATE = b"-----BEGIN ", b"-----END ", b"PRIVATE KEY"
+# In JSON the lines of a block are separated by a backslash and an n.
+_BREAK = rb"(?:\s|\\[nrt])*"
+_BLOCK = rb"-*" + _BREAK + rb"(?:(?:[A-Za-z0-9+/=]{8,}|(?:Proc-Type|DEK-Info)[^\\\n]*)" + _BREAK + rb")*"
+
+
+def _build_class_table(extra: bytes) -> bytes:
+    return bytes(97 if chr(code).isalnum() or code in extra else 32 for code in range(128)) + b" " * 128
+
+
+_ALPHANUMERIC, _WORD = _build_class_table(b""), _build_class_table(b"_-")
+_LONG_RUN = b"a" * _MIN_RUN
+_BLANK, _BACKSLASH = b" \\"
+
+
+def is_secret_name(name: str) -> bool:
+    """Return True if a variable of this name holds a secret."""
+    return not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or name == "ANTHROPIC_CUSTOM_HEADERS"
+
+
+class SecretRedactor:
+    """Replaces the secrets of a session in everything that is stored."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        """Redact the values in `environ` whose names mark them as secrets."""
+        secrets = [
+            (_encode_value(value), name)
+            for name, value in (environ or {}).items()
+            if len(value) >= _MIN_VALUE_LENGTH and is_secret_name(name) and not _is_harmless_value(value)
+        ]
+        # Longest first: one value may contain another.
+        secrets.sort(key=lambda pair: len(pair[0]), reverse=True)
+        spellings = [
+            (each[:_HEAD], each, f"[redacted: {name}]".encode())
+            for value, name in secrets
+            for each in dict.fromkeys((value, _escape_json(value)))
+        ]
+        self._long_run_values = [each for each in spellings if _LONG_RUN in each[1].translate(_ALPHANUMERIC)]
+        self._other_values = [each for each in spellings if each not in self._long_run_values]
+
+    def redact_text(self, text: str) -> str:
+        raw = text.encode("utf-8", "surrogatepass")
+        redacted = self.redact_bytes(raw)
+        if redacted is raw:
+            return text
+        try:
+            return redacted.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:  # a value that is not UTF-8 itself ended inside a character
+            return redacted.decode("utf-8", "replace")
+
+    def redact_bytes(self, text: bytes) -> bytes:
+        """Return the redacted text; the very same object if there is nothing to redact."""
+        for head, value, replacement in self._other_values:
+            if head in text:
+                text = _replace_value(text, value, replacement)
+        run_map = text.translate(_ALPHANUMERIC)
+        run_start = run_map.find(_LONG_RUN)
+        if run_start < 0:
+            return text
+        original = text
+        for head, value, replacement in self._long_run_values:
+            if head in text:
+                text = _replace_value(text, value, replacement)
+        if _PRIVATE in text:
+            text = _redact_key_blocks(text)
+        if text is not original:
+            run_map = text.translate(_ALPHANUMERIC)
+            run_start = run_map.find(_LONG_RUN)
+        return _redact_key_shapes(text, run_map, run_start)
+
+
+def _encode_value(value: str) -> bytes:
+    """Return the bytes of a variable; text that no variable can hold is encoded as stores encode it."""
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogatepass")
+
+
+def _is_harmless_value(value: str) -> bool:
+    """Return True for a path or a number, which is not a secret itself."""
+    return value.startswith(("/", "~/", "./")) or value.isdecimal()
+
+
+def _escape_json(value: bytes) -> bytes:
+    return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n").replace(b"\t", b"\\t")
+
+
+def _find_all(text: bytes, mark: bytes) -> Iterator[int]:
+    position = text.find(mark)
+    while position >= 0:
+        yield position
+        position = text.find(mark, position + 1)
+
+
+def _replace_value(text: bytes, value: bytes, replacement: bytes) -> bytes:
+    pieces: list[bytes] = []
+    copied_to = 0
+    for position in _find_all(text, value[:_HEAD]):
+        if position < copied_to:
+            continue
+        size = len(value) if text.startswith(value, position) else _match_truncated(text, position, value)
+        if size:
+            pieces += (text[copied_to:position], replacement)
+            copied_to = position + size
+    return b"".join([*pieces, text[copied_to:]]) if pieces else text
+
+
+def _match_truncated(text: bytes, position: int, value: bytes) -> int:
+    """Return the length of a value that the end of the text or of its string cut short; else 0."""
+    size = _HEAD
+    while size < len(value) and text[position + size : position + size + 1] == value[size : size + 1]:
+        size += 1
+    return size if text[position + size : position + size + 1] in (b"", b'"', b"\n") else 0
+
+
+def _redact_key_shapes(text: bytes, run_map: bytes, run_start: int) -> bytes:
+    """Redact keys. `flat` has a blank for each byte that is not alphanumeric; `run` is the first long run."""
+    pieces: list[bytes] = []
+    copied_to = 0
+    word_map = text.translate(_WORD)
+    while run_start >= 0:
+        # A key starts at the start of its word, which includes dashes and underscores.
+        lookback_start = run_start - _MAX_LOOKBACK if run_start > _MAX_LOOKBACK else 0
+        blank = word_map.rfind(b" ", lookback_start, run_start)
+        start = blank + 1 if blank >= 0 else lookback_start
+        previous_byte = text[start - 1] if start else 0
+        if previous_byte == _BACKSLASH and text[start : start + 1] in b"nrt":
+            start += 1  # in JSON the letter belongs to an escape
+        # Most long runs are in words that do not start like a key and do not follow `Bearer`.
+        if (previous_byte == _BLANK or text[start : start + 2] in _KEY_BEGINNINGS) and start >= copied_to:
+            found = _match_key(text, start)
+            if found is not None:
+                pieces += (text[copied_to : found[0]], b"[redacted]")
+                copied_to = found[1]
+        end = run_map.find(b" ", run_start)
+        if end < 0:
+            break
+        run_start = run_map.find(_LONG_RUN, max(copied_to, end))
+    return b"".join([*pieces, text[copied_to:]]) if pieces else text
+
+
+def _match_key(text: bytes, start: int) -> tuple[int, int] | None:
+    """Return the span of the secret part of a key that starts here, or None."""
+    if text[start : start + 2] in _KEY_BEGINNINGS:
+        for mark, tail in _KEY_SHAPES.items():
+            if text.startswith(mark, start) and (match := re.compile(tail).match(text, start + len(mark))):
+                return match.span()
+    if text[max(0, start - len(_BEARER)) : start] == _BEARER:
+        match = re.compile(_BEARER_TOKEN).match(text, start)
+        return match.span() if match else None
+    return None
+
+
+def _redact_key_blocks(text: bytes) -> bytes:
+    pieces: list[bytes] = []
+    copied_to = 0
+    for position in _find_all(text, _BEGIN):
+        marker = text.find(_PRIVATE, position, position + 60)
+        if position < copied_to or marker < 0:
+            continue
+        start = marker + len(_PRIVATE)
+        end = text.find(_END, start, start + _MAX_KEY_BLOCK)
+        if end < 0:
+            match = re.compile(_BLOCK).match(text, start)
+            end = match.end() if match else start
+        pieces += (text[copied_to:start], b"[redacted]")
+        copied_to = end
+    return b"".join([*pieces, text[copied_to:]]) if pieces else text
+
+
+KEY_SHAPE_REDACTOR = SecretRedactor()
+"""Redactor without known values: it redacts only what has the shape of a key."""

@@ -1,0 +1,56 @@
+"""Formatting of text and numbers for display; the result cannot control a terminal."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# Control characters, and marks that change the reading order of text.
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def strip_terminal_codes(text: str) -> str:
+    """Remove everything that a terminal would interpret: text of models and programs is only displayed."""
+    if text.isprintable():
+        return text
+    return _CONTROL_CHARACTERS.sub("", _ESCAPE_SEQUENCE.sub("", text).expandtabs(4))
+
+
+def strip_control_characters(text: str) -> str:
+    """Remove control characters only: the rest of a sequence and tabs stay in place."""
+    return text if text.isprintable() else _CONTROL_CHARACTERS.sub("", text)
+
+
+def to_one_line(text: str) -> str:
+    return " ".join(strip_terminal_codes(text).split())
+
+
+def format_count(number: int) -> str:
+    """Format a number of tokens: 940, 12.4k, 3.1M."""
+    if number < 1_000:
+        return str(number)
+    if number < 999_950:
+        return f"{number / 1_000:.1f}k"
+    return f"{number / 1_000_000:.1f}M"
+
+
+def format_quantity(number: int, noun: str) -> str:
+    """Format a number with its noun: 1 call, 2 calls."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def format_duration(value: float) -> str:
+    if value < 10:
+        return f"{value:.1f} s"
+    if value < 60:
+        return f"{value:.0f} s"
+    minutes, seconds = divmod(round(value), 60)
+    if minutes < 60:
+        return f"{minutes} min {seconds:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def format_dollars(usd: float | None) -> str:
+    if usd is None:
+        return "price not known"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"

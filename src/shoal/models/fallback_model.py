@@ -1,0 +1,45 @@
+"""Model that switches to a fallback when the primary does not answer."""
+
+from __future__ import annotations
+
+from shoal.core.errors import TransientModelError
+from shoal.core.model_requests import DeltaListener, ModelReply, ModelRequest, RetryScheduled, StreamDelta
+from shoal.core.ports import Model
+from shoal.core.usage import ModelCard
+
+MAX_FAILURES = 2
+"""Failures of one request before it goes to the fallback."""
+
+
+class _FailureLimitReached(Exception):
+    """The primary model has failed often enough."""
+
+
+class FallbackModel:
+    """Switches once and stays: building up a second cache costs more than it saves."""
+
+    def __init__(self, primary: Model, fallback: Model) -> None:
+        self._primary = primary
+        self._fallback = fallback
+        self._switched = False
+
+    @property
+    def card(self) -> ModelCard:
+        return self._fallback.card if self._switched else self._primary.card
+
+    async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
+        async def stop_after_failures(delta: StreamDelta) -> None:
+            await on_delta(delta)
+            if isinstance(delta, RetryScheduled) and delta.attempt >= MAX_FAILURES:
+                raise _FailureLimitReached
+
+        if not self._switched:
+            try:
+                return await self._primary.generate_reply(request, stop_after_failures)
+            except (_FailureLimitReached, TransientModelError):
+                self._switched = True
+        return await self._fallback.generate_reply(request, on_delta)
+
+    async def aclose(self) -> None:
+        await self._primary.aclose()
+        await self._fallback.aclose()

@@ -1,0 +1,280 @@
+"""One request to a provider and its streamed answer, with deadlines for everything that can hang."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.errors import BadReply, BadRequest, ConnectionLost, ModelError, StreamCut, StreamStalled
+from shoal.models.http_connection import ConnectionPool, HttpConnection
+from shoal.models.http_parser import HttpResponseParser, MalformedResponse, ResponseHead
+from shoal.models.model_errors import RequestTarget, error_from_non_stream, error_from_response
+from shoal.models.provider_json import decode_json
+
+_MAX_ERROR_BYTES = 64 * 1024
+_STALE_WITHIN = 1.0
+"""Seconds; a provider that hangs up later may have processed the request, and billed it."""
+_MAX_JSON_BYTES = 4 << 20
+_DRAIN_TIMEOUT = 0.25
+"""Seconds to wait for the end of a complete answer's response, so that the connection can be reused."""
+
+ChunkHandler: TypeAlias = Callable[[bytes], Awaitable[bool]]
+"""Receives the bytes that arrived; returns True once the answer is complete."""
+
+
+class HttpDeadlines(Struct, frozen=True, kw_only=True):
+    """Deadlines in seconds. `gap` is the longest silence inside a stream; a ping ends a silence."""
+
+    connect: float = 15.0
+    first_byte: float = 300.0
+    gap: float = 120.0
+    total: float = 3600.0
+
+
+class _StaleConnection(Exception):
+    """A reused connection ended at once, without a byte of an answer."""
+
+
+class ModelEndpoint:
+    """HTTP endpoint of one model."""
+
+    def __init__(
+        self,
+        target: RequestTarget,
+        *,
+        headers: Mapping[str, str],
+        clock: Clock,
+        deadlines: HttpDeadlines,
+        proxy: str | None = None,
+    ) -> None:
+        url = urlsplit(target.url)
+        try:
+            self._pool = ConnectionPool(url, clock, proxy=proxy)
+            head = _build_request_head(url, headers)
+        except ValueError as error:
+            raise target.build_error(BadRequest, f"A request cannot be made: {error}.") from error
+        self.target = target
+        self._head = head
+        self._clock = clock
+        self._deadlines = deadlines
+
+    async def post(self, body: bytes, on_chunk: ChunkHandler) -> None:
+        """Post the body and pass chunks to `on_chunk` until it has the whole answer.
+
+        Raises a `ModelError`; `StreamCut` if the answer started and did not end.
+        """
+        try:
+            async with self._clock.deadline(self._deadlines.total):
+                await self._post_with_retry(body, on_chunk)
+        except TimeoutError:
+            raise self._build_error(
+                StreamStalled, f"gave no whole answer in {self._deadlines.total:g} s"
+            ) from None
+
+    async def _post_with_retry(self, body: bytes, on_chunk: ChunkHandler) -> None:
+        try:
+            await self._post_once(body, on_chunk)
+        except _StaleConnection:
+            # The server closed the idle connection: the request was never accepted, so it may be sent again.
+            self._pool.close()
+            await self._post_once(body, on_chunk)
+
+    async def _post_once(self, body: bytes, on_chunk: ChunkHandler) -> None:
+        connection = await self._acquire_connection()
+        try:
+            connection.send(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
+            await self._read_answer(connection, on_chunk)
+        except MalformedResponse as error:
+            raise self._build_error(BadReply, f"does not answer in HTTP/1.1: {error}") from error
+        finally:
+            self._pool.release(connection)
+
+    async def _acquire_connection(self) -> HttpConnection:
+        try:
+            return await self._pool.acquire(timeout=self._deadlines.connect)
+        except TimeoutError:
+            limit = f"{self._deadlines.connect:g} s"
+            raise self._build_error(ConnectionLost, f"did not take a connection within {limit}") from None
+        except OSError as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise self._build_error(
+                    BadRequest,
+                    f"shows a certificate that cannot be verified: {error}. "
+                    "If it is your company's, add it to the system's or name it in SSL_CERT_FILE",
+                ) from error
+            # asyncio's message repeats the address as a tuple.
+            reason = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else error
+            raise self._build_error(ConnectionLost, f"cannot be reached: {reason}") from error
+
+    async def _read_answer(self, connection: HttpConnection, on_chunk: ChunkHandler) -> None:
+        response = HttpResponseParser()
+        content = b""
+        has_started = False
+        sent_at = self._clock.monotonic()
+        while response.head is None:
+            data = await self._read_chunk(
+                connection, self._deadlines.gap if has_started else self._deadlines.first_byte
+            )
+            if not data:
+                if (
+                    connection.is_reused
+                    and not has_started
+                    and self._clock.monotonic() - sent_at < _STALE_WITHIN
+                ):
+                    raise _StaleConnection
+                reason = f": {connection.error}" if connection.error else ""
+                raise self._build_error(ConnectionLost, f"closed the connection without an answer{reason}")
+            content = response.feed(data)
+            has_started = True
+        if not _is_stream(response.head):
+            raise await self._read_refusal(connection, response, response.head, content)
+        decompress = _create_decompressor(response.head)
+        is_done = bool(content) and await on_chunk(decompress(content))
+        while not is_done:
+            if response.is_complete or not (data := await self._read_chunk(connection, self._deadlines.gap)):
+                if (response.is_complete or response.finish()) and await on_chunk(b""):
+                    break
+                reason = f": {connection.error}" if connection.error else ""
+                raise self._build_error(StreamCut, f"broke off its answer{reason}")
+            content = response.feed(data)
+            is_done = bool(content) and await on_chunk(decompress(content))
+        await self._drain_response(connection, response, response.head)
+
+    async def _drain_response(
+        self, connection: HttpConnection, response: HttpResponseParser, head: ResponseHead
+    ) -> None:
+        """Read to the end of the response, so that the connection can be reused; failures are ignored."""
+        try:
+            while not response.is_complete:
+                async with self._clock.deadline(_DRAIN_TIMEOUT):
+                    data = await connection.read()
+                if not data:
+                    return
+                response.feed(data)
+        except (TimeoutError, MalformedResponse):
+            return
+        connection.response_finished = head.keep_alive
+
+    async def _read_refusal(
+        self, connection: HttpConnection, response: HttpResponseParser, head: ResponseHead, content: bytes
+    ) -> ModelError:
+        body = bytearray(content)
+        try:
+            while not response.is_complete and len(body) < _MAX_ERROR_BYTES:
+                data = await self._read_chunk(connection, self._deadlines.gap)
+                if not data:
+                    break
+                body += response.feed(data)
+        except StreamStalled:
+            pass  # what has arrived is enough
+        connection.response_finished = response.is_complete and head.keep_alive
+        try:
+            text = _create_decompressor(head)(bytes(body))
+        except MalformedResponse:
+            text = b""
+        if head.status == 200:
+            return error_from_non_stream(self.target, head, text)
+        return error_from_response(self.target, head, text, now_ms=self._clock.now())
+
+    async def _read_chunk(self, connection: HttpConnection, timeout: float) -> bytes:
+        # The deadline covers only the read: a slow consumer is not the provider's silence.
+        try:
+            async with self._clock.deadline(timeout):
+                return await connection.read()
+        except TimeoutError:
+            raise self._build_error(StreamStalled, f"sent nothing for {timeout:g} s") from None
+
+    def _build_error(self, kind: type[ModelError], what: str) -> ModelError:
+        return self.target.build_error(kind, f"{self.target.provider} ({self.target.url}) {what}.")
+
+    async def aclose(self) -> None:
+        self._pool.close()
+
+
+async def fetch_json(
+    url: str,
+    *,
+    clock: Clock,
+    timeout: float,
+    headers: Mapping[str, str] | None = None,
+    proxy: str | None = None,
+) -> Any:
+    """Return the JSON at an address, or None: for probing whether a server answers."""
+    parts = urlsplit(url)
+    header_lines = [f"{name}: {value}" for name, value in (headers or {}).items()]
+    try:
+        pool = ConnectionPool(parts, clock, proxy=proxy)
+        async with clock.deadline(timeout):
+            connection = await pool.acquire(timeout=timeout)
+            try:
+                host = parts.netloc.rpartition("@")[2]
+                lines = (f"GET {_build_request_target(parts)} HTTP/1.1", f"Host: {host}", "Connection: close")
+                connection.send("\r\n".join((*lines, *header_lines, "", "")).encode())
+                return await _read_json_body(connection)
+            finally:
+                connection.close()
+    except (OSError, ValueError, MalformedResponse):
+        return None
+
+
+async def _read_json_body(connection: HttpConnection) -> Any:
+    response, body = HttpResponseParser(), bytearray()
+    while not response.is_complete and len(body) < _MAX_JSON_BYTES:
+        data = await connection.read()
+        if not data:
+            response.finish()
+            break
+        body += response.feed(data)
+    is_ok = response.is_complete and response.head is not None and response.head.status == 200
+    return decode_json(bytes(body)) if is_ok else None
+
+
+def _build_request_target(url: SplitResult) -> str:
+    path = url.path or "/"
+    return f"{path}?{url.query}" if url.query else path
+
+
+def _build_request_head(url: SplitResult, headers: Mapping[str, str]) -> bytes:
+    target = _build_request_target(url)
+    lines = {
+        "Host": url.netloc.rpartition("@")[2],
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream",
+        # A compressing proxy would hold events back.
+        "Accept-Encoding": "identity",
+        **headers,
+    }
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    if any(character in f"{target}{''.join(lines.values())}" for character in "\r\n\0"):
+        raise ValueError("its address or a header (perhaps the key) holds a line break")
+    return f"POST {target} HTTP/1.1\r\n{text}Content-Length: ".encode()
+
+
+def _is_stream(head: ResponseHead) -> bool:
+    content_type = head.headers.get("content-type", "")
+    return head.status == 200 and not content_type.startswith(("text/html", "application/json"))
+
+
+def _create_decompressor(head: ResponseHead) -> Callable[[bytes], bytes]:
+    """Return a function that undoes a compression that was not requested."""
+    encoding = head.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("identity", ""):
+        return bytes
+    if encoding not in ("gzip", "deflate"):
+        raise MalformedResponse(f"its content is encoded with {encoding!r}, which was not asked for")
+    import zlib
+
+    decompress_chunk = zlib.decompressobj(wbits=47).decompress  # 47: detects gzip or zlib
+
+    def decompress(data: bytes) -> bytes:
+        try:
+            return decompress_chunk(data)
+        except zlib.error as error:
+            raise MalformedResponse(f"its content is not the {encoding} it says: {error}") from error
+
+    return decompress

@@ -1,0 +1,171 @@
+"""Restrictions of one agent beyond the session's rules: tools of its definition, its own worktree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import escape_filename
+from shoal.core.messages import ToolUseBlock
+from shoal.core.permission_decisions import DenyDecision
+from shoal.policy.command_rules import CommandRule
+from shoal.policy.path_resolver import PathResolver
+from shoal.policy.permission_rules import (
+    AGENT_TOOLS,
+    FILE_TOOLS,
+    ToolPermissionRule,
+    get_call_path,
+    parse_rule,
+)
+from shoal.policy.rule_tables import PathRules, is_call_match
+from shoal.policy.shell.command_analysis import analyze_command
+
+DEFINITION_SOURCE = "its definition"
+
+
+class StoredRestrictions(Struct, frozen=True, kw_only=True):
+    """Tool restrictions as the definitions state them; stored so that the agent can be resumed."""
+
+    only: tuple[tuple[str, ...], ...] = ()
+    never: tuple[str, ...] = ()
+
+
+class AgentRestrictions(Struct, frozen=True, kw_only=True):
+    """Restrictions of an agent, which also apply to every agent that it starts."""
+
+    only: tuple[tuple[ToolPermissionRule, ...], ...] = ()
+    """Tools of its definition and of its ancestors."""
+    main_checkout: Path | None = None
+    """The main checkout, for an agent that works in a worktree of it."""
+
+    def add_restrictions(self, tools: Sequence[str], main_checkout: Path | None) -> AgentRestrictions:
+        """Return these restrictions and more. Raises `SettingsError` for an invalid tool entry."""
+        rules = tuple(parse_rule(tool, DEFINITION_SOURCE) for tool in tools)
+        return AgentRestrictions(
+            only=(*self.only, rules) if rules else self.only,
+            main_checkout=self.main_checkout
+            if main_checkout is None
+            else Path(os.path.realpath(main_checkout)),
+        )
+
+
+class RestrictionGuard:
+    """Checks calls against restrictions. `is_own_file` tells if a real path is stored for this agent."""
+
+    def __init__(
+        self,
+        restrictions: AgentRestrictions,
+        paths: PathResolver,
+        roots: Sequence[str],
+        is_own_file: Callable[[str], bool],
+    ) -> None:
+        self._paths = paths
+        self._is_own_file = is_own_file
+        self._restrictions = tuple(ToolPatternRestriction(rules, roots) for rules in restrictions.only)
+        self._confinement = (
+            None
+            if restrictions.main_checkout is None
+            else WorktreeConfinement(restrictions.main_checkout, paths)
+        )
+
+    def check_call(self, call: ToolUseBlock) -> DenyDecision | None:
+        path = ""
+        if call.name in FILE_TOOLS:
+            try:
+                path, _ = self._paths.resolve_path(get_call_path(call))
+            except WorkspaceError:
+                return None  # the rules refuse it
+            if self._is_own_file(path):
+                return None
+            if self._confinement is not None and (denial := self._confinement.check_path(path)) is not None:
+                return denial
+        refusals = (restriction.check_call(call, path) for restriction in self._restrictions)
+        return next((refused for refused in refusals if refused is not None), None)
+
+
+class ToolPatternRestriction:
+    """Restricts tools to patterns: `Bash(git:*)` in a definition limits Bash to that and other Bash entries.
+
+    A tool listed without a pattern, or not at all, is not restricted here.
+    """
+
+    def __init__(self, rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> None:
+        self._rules = rules
+        self._roots = roots
+        self._matchers: dict[
+            str, tuple[tuple[ToolPermissionRule, ...], Callable[[ToolUseBlock, str], bool]]
+        ] = {}
+
+    def check_call(self, call: ToolUseBlock, path: str) -> DenyDecision | None:
+        """Check a call; `path` is the real path in a file tool's call."""
+        cached = self._matchers.get(call.name)
+        if cached is None:
+            rules = self._select_rules(call.name)
+            cached = self._matchers[call.name] = rules, self._build_matcher(call.name, rules)
+        rules, matches = cached
+        if not rules or matches(call, path):
+            return None
+        rule_list = ", ".join(map(str, rules))
+        return DenyDecision(
+            f"{DEFINITION_SOURCE} gives it {call.name} only as {rule_list}.", rule_list, DEFINITION_SOURCE
+        )
+
+    def _select_rules(self, tool: str) -> tuple[ToolPermissionRule, ...]:
+        for rule in self._rules:
+            is_about_tool = rule.tool == tool or {rule.tool, tool} <= AGENT_TOOLS
+            if is_about_tool and rule.pattern is None:
+                return ()
+        return tuple(rule for rule in self._rules if rule.pattern is not None and rule.is_about(tool))
+
+    def _build_matcher(
+        self, tool: str, tool_rules: tuple[ToolPermissionRule, ...]
+    ) -> Callable[[ToolUseBlock, str], bool]:
+        if tool == "Bash":
+            rules = tuple(map(CommandRule, tool_rules))
+            return lambda call, _: _is_covered(call.input.get("command"), rules)
+        if tool in FILE_TOOLS:
+            table = PathRules(tool_rules, self._roots)
+            return lambda _, path: table.find_match(path) is not None
+        return lambda call, _: any(
+            is_call_match(rule.tool, rule.pattern or "", call.input, forbids=False) for rule in tool_rules
+        )
+
+
+class WorktreeConfinement:
+    """Keeps an agent with its own worktree out of the main checkout and of all other files."""
+
+    def __init__(self, main_checkout: Path, paths: PathResolver) -> None:
+        self._main_checkout = str(main_checkout)
+        self._paths = paths
+
+    def check_path(self, real: str) -> DenyDecision | None:
+        root = self._paths.root
+        if f"{real}/".startswith(f"{root}/"):
+            return None
+        if f"{real}/".startswith(f"{self._main_checkout}/"):
+            own_path = root + real[len(self._main_checkout) :]
+            return DenyDecision(
+                f"{escape_filename(real)} is in the main checkout, and this agent works in a "
+                f"worktree of its own. Use {escape_filename(own_path)} instead."
+            )
+        if self._paths.is_inside(real):
+            return None
+        return DenyDecision(
+            f"{escape_filename(real)} is outside {escape_filename(root)}, where alone this agent works."
+        )
+
+
+def _is_covered(command: object, rules: tuple[CommandRule, ...]) -> bool:
+    """Return True if every simple command in it matches a rule, or the whole command is one literally."""
+    if not isinstance(command, str):
+        return True  # refused for that elsewhere
+    if any(rule.is_whole_command(command) for rule in rules):
+        return True
+    analysis = analyze_command(command)
+    return analysis.trouble is None and all(
+        part.argv == () or any(rule.covers_command(part) for rule in rules) for part in analysis.parts
+    )

@@ -1,0 +1,234 @@
+"""Command hooks: run by the shell with the event as JSON on standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.ports import Process, ProcessLaunch, ProcessLauncher
+from shoal.wire.hook_output_codec import AsyncHookRequest, parse_async_request
+
+MAX_OUTPUT = 1 << 20
+"""Bytes of a hook's output that are used; the rest is read and dropped."""
+_CHUNK = 1 << 16
+_MAX_FINAL_READ = 1 << 20
+"""Bytes read after the hook ended: the pipe capacity, even if one of its children keeps writing."""
+_STOP_GRACE = 1.0
+_MAX_FIRST_LINE = 4096
+"""Bytes within which the first line must end to be recognized."""
+
+
+class HookCommandResult(Struct, frozen=True, kw_only=True):
+    status: int | None
+    """None if the command was stopped by the timeout."""
+    out: str
+    err: str
+
+
+class _OutputPipe:
+    """Pipe for the output of a hook: read as it fills, only the beginning is kept."""
+
+    def __init__(self) -> None:
+        self.on_data: Callable[[], None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._reader, self.writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        self._loop.add_reader(self._reader, self._read_chunk)
+        self._open = True
+        self._buffer = bytearray()
+
+    @property
+    def text(self) -> str:
+        return self._buffer.decode(errors="replace")
+
+    @property
+    def first_line(self) -> tuple[str, bool]:
+        """First line as far as it was written, and True if it is complete."""
+        line, end, _ = self._buffer[:_MAX_FIRST_LINE].partition(b"\n")
+        return line.decode(errors="replace"), bool(end) or len(line) == _MAX_FIRST_LINE
+
+    def close(self) -> None:
+        """Read the remaining output; a daemon left by the hook may still hold the write end."""
+        for _ in range(_MAX_FINAL_READ // _CHUNK):
+            if not self._open or not self._read_chunk():
+                break
+        if self._open:
+            self._close_reader()
+
+    def _read_chunk(self) -> bool:
+        try:
+            data = os.read(self._reader, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._close_reader()
+        self._buffer += data[: MAX_OUTPUT - len(self._buffer)]
+        if data and self.on_data is not None:
+            self.on_data()
+        return bool(data)
+
+    def _close_reader(self) -> None:
+        self._open = False
+        self._loop.remove_reader(self._reader)
+        os.close(self._reader)
+
+
+class HookEnvironment(Struct, frozen=True, kw_only=True):
+    """Resources that hooks run with."""
+
+    processes: ProcessLauncher
+    clock: Clock
+    env: Mapping[str, str]
+    root: Path
+    """The project directory, used if the agent's own directory is gone."""
+
+
+class HookProcess:
+    """Running hook command; its starter waits for it or hands it to the background."""
+
+    def __init__(self, process: Process, out: _OutputPipe, err: _OutputPipe, clock: Clock) -> None:
+        self._process = process
+        self._out = out
+        self._err = err
+        self._clock = clock
+        self._checks_first_line = True
+        self._wait_timeout: asyncio.Timeout | None = None
+        self.detach_request: AsyncHookRequest | None = None
+        """Request in the first line to stop waiting for the command, or None."""
+        out.on_data = self._check_first_line
+        self._check_first_line()
+
+    async def wait_or_detach(self, seconds: float) -> HookCommandResult | None:
+        """Wait for the command to end within `seconds`; return None if it asks to run in the background."""
+        if self._is_detached():
+            return None
+        try:
+            async with self._clock.deadline(seconds), asyncio.timeout(None) as self._wait_timeout:
+                status = await self._process.wait()
+        except TimeoutError:
+            return None if self._is_detached() else await self._stop_process()
+        except asyncio.CancelledError:
+            await self._stop_process()
+            raise
+        except BaseException:
+            self._close_pipes()
+            raise
+        finally:
+            self._wait_timeout = None
+        # Reads the remaining output, which may contain the first line.
+        self._close_pipes()
+        return None if self._is_detached() else self._build_result(status)
+
+    async def wait_for_exit(self, seconds: float) -> HookCommandResult:
+        """Wait for the command to end, regardless of its first line."""
+        self._checks_first_line = False
+        try:
+            async with self._clock.deadline(seconds):
+                status = await self._process.wait()
+        except TimeoutError:
+            return await self._stop_process()
+        except asyncio.CancelledError:
+            await self._stop_process()
+            raise
+        finally:
+            self._close_pipes()
+        return self._build_result(status)
+
+    def _is_detached(self) -> bool:
+        return self.detach_request is not None
+
+    async def _stop_process(self) -> HookCommandResult:
+        try:
+            await self._process.stop(grace=_STOP_GRACE)
+        finally:
+            self._close_pipes()
+        return self._build_result(None)
+
+    def _build_result(self, status: int | None) -> HookCommandResult:
+        out = self._out.text
+        line, _, rest = out.partition("\n")
+        return HookCommandResult(
+            status=status, out=out if parse_async_request(line) is None else rest, err=self._err.text
+        )
+
+    def _close_pipes(self) -> None:
+        self._out.close()
+        self._err.close()
+
+    def _check_first_line(self) -> None:
+        """Check the first line as it arrives."""
+        if not self._checks_first_line:
+            return
+        line, is_complete = self._out.first_line
+        self.detach_request = parse_async_request(line)
+        self._checks_first_line = not is_complete and self.detach_request is None
+        if self.detach_request is not None and self._wait_timeout is not None:
+            self._wait_timeout.reschedule(asyncio.get_running_loop().time())
+
+
+async def start_hook_command(
+    command: str, data: bytes, *, cwd: Path, environment: HookEnvironment
+) -> HookProcess:
+    """Start a hook command; its children end with the session at the latest. Raises `ProcessError`."""
+    out, err = _OutputPipe(), _OutputPipe()
+    try:
+        process = await _start_process(command, data, cwd, environment, (out.writer, err.writer))
+    except BaseException:
+        out.close()
+        err.close()
+        raise
+    return HookProcess(process, out, err, environment.clock)
+
+
+async def _start_process(
+    command: str, data: bytes, cwd: Path, environment: HookEnvironment, writers: tuple[int, int]
+) -> Process:
+    try:
+        with _open_stdin(data) as stdin:
+            launch = ProcessLaunch(
+                argv=("/bin/sh", "-c", command),
+                cwd=_choose_directory(cwd, environment.root),
+                env=environment.env,
+                stdin=stdin,
+                stdout=writers[0],
+                stderr=writers[1],
+            )
+            return await environment.processes.start_process(launch)
+    finally:
+        for writer in writers:
+            os.close(writer)
+
+
+@contextmanager
+def _open_stdin(data: bytes) -> Iterator[int]:
+    """Provide the input as a file, not a pipe: a hook that does not read it blocks nobody."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("hook", os.MFD_CLOEXEC)
+        try:
+            _write_all(fd, data)
+            yield fd
+        finally:
+            os.close(fd)
+        return
+    with tempfile.TemporaryFile() as file:
+        _write_all(file.fileno(), data)
+        yield file.fileno()
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(fd, remaining) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+
+
+def _choose_directory(cwd: Path, root: Path) -> Path:
+    """Return the project directory if the agent's own directory was removed."""
+    return cwd if cwd.is_dir() else root

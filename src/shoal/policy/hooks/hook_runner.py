@@ -1,0 +1,330 @@
+"""Runs the hooks of an event concurrently and merges the decisions of those that are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from shoal.core.errors import ShoalError, StoreError
+from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
+from shoal.core.hooks import (
+    NO_DECISION,
+    NOTIFY_ONLY_EVENTS,
+    Hook,
+    HookCallback,
+    HookCommand,
+    HookDecision,
+    HookEvent,
+    HookHttpPost,
+    HookNotice,
+    HookNoticeSink,
+    NullHookNoticeSink,
+    merge_decisions,
+)
+from shoal.core.ids import AgentId
+from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHooks
+from shoal.policy.hooks.hook_process import (
+    HookCommandResult,
+    HookEnvironment,
+    HookProcess,
+    start_hook_command,
+)
+from shoal.policy.hooks.http_hook import post_event
+from shoal.wire.hook_output_codec import InvalidHookOutput, parse_hook_json, parse_hook_text, truncate_text
+from shoal.wire.json_codec import decode_json, encode_json
+
+BLOCKING_STATUS = 2
+"""Exit status that blocks."""
+_NO_REASON = "it gave no reason"
+
+
+class _HookResult(Struct, frozen=True, kw_only=True):
+    verdict: HookDecision = NO_DECISION
+    trouble: str = ""
+    """Reason why the hook returned nothing usable."""
+    wakes: bool = False
+    """True if the agent is to be woken with the reason for the block."""
+    milliseconds: int = 0
+
+
+class _HookInput(Struct, frozen=True, kw_only=True):
+    """Event data that is passed to hooks."""
+
+    event: HookEvent
+    data: bytes
+    agent: AgentId
+    cwd: Path
+    since: float
+
+
+class _HookDetached(Exception):
+    """The hook continues in the background and is no longer awaited."""
+
+
+class HookRunner:
+    """Runs hooks for all agents of a session; `emit` records each run in the journal."""
+
+    def __init__(self, environment: HookEnvironment, emit: Callable[[JournaledEvent], None]) -> None:
+        self._environment = environment
+        self._emit = emit
+        self.background: BackgroundHooks[tuple[Hook, _HookInput]] = BackgroundHooks()
+        """Every hook runs in the foreground until this context is entered."""
+        self.notice_sink: HookNoticeSink = NullHookNoticeSink()
+
+    async def run_hooks(
+        self, event: HookEvent, hooks: Sequence[Hook], fields: Mapping[str, Any], *, agent: AgentId, cwd: Path
+    ) -> HookDecision:
+        started_at = self._environment.clock.monotonic()
+        hook_input = _HookInput(
+            event=event, data=_encode_fields(fields), agent=agent, cwd=cwd, since=started_at
+        )
+        hooks = [hook for hook in hooks if not self._start_in_background(hook, hook_input)]
+        if not hooks:
+            return NO_DECISION
+        if len(hooks) == 1:
+            results = [await self._run_hook(hooks[0], hook_input)]
+        else:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._run_hook(hook, hook_input)) for hook in hooks]
+            results = [task.result() for task in tasks]
+        verdicts = []
+        for hook, result in zip(hooks, results, strict=True):
+            if result is not None:
+                self._record_run(hook, hook_input, result)
+                verdicts.append(result.verdict)
+        verdict = merge_decisions(verdicts) if verdicts else NO_DECISION
+        if verdict.message:
+            self._emit(NoteAdded(agent=agent, text=verdict.message))
+        if verdict.blocked is not None and event in NOTIFY_ONLY_EVENTS:
+            self._emit(NoteAdded(agent=agent, text=f"A {event} hook objects: {verdict.blocked}"))
+            return replace(verdict, blocked=None)
+        return verdict
+
+    async def stop_background(self, why: str) -> None:
+        """Stop all background hooks and record each one that was stopped."""
+        for hook, hook_input in await self.background.stop_all():
+            trouble = f"{why} before it had ended, and it was ended"
+            result = _HookResult(trouble=trouble, milliseconds=self._measure_elapsed(hook_input))
+            with suppress(StoreError):  # the journal itself failed; its next writer reports that
+                self._record_run(hook, hook_input, result, background=True)
+
+    async def _run_hook(self, hook: Hook, hook_input: _HookInput) -> _HookResult | None:
+        """Run one hook; return None if it moved to the background."""
+        try:
+            result = await self._run_guarded(hook_input, self._invoke_hook(hook, hook_input), hook.seconds)
+        except _HookDetached:
+            return None
+        if result.trouble and hook.blocks_on_failure:
+            reason = f"the hook failed, and is set to block then: {result.trouble}"
+            result = replace(result, verdict=HookDecision(blocked=truncate_text(reason)))
+        return result
+
+    async def _run_guarded(
+        self, hook_input: _HookInput, invocation: Coroutine[Any, Any, _HookResult], seconds: float
+    ) -> _HookResult:
+        try:
+            result = await invocation
+        except TimeoutError:
+            result = _HookResult(trouble=f"it did not end within {seconds:g} s and was ended")
+        except _HookDetached:
+            raise
+        except (InvalidHookOutput, ShoalError) as error:
+            result = _HookResult(trouble=str(error))
+        except Exception as error:  # noqa: BLE001 - the wall around hooks: what one does harms nobody else
+            result = _HookResult(trouble=f"{type(error).__name__}: {error}")
+        return replace(result, milliseconds=self._measure_elapsed(hook_input))
+
+    def _measure_elapsed(self, hook_input: _HookInput) -> int:
+        return round((self._environment.clock.monotonic() - hook_input.since) * 1000)
+
+    async def _invoke_hook(self, hook: Hook, hook_input: _HookInput) -> _HookResult:
+        match hook.action:
+            case HookCommand(command=command):
+                process = await start_hook_command(
+                    command, hook_input.data, cwd=hook_input.cwd, environment=self._environment
+                )
+                command_result = await process.wait_or_detach(hook.seconds)
+                if command_result is not None:
+                    return _parse_command_result(hook.event, command_result)
+                self._move_to_background(hook, hook_input, process)
+                result = _parse_command_result(hook.event, await process.wait_for_exit(hook.seconds))
+                self._warn_ignored_decision(hook, hook_input, result)
+                return replace(result, verdict=_drop_decision(result.verdict))
+            case HookHttpPost() as to:
+                answer = await post_event(
+                    to, hook_input.data, seconds=hook.seconds, clock=self._environment.clock
+                )
+                return _HookResult(verdict=parse_hook_text(hook.event, answer))
+            case HookCallback(function=function):
+                async with self._environment.clock.deadline(hook.seconds):
+                    # A copy: changes made by the function must not affect the call.
+                    returned = await _call_function(function, decode_json(hook_input.data))
+                return _HookResult(verdict=_parse_function_result(hook.event, returned))
+
+    def _start_in_background(self, hook: Hook, hook_input: _HookInput) -> bool:
+        """Start a background hook and return True; other hooks, and all at a session's end, are awaited."""
+        if not hook.background or hook_input.event == "SessionEnd" or not self.background.is_open:
+            return False
+        if self.background.is_full:
+            trouble = f"it was not run: {MAX_RUNNING} run in the background already, and {MAX_QUEUED} wait"
+            self._record_run(hook, hook_input, _HookResult(trouble=trouble), background=True)
+        else:
+            work = partial(self._run_background, hook, hook_input, hook.seconds)
+            self.background.start_job((hook, hook_input), work, awaited=hook.rewakes)
+        return True
+
+    def _move_to_background(self, hook: Hook, hook_input: _HookInput, process: HookProcess) -> None:
+        """Raise `_HookDetached`; without a free slot the hook is awaited and its decision ignored."""
+        if hook_input.event == "SessionEnd" or not self.background.has_free_slot:
+            return
+        requested_seconds = None if process.detach_request is None else process.detach_request.seconds
+        work = partial(self._run_background, hook, hook_input, requested_seconds or hook.seconds, process)
+        self.background.start_job((hook, hook_input), work, awaited=hook.rewakes)
+        raise _HookDetached
+
+    async def _run_background(
+        self, hook: Hook, hook_input: _HookInput, seconds: float, process: HookProcess | None = None
+    ) -> None:
+        result = await self._run_guarded(
+            hook_input, self._invoke_background(hook, hook_input, seconds, process), seconds
+        )
+        with suppress(StoreError):  # the journal itself failed; its next writer reports that
+            self._record_run(hook, hook_input, result, background=True)
+            self._warn_ignored_decision(hook, hook_input, result)
+            if result.verdict.message:
+                self._emit(NoteAdded(agent=hook_input.agent, text=result.verdict.message))
+        verdict = result.verdict
+        texts = (verdict.blocked,) if result.wakes else (verdict.message, verdict.context)
+        if text := "\n\n".join(filter(None, texts)):
+            self.notice_sink.deliver_notice(
+                HookNotice(
+                    agent=hook_input.agent,
+                    event=hook_input.event,
+                    hook=hook.name[:PREVIEW_LENGTH],
+                    origin=hook.origin,
+                    text=text,
+                    wakes=result.wakes,
+                )
+            )
+
+    async def _invoke_background(
+        self, hook: Hook, hook_input: _HookInput, seconds: float, process: HookProcess | None
+    ) -> _HookResult:
+        if not isinstance(hook.action, HookCommand):
+            return await self._invoke_hook(hook, hook_input)
+        if process is None:
+            process = await start_hook_command(
+                hook.action.command, hook_input.data, cwd=hook_input.cwd, environment=self._environment
+            )
+        command_result = await process.wait_for_exit(seconds)
+        if hook.rewakes and command_result.status == BLOCKING_STATUS:
+            reason = truncate_text(command_result.err.strip() or command_result.out.strip()) or _NO_REASON
+            return _HookResult(verdict=HookDecision(blocked=reason), wakes=True)
+        return _parse_command_result(hook.event, command_result)
+
+    def _warn_ignored_decision(self, hook: Hook, hook_input: _HookInput, result: _HookResult) -> None:
+        """Warn the user, who may rely on the decision of a background hook."""
+        if _has_decision(result.verdict) and not result.wakes:
+            hook_label = f"The {hook_input.event} hook `{hook.name[:PREVIEW_LENGTH]}` ({hook.origin})"
+            text = f"{hook_label} decided something, and that has no effect: it runs in the background."
+            self._emit(NoteAdded(agent=hook_input.agent, text=text))
+
+    def _record_run(
+        self, hook: Hook, hook_input: _HookInput, result: _HookResult, *, background: bool = False
+    ) -> None:
+        name = hook.name[:PREVIEW_LENGTH]
+        self._emit(
+            HookRan(
+                agent=hook_input.agent,
+                event=hook_input.event,
+                hook=name,
+                origin=hook.origin,
+                duration_ms=result.milliseconds,
+                verdict=_get_decision_label(result),
+                detail="" if result.verdict.suppressed else _get_detail(result)[:PREVIEW_LENGTH],
+                background=background,
+            )
+        )
+        if result.trouble:
+            preview = result.trouble[: 4 * PREVIEW_LENGTH]
+            text = f"The {hook_input.event} hook `{name}` ({hook.origin}) failed: {preview}"
+            self._emit(NoteAdded(agent=hook_input.agent, text=text))
+
+
+def _encode_fields(fields: Mapping[str, Any]) -> bytes:
+    """Encode the fields as JSON; a custom tool may have put any object into its result."""
+    try:
+        return encode_json(fields)
+    except TypeError:
+        import json
+
+        return json.dumps(to_builtins(fields, str_keys=True, enc_hook=str), default=str).encode()
+
+
+def _parse_command_result(event: HookEvent, command_result: HookCommandResult) -> _HookResult:
+    error_text = truncate_text(command_result.err.strip())
+    if command_result.status is None:
+        raise TimeoutError
+    if command_result.status == BLOCKING_STATUS:
+        return _HookResult(verdict=HookDecision(blocked=error_text or _NO_REASON))
+    if command_result.status:
+        exit_text = (
+            f"signal {-command_result.status}"
+            if command_result.status < 0
+            else f"exit status {command_result.status}"
+        )
+        return _HookResult(trouble=f"{exit_text}{': ' if error_text else ''}{error_text}")
+    return _HookResult(verdict=parse_hook_text(event, command_result.out))
+
+
+async def _call_function(function: Callable[[dict[str, Any]], Any], fields: dict[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(fields)
+    # In a thread: a blocking function must not stall the event loop.
+    returned = await asyncio.to_thread(function, fields)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def _parse_function_result(event: HookEvent, returned: Any) -> HookDecision:
+    match returned:
+        case None:
+            return NO_DECISION
+        case HookDecision():
+            return returned
+        case str():
+            return parse_hook_text(event, returned)
+        case _:
+            return parse_hook_json(event, returned)
+
+
+def _has_decision(verdict: HookDecision) -> bool:
+    decisions = (verdict.blocked, verdict.decision, verdict.updated_input, verdict.stop)
+    return any(each is not None for each in decisions)
+
+
+def _drop_decision(verdict: HookDecision) -> HookDecision:
+    return HookDecision(context=verdict.context, message=verdict.message, suppressed=verdict.suppressed)
+
+
+def _get_decision_label(result: _HookResult) -> str:
+    verdict = result.verdict
+    if result.trouble:
+        return "failed"
+    if verdict.blocked is not None:
+        return "blocked"
+    if verdict.stop is not None:
+        return "stopped"
+    return verdict.decision or "went on"
+
+
+def _get_detail(result: _HookResult) -> str:
+    verdict = result.verdict
+    return result.trouble or verdict.blocked or verdict.stop or verdict.decision_reason or verdict.context

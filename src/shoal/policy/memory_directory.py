@@ -1,0 +1,30 @@
+"""An agent's memory directory, which its file tools access without asking."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from shoal.core.filenames import escape_filename
+from shoal.core.permission_decisions import DenyDecision
+from shoal.policy.protected_files import is_protected
+
+
+class MemoryDirectory(Struct, frozen=True, kw_only=True):
+    directory: str
+    """Real path; a link that leads out of it gains no access."""
+    only: tuple[str, ...] = ()
+    """Tools that the agent may use only in this directory."""
+
+    def is_inside(self, real: str) -> bool:
+        return f"{real}/".startswith(f"{self.directory}/")
+
+    def is_writable(self, real: str) -> bool:
+        """Return True if the path is inside and is not a protected file, which a memory never needs."""
+        return self.is_inside(real) and not is_protected(real, len(self.directory))
+
+    def check_tool(self, tool: str, real: str) -> DenyDecision | None:
+        if tool not in self.only or self.is_inside(real):
+            return None
+        return DenyDecision(
+            f"this agent has {tool} for its memory alone, in {escape_filename(self.directory)}."
+        )

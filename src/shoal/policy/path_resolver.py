@@ -1,0 +1,175 @@
+"""Resolution of the paths in a tool call, and checks against the working directories."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from os.path import normpath
+from pathlib import Path
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import escape_filename
+from shoal.core.ports import Workspace
+from shoal.policy.protected_files import is_protected
+from shoal.policy.symlink_check import PathKind, create_path_checker
+from shoal.policy.wildcards import GLOB, expand_wildcards
+
+_ODD_STARTS = ("", "~", " ", "\t", "\n")
+
+
+class PathResolver:
+    """Resolves paths relative to an agent's working directories. `home` is Shoal's own directory."""
+
+    def __init__(self, workspace: Workspace, home: Path | None = None) -> None:
+        self._workspace = workspace
+        self._check_path: Callable[[str], PathKind] | None = None
+        self._granted: tuple[Path, ...] | None = None
+        self._cwd: Path | None = None
+        self._cwd_text = ""
+        self._inside: tuple[str, ...] = ()
+        self.root = str(workspace.root)
+        self._home = "" if home is None else f"{os.path.realpath(home)}/"
+        self._below_root = f"{self.root}/"
+        self._is_below_home = self._is_in_home(self.root)
+
+    def resolve_path(self, text: str) -> tuple[str, bool]:
+        """Return the absolute path with links followed, and True if it is a directory.
+
+        Raises `WorkspaceError` with a text for the model.
+        """
+        path = self._locate_path(text)
+        try:
+            kind = (self._check_path or self._load_path_checker())(path)
+        except UnicodeEncodeError:
+            kind = "unclear"
+        if kind != "unclear":
+            return path, kind == "directory"
+        return _follow_links(str(self._workspace.resolve_path(text)))
+
+    def expand_wildcards(self, path: str) -> Iterator[str]:
+        """Yield the real paths that the wildcards in a word match now; none without wildcards.
+
+        Raises `TooManyEntries` if expanding them takes too long.
+        """
+        if GLOB.search(path):
+            yield from expand_wildcards(path if path.startswith("/") else self._get_cwd_prefix() + path)
+
+    def is_inside(self, real: str) -> bool:
+        """Return True if the path is in the project or a granted directory."""
+        if real.startswith(self._below_root):
+            return True
+        if self._workspace.granted_directories is not self._granted:
+            self._granted = self._workspace.granted_directories
+            roots = (self.root, *map(str, self._granted))
+            self._inside = tuple(f"{root.rstrip('/')}/" for root in roots)
+        return f"{real}/".startswith(self._inside)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        return (self.root, *map(str, self._workspace.granted_directories))
+
+    def is_key_file(self, real: str) -> bool:
+        """Return True for Shoal's keys and credentials; a dot file is left by a writer that died."""
+        own_directory = f"{self._home}shoal/"
+        secret = (
+            f"{own_directory}keys/",
+            f"{own_directory}credentials.json",
+            f"{own_directory}.credentials.json",
+        )
+        return self._is_in_home(real) and f"{real}/".startswith(secret)
+
+    def is_above_keys(self, real: str) -> bool:
+        return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")
+
+    def is_guarded(self, real: str) -> bool:
+        """Return True if the path never changes without asking: a protected file, or one of Shoal's own."""
+        if real.startswith(self._below_root):
+            # The project itself may lie below a protected directory, as worktrees do.
+            if is_protected(real, len(self.root)):
+                return True
+            return not self._is_below_home and self._is_in_home(real)
+        return is_protected(real) or self._is_in_home(real)
+
+    def _is_in_home(self, real: str) -> bool:
+        return bool(self._home) and f"{real}/".startswith(self._home)
+
+    def _locate_path(self, text: str) -> str:
+        """Return the path as the tools find it, without following links."""
+        if ".." in text:
+            _refuse_link_parent(self._workspace, text)
+        elif (path := _join_path(self._get_cwd_prefix(), text)) is not None:
+            return path
+        path = str(self._workspace.resolve_path(text))
+        return path[1:] if path.startswith("//") else path
+
+    def _get_cwd_prefix(self) -> str:
+        """Return the working directory as a prefix for relative paths."""
+        cwd = self._workspace.cwd
+        if cwd is not self._cwd:
+            self._cwd, self._cwd_text = cwd, f"{cwd}/"
+        return self._cwd_text
+
+    def _load_path_checker(self) -> Callable[[str], PathKind]:
+        self._check_path = create_path_checker()
+        return self._check_path
+
+
+@lru_cache(maxsize=2048)  # caches text only: where the path leads is checked each time
+def _join_path(prefix: str, text: str) -> str | None:
+    """Return a path without `..` as absolute and normalized, or None if its text is not plain."""
+    if text[:1] in _ODD_STARTS or "\0" in text or "\\" in text:
+        return None
+    path = text if text[0] == "/" else prefix + text
+    if "//" in path or "/." in path or path[-1] == "/":
+        path = normpath(path)
+    return path[1:] if path.startswith("//") else path
+
+
+def _follow_links(path: str) -> tuple[str, bool]:
+    try:
+        real = os.path.realpath(path)
+        is_directory = Path(real).is_dir()
+    except OSError as error:
+        raise WorkspaceError(_format_path_error(path, error)) from None
+    except ValueError:
+        raise WorkspaceError(
+            f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+        ) from None
+    _refuse_loops(path, real)
+    return real, is_directory
+
+
+def _refuse_loops(path: str, real: str) -> None:
+    # `realpath` leaves a loop unresolved; `stat` on the result detects it.
+    try:
+        Path(real).stat()
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise WorkspaceError(_format_path_error(path, error)) from None
+
+
+def _format_path_error(path: str, error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return f"The path {escape_filename(path)} leads through symbolic links that go in a circle."
+    return f"The path {escape_filename(path)[:200]} cannot be followed: {error.strerror}."
+
+
+def _refuse_link_parent(workspace: Workspace, text: str) -> None:
+    """Refuse `link/..`: to some programs it is the link's directory, to others the parent of its target."""
+    parts = text.split("/")
+    if ".." not in parts or "\0" in text:
+        return
+    current = Path("/") if text.startswith("/") else workspace.cwd
+    for part in parts:
+        if part == "..":
+            if os.path.islink(current):  # noqa: PTH114 - where nobody may look, and of what no name can be, it says no
+                raise WorkspaceError(
+                    f"The path {escape_filename(text)} goes through the symbolic link "
+                    f"{escape_filename(current)} and back with `..`, which can mean two places. "
+                    "Name the file without `..`."
+                )
+            current = current.parent
+        else:
+            current = current / part

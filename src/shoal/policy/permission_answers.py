@@ -1,0 +1,51 @@
+"""Permission answers that hold for the rest of a session and are shared with its child agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from shoal.core.permissions import (
+    AddDirectoriesSuggestion,
+    AddRulesSuggestion,
+    PermissionSuggestion,
+    SetModeSuggestion,
+)
+from shoal.policy.permission_rules import ToolPermissionRule, parse_rule
+
+SESSION_SOURCE = "this session"
+
+
+class PermissionAnswers:
+    """`save` writes an answer that outlasts the session to settings; `notify` shows a text to the user."""
+
+    def __init__(
+        self,
+        save: Callable[[PermissionSuggestion], None] | None = None,
+        notify: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.save = save
+        self.notify = notify
+        self.rules: dict[str, tuple[ToolPermissionRule, ...]] = {"allow": (), "ask": (), "deny": ()}
+        self.directories: tuple[Path, ...] = ()
+        self.version = 0
+        self.updates: tuple[PermissionSuggestion, ...] = ()
+        """All answers, in order."""
+        self.on_answer: Callable[[PermissionSuggestion], None] = lambda _: None
+        """Called with each new answer, so that agents in other processes receive it too."""
+
+    def add_answer(self, update: PermissionSuggestion) -> None:
+        """Add an answer; a repeated answer changes nothing. Raises `SettingsError` for an invalid rule."""
+        if update in self.updates:
+            return
+        match update:
+            case AddRulesSuggestion(rules=rules, behavior=behavior):
+                new = tuple(parse_rule(str(rule), SESSION_SOURCE) for rule in rules)
+                self.rules[behavior] = (*self.rules[behavior], *new)
+            case AddDirectoriesSuggestion(directories=directories):
+                self.directories = (*self.directories, *(Path(each).expanduser() for each in directories))
+            case SetModeSuggestion():
+                return  # each agent has its own mode
+        self.version += 1
+        self.updates = (*self.updates, update)
+        self.on_answer(update)

@@ -1,0 +1,463 @@
+"""Permission engine: the decision of the rules and the mode about one tool call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from shoal.core.agents import OTHER_SESSION_PREFIX
+from shoal.core.errors import SettingsError, WorkspaceError
+from shoal.core.filenames import escape_filename
+from shoal.core.identity import AgentIdentity
+from shoal.core.messages import ToolUseBlock
+from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
+from shoal.core.permissions import (
+    AddRulesSuggestion,
+    PermissionMode,
+    PermissionSuggestion,
+    RuleDestination,
+    SetModeSuggestion,
+    find_suggestion,
+)
+from shoal.core.ports import Workspace
+from shoal.core.questions import AllowAnswer, Answer
+from shoal.core.tools import Tool
+from shoal.policy import rule_suggestions
+from shoal.policy.agent_restrictions import (
+    DEFINITION_SOURCE,
+    AgentRestrictions,
+    RestrictionGuard,
+    StoredRestrictions,
+)
+from shoal.policy.memory_directory import MemoryDirectory
+from shoal.policy.mode_inheritance import check_mode
+from shoal.policy.path_resolver import PathResolver
+from shoal.policy.permission_answers import SESSION_SOURCE, PermissionAnswers
+from shoal.policy.permission_rules import (
+    EDIT_ACCEPTING_MODES,
+    FILE_TOOLS,
+    READ_TOOLS,
+    FixedRules,
+    RuleSet,
+    RuleSource,
+    RulesWithDenials,
+    ToolPermissionRule,
+    get_call_path,
+    parse_rule,
+)
+from shoal.policy.rule_tables import FileRuleTable, RuleTables
+from shoal.policy.shell_policy import KEYS_REFUSAL, ShellPolicy, SimpleCommandDecision
+
+HARMLESS_TOOLS = frozenset(
+    {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
+    | {"Skill", "StructuredOutput"}
+    | {"Agent", "Task", "TaskOutput", "TaskStop", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"}
+    | {"SendMessage", "TeamCreate", "TeamDelete", "ListAgents", "CronCreate", "CronList", "CronDelete"}
+)
+"""Tools that act only inside Shoal; the calls of the agents they reach are decided one by one."""
+_FETCH_TOOLS = frozenset({"WebFetch", "WebSearch"})
+
+_HARMLESS = AllowDecision("it changes nothing outside the conversation")
+_READS_INSIDE = AllowDecision("it reads inside the working directories")
+_OWN_FILE = AllowDecision("it was kept for this agent")
+_ACCEPTED = AllowDecision("edits in the working directories are accepted")
+_PLAN_FILE = AllowDecision("it writes the plan")
+_MEMORY = AllowDecision("it writes to the agent's own memory")
+_SKIPPED = AllowDecision("permissions are skipped")
+_ONLY_READS = "in plan mode nothing is changed: read, and present a plan with ExitPlanMode."
+
+
+class PermissionEngine:
+    """Decides tool calls: deny beats ask beats allow, regardless of the source; then the mode decides.
+
+    `rules` are the rules of settings and flags, `readable` are directories outside the project that belong to
+    the agent, `home` is Shoal's own directory, `can_bypass` is True if the user enabled bypassing
+    permissions.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        mode: PermissionMode = "default",
+        rules: RuleSource | RuleSet | None = None,
+        readable: Iterable[Path] = (),
+        home: Path | None = None,
+        answers: PermissionAnswers | None = None,
+        can_bypass: bool = False,
+    ) -> None:
+        if rules is None or isinstance(rules, RuleSet):
+            rules = FixedRules(rules or RuleSet())
+        self._rule_source = rules
+        self._rules_unchanged = False
+        self._workspace = workspace
+        self._readable_directories = tuple(readable)
+        self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
+        self._home = home
+        self._paths = PathResolver(workspace, home)
+        self._roots: tuple[str, ...] = (self._paths.root,)
+        self._tables: RuleTables | None = None
+        self._tables_key: tuple[RuleSet | None, int] = (None, -1)
+        self._turn_rules: tuple[ToolPermissionRule, ...] = ()
+        self._lasting_rules: tuple[ToolPermissionRule, ...] = ()
+        self._shell = ShellPolicy(self._paths)
+        self._restrictions = AgentRestrictions()
+        self._denied_tools: tuple[str, ...] = ()
+        self._guard: RestrictionGuard | None = None
+        self.answers = answers or PermissionAnswers()
+        self.can_bypass = can_bypass or mode == "bypassPermissions"
+        self.mode: PermissionMode = mode
+        self.is_plan_voluntary = False
+        self._before_plan: PermissionMode | None = None
+        self.plan_file: str | None = None
+        """File that may be written in plan mode."""
+        self.memory: MemoryDirectory | None = None
+        self.is_sandboxed: Callable[[ToolUseBlock], bool] | None = None
+        """Returns True if a command runs in a sandbox, so that no question is needed."""
+
+    def decide_call(self, call: ToolUseBlock, tool: Tool | None, agent: AgentIdentity) -> PermissionDecision:
+        if self._guard is not None and (denial := self._guard.check_call(call)) is not None:
+            return denial
+        if self.memory is not None and (denial := self._check_memory_tools(call)) is not None:
+            return denial
+        if call.name in FILE_TOOLS:
+            decision = self._decide_file(call, self._load_tables())
+            # A call allowed without asking cannot have changed the rules: settings are protected files.
+            self._rules_unchanged = type(decision) is AllowDecision
+            if self._rules_unchanged:
+                return decision
+        else:
+            decision = self._decide_by_rules(call, tool)
+            is_harmless = call.name in HARMLESS_TOOLS or (tool is not None and tool.is_read_only)
+            self._rules_unchanged = is_harmless and type(decision) is AllowDecision
+        if isinstance(decision, AskDecision) and self.mode == "dontAsk":
+            reason = f"{decision.reason}, and this session does not ask."
+            return DenyDecision(reason, decision.rule, decision.source)
+        return decision
+
+    def create_child(
+        self,
+        workspace: Workspace,
+        *,
+        mode: PermissionMode,
+        allowed_tools: Sequence[str] = (),
+        denied_tools: Sequence[str] = (),
+        main_checkout: Path | None = None,
+        stored: StoredRestrictions | None = None,
+    ) -> PermissionEngine:
+        """Create permissions for a child agent: same rules and answers, its own workspace and mode.
+
+        `allowed_tools` are the tools of its definition, whose patterns restrict them; `denied_tools` are
+        those it denies. `main_checkout` is set for an agent in a worktree, whose file tools then stay in its
+        working directories. The restrictions of this agent apply to the child too, as do the `stored`
+        restrictions of an agent that another one started. Raises `SettingsError` for an invalid entry.
+        """
+        if stored is not None:
+            denied_tools = (*stored.never, *denied_tools)
+        denied_rules = tuple(parse_rule(entry, DEFINITION_SOURCE) for entry in denied_tools)
+        child = PermissionEngine(
+            workspace,
+            mode=mode,
+            rules=RulesWithDenials(self._rule_source, denied_rules) if denied_rules else self._rule_source,
+            readable=self._readable_directories,
+            home=self._home,
+            answers=self.answers,
+            can_bypass=self.can_bypass,
+        )
+        child._roots = (*child._roots, *self._roots)
+        child.is_sandboxed = self.is_sandboxed
+        child._restrictions = self._restrictions.add_restrictions(allowed_tools, main_checkout)
+        for tools in () if stored is None else stored.only:
+            child._restrictions = child._restrictions.add_restrictions(tools, None)
+        child._denied_tools = (*self._denied_tools, *denied_tools)
+        if child._restrictions != AgentRestrictions():
+            child._guard = RestrictionGuard(
+                child._restrictions, child._paths, child._roots, child._is_own_file
+            )
+        return child
+
+    def grant_rules(self, rules: Iterable[ToolPermissionRule], *, lasting: bool = False) -> None:
+        """Allow this agent, but not its children, what a skill needs: until the turn ends, or permanently."""
+        if lasting:
+            self._lasting_rules = (*self._lasting_rules, *rules)
+        else:
+            self._turn_rules = (*self._turn_rules, *rules)
+        self._tables = None
+
+    @contextmanager
+    def grant_rules_temporarily(self, rules: Iterable[ToolPermissionRule]) -> Iterator[None]:
+        """Grant the rules for the duration of the block."""
+        old_rules = self._turn_rules
+        self.grant_rules(rules)
+        try:
+            yield
+        finally:
+            self._turn_rules, self._tables = old_rules, None
+
+    def end_turn(self) -> None:
+        if self._turn_rules:
+            self._turn_rules, self._tables = (), None
+
+    def allow_reading(self, directory: Path) -> None:
+        """Allow this agent, and agents it starts from now on, to read below a directory."""
+        if directory not in self._readable_directories:
+            self._readable_directories = (*self._readable_directories, directory)
+            self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
+
+    @property
+    def restrictions(self) -> StoredRestrictions:
+        """Restrictions by the agent's own definition and by those of its ancestors."""
+        return StoredRestrictions(
+            only=tuple(tuple(map(str, rules)) for rules in self._restrictions.only), never=self._denied_tools
+        )
+
+    def check_agent_start(self, agent_type: str) -> DenyDecision | None:
+        """Return the refusal if a rule or restriction forbids starting agents of this type."""
+        call = ToolUseBlock(id="", name="Agent", input={"subagent_type": agent_type})
+        if self._guard is not None and (denial := self._guard.check_call(call)) is not None:
+            return denial
+        tables = self._load_tables()
+        rule = tables.find_rule(tables.rule_set.deny, call.name, call.input, forbids=True)
+        return None if rule is None else deny_by_rule(rule)
+
+    def set_mode(self, mode: PermissionMode, *, return_mode: PermissionMode | None = None) -> None:
+        """Set the mode. `return_mode` is restored when a plan is approved; None means the current mode.
+
+        Raises `SettingsError` if the mode bypasses permissions and the user has not enabled that.
+        """
+        checked = check_mode(mode, can_bypass=self.can_bypass)
+        if checked == "plan" != self.mode:
+            self._before_plan = return_mode or self.mode
+        self.mode = checked
+        self.is_plan_voluntary = False
+
+    def enter_plan_mode(self, plan_file: str) -> None:
+        """Enter plan mode by choice of the agent, which may then leave it without approval."""
+        self._before_plan, self.mode, self.is_plan_voluntary = self.mode, "plan", True
+        self.allow_plan_file(plan_file)
+
+    def allow_plan_file(self, plan_file: str) -> None:
+        self.plan_file = os.path.realpath(plan_file)
+
+    def leave_plan_mode(self, mode: PermissionMode | None = None) -> PermissionMode:
+        """Return to the previous mode, or to the one given with the approval."""
+        self.set_mode(mode or self._before_plan or "default")
+        self.plan_file = self._before_plan = None
+        return self.mode
+
+    def get_active_rules(self) -> RuleSet:
+        return self._load_tables().rule_set
+
+    def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
+        """Return a check for denied files, files that need a question not yet asked, and Shoal's keys."""
+        table, is_key = self._load_tables().get_file_table(tool), self._paths.is_key_file
+        deny, ask = table.deny.find_match, table.ask.find_match
+        is_asked = ask(top) is not None
+        return lambda path: bool(is_key(path) or deny(path) or (not is_asked and ask(path)))
+
+    def list_denied_paths(self) -> tuple[Path, ...]:
+        """Return the existing paths that deny rules make unreadable."""
+        return tuple(map(Path, self._load_tables().denied_files.iter_paths()))
+
+    def decide_command_parts(self, command: str) -> tuple[SimpleCommandDecision, ...]:
+        """Decide a shell command part by part, for display."""
+        return self._shell.decide_parts(command, self._load_tables(), self.mode)
+
+    def remember_answer(self, call: ToolUseBlock, answer: Answer) -> None:
+        """Apply the updates of an answer; a failed one is reported to the user, the call stays allowed."""
+        if not isinstance(answer, AllowAnswer):
+            return
+        updates = answer.updates
+        if not updates and answer.remember != "once":
+            decision = self._decide_by_rules(call, None)
+            suggested = decision.suggestions if isinstance(decision, AskDecision) else ()
+            destination: RuleDestination = "session" if answer.remember == "session" else "localSettings"
+            narrowest = find_suggestion(suggested, destination)
+            updates = () if narrowest is None else (narrowest,)
+        for update in updates:
+            try:
+                self.apply_update(update)
+            except SettingsError as error:
+                self.answers.notify(f"A part of an answer is left out: {error}")
+
+    def apply_update(self, update: PermissionSuggestion) -> None:
+        """Apply a change requested by the user, for this session or in a settings file.
+
+        Raises `SettingsError` for an invalid rule and for a mode that the user has not enabled.
+        """
+        self._rules_unchanged = False
+        if isinstance(update, AddRulesSuggestion):
+            for rule in update.rules:
+                parse_rule(str(rule), SESSION_SOURCE)
+        if isinstance(update, SetModeSuggestion):
+            self.set_mode(update.mode)
+        if update.destination != "session" and self.answers.save is not None:
+            self.answers.save(update)
+        else:
+            self.answers.add_answer(update)
+
+    def _is_own_file(self, real: str) -> bool:
+        if self.memory is not None and self.memory.is_inside(real):
+            return True
+        return (
+            bool(self._readable_prefixes) and real.startswith(self._readable_prefixes)
+        ) or real == self.plan_file
+
+    def _check_memory_tools(self, call: ToolUseBlock) -> DenyDecision | None:
+        assert self.memory is not None
+        if call.name not in self.memory.only:
+            return None
+        try:
+            real, _ = self._paths.resolve_path(get_call_path(call))
+        except WorkspaceError as error:
+            return DenyDecision(str(error))
+        return self.memory.check_tool(call.name, real)
+
+    def _load_tables(self) -> RuleTables:
+        base_rules = self._rule_source.load_rules(fresh=not self._rules_unchanged)
+        cached_key = self._tables_key
+        if cached_key[0] is not base_rules or cached_key[1] != self.answers.version or self._tables is None:
+            answered_rules = self.answers.rules
+            for directory in (*base_rules.directories, *self.answers.directories):
+                if Path(os.path.realpath(directory)) not in self._workspace.granted_directories:
+                    self._workspace.grant_directory(directory)
+            rule_set = RuleSet(
+                allow=(*base_rules.allow, *answered_rules["allow"], *self._lasting_rules, *self._turn_rules),
+                ask=(*base_rules.ask, *answered_rules["ask"]),
+                deny=(*base_rules.deny, *answered_rules["deny"]),
+                directories=(*base_rules.directories, *self.answers.directories),
+            )
+            self._tables = RuleTables(rule_set, self._roots)
+            self._tables_key = (base_rules, self.answers.version)
+        return self._tables
+
+    def _decide_by_rules(self, call: ToolUseBlock, tool: Tool | None) -> PermissionDecision:
+        tables = self._load_tables()
+        name = call.name
+        if name in FILE_TOOLS:
+            return self._decide_file(call, tables)
+        if name == "Bash":
+            return self._decide_command(call, tables)
+        return self._decide_other(call, tool, tables)
+
+    def _decide_file(self, call: ToolUseBlock, tables: RuleTables) -> PermissionDecision:
+        name = call.name
+        try:
+            real, is_directory = self._paths.resolve_path(get_call_path(call))
+        except WorkspaceError as error:
+            return DenyDecision(str(error))
+        if self._paths.is_key_file(real):
+            return DenyDecision(KEYS_REFUSAL)
+        table = tables.get_file_table(name)
+        if not table.forbids_nothing:
+            if rule := table.deny.find_rule(real):
+                return deny_by_rule(rule)
+            if rule := table.ask.find_rule(real):
+                return ask_by_rule(rule, ())
+        if self.mode == "bypassPermissions":
+            return _SKIPPED
+        if name in READ_TOOLS:
+            return self._decide_read(real, table, name, is_directory=is_directory)
+        if is_directory:
+            return DenyDecision(f"{escape_filename(real)} is a directory; give the path of a file.")
+        return self._decide_edit(real, table, name)
+
+    def _decide_read(
+        self, real: str, table: FileRuleTable, name: str, *, is_directory: bool
+    ) -> PermissionDecision:
+        if self._paths.is_inside(real):
+            return _READS_INSIDE
+        if self._is_own_file(real):
+            return _OWN_FILE
+        if rule := table.allow.find_match(real):
+            return allow_by_rule(rule)
+        return AskDecision(
+            f"{escape_filename(real)} is outside the working directories",
+            suggestions=rule_suggestions.suggest_for_read(name, real, is_directory=is_directory),
+        )
+
+    def _decide_edit(self, real: str, table: FileRuleTable, name: str) -> PermissionDecision:
+        if self.mode == "plan":
+            return _PLAN_FILE if real == self.plan_file else DenyDecision(_ONLY_READS)
+        if self.memory is not None and self.memory.is_writable(real):
+            return _MEMORY
+        if self._paths.is_guarded(real):
+            return AskDecision(
+                f"{escape_filename(real)} is protected: it decides what programs do, or holds keys"
+            )
+        is_inside = self._paths.is_inside(real)
+        rules = table.allow
+        if rule := rules.find_match(real):
+            return allow_by_rule(rule)
+        if is_inside and rules.bare is not None:
+            return allow_by_rule(rules.bare)
+        if is_inside and self.mode in EDIT_ACCEPTING_MODES:
+            return _ACCEPTED
+        reason = (
+            "it changes a file"
+            if is_inside
+            else f"{escape_filename(real)} is outside the working directories"
+        )
+        return AskDecision(
+            reason,
+            suggestions=rule_suggestions.suggest_for_edit(name, real, self._paths.root, inside=is_inside),
+        )
+
+    def _decide_command(self, call: ToolUseBlock, tables: RuleTables) -> PermissionDecision:
+        command = call.input.get("command")
+        if not isinstance(command, str):
+            return DenyDecision("it names no command: give it as text in `command`.")
+        decision = self._shell.decide_command(command, tables, self.mode)
+        if not isinstance(decision, AskDecision) or decision.rule is not None:
+            return decision
+        if self.mode == "plan":
+            return DenyDecision(f"{decision.reason}, and {_ONLY_READS}")
+        if self.is_sandboxed is not None and self.is_sandboxed(call):
+            return AllowDecision("it runs in the sandbox")
+        return decision
+
+    def _decide_other(self, call: ToolUseBlock, tool: Tool | None, tables: RuleTables) -> PermissionDecision:
+        name, arguments, rule_set = call.name, call.input, tables.rule_set
+        if rule := tables.find_rule(rule_set.deny, name, arguments, forbids=True):
+            return deny_by_rule(rule)
+        if rule := tables.find_rule(rule_set.ask, name, arguments, forbids=True):
+            return ask_by_rule(rule, ())
+        other_session = _get_other_session(call)
+        if name in HARMLESS_TOOLS and not other_session:
+            return _HARMLESS
+        if self.mode == "bypassPermissions":
+            return _SKIPPED
+        if self.mode == "plan" and not (name in _FETCH_TOOLS if tool is None else tool.is_read_only):
+            return DenyDecision(_ONLY_READS)
+        if rule := tables.find_rule(rule_set.allow, name, arguments, forbids=False):
+            return allow_by_rule(rule)
+        reason = (
+            f"it speaks to another session, {other_session}"
+            if other_session
+            else "it is not known to be safe"
+        )
+        return AskDecision(reason, suggestions=rule_suggestions.suggest_for_other(name, arguments))
+
+
+def _get_other_session(call: ToolUseBlock) -> str:
+    """Return the other session that a message is addressed to, or an empty text."""
+    to = call.input.get("to") if call.name == "SendMessage" else None
+    return (
+        to.removeprefix(OTHER_SESSION_PREFIX)
+        if isinstance(to, str) and to.startswith(OTHER_SESSION_PREFIX)
+        else ""
+    )
+
+
+def deny_by_rule(rule: ToolPermissionRule) -> DenyDecision:
+    return DenyDecision(f"the rule {rule} ({rule.source}) forbids it.", str(rule), rule.source)
+
+
+def ask_by_rule(rule: ToolPermissionRule, suggested: tuple[PermissionSuggestion, ...]) -> AskDecision:
+    return AskDecision(f"the rule {rule} ({rule.source}) asks first", str(rule), rule.source, suggested)
+
+
+def allow_by_rule(rule: ToolPermissionRule) -> AllowDecision:
+    return AllowDecision(f"the rule {rule} ({rule.source})", str(rule), rule.source)

@@ -1,0 +1,152 @@
+"""Permission rules: `Tool` or `Tool(pattern)`, as settings and flags write them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.errors import SettingsError
+from shoal.core.messages import ToolUseBlock
+from shoal.core.permissions import PermissionMode
+from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern
+from shoal.wire.field_parsers import InvalidFieldValue, split_list
+
+READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
+EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
+FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
+EDIT_ACCEPTING_MODES: tuple[PermissionMode, ...] = ("acceptEdits", "delegate")
+"""Modes in which project files are changed without asking."""
+_PATH_ARGUMENTS = {"NotebookEdit": "notebook_path", "Glob": "path", "Grep": "path"}
+"""Argument that holds the path, if it is not `file_path`."""
+AGENT_TOOLS = frozenset({"Agent", "Task"})
+_RULE = re.compile(r"([A-Za-z_][\w-]*|mcp__[\w-]+__\*|\*)(?:\((.*)\))?", re.DOTALL)
+_DOMAIN = re.compile(r"domain:(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|domain:\[[0-9a-fA-F:.]+\]")
+
+
+def get_call_path(call: ToolUseBlock) -> str:
+    """Return the path in a file tool's call; without one, the working directory."""
+    path = call.input.get(_PATH_ARGUMENTS.get(call.name, "file_path"))
+    return path if isinstance(path, str) else "."
+
+
+class ToolPermissionRule(Struct, frozen=True, kw_only=True):
+    tool: str
+    pattern: str | None = None
+    source: str = ""
+    """Location for display: a file and its line, a flag, or this session."""
+
+    def __str__(self) -> str:
+        return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
+
+    def is_about(self, tool: str) -> bool:
+        """Return True if it applies to the tool; `Edit(…)` and `Read(…)` apply to all tools of their kind."""
+        if self.tool in (tool, "*"):
+            return True
+        if self.tool.startswith("mcp__"):
+            server = self.tool.removesuffix("__*")
+            return server.count("__") == 1 and tool.startswith(f"{server}__")
+        if self.tool in AGENT_TOOLS:
+            return tool in AGENT_TOOLS
+        if self.pattern is None:
+            return False
+        return (self.tool == "Edit" and tool in EDIT_TOOLS) or (self.tool == "Read" and tool in READ_TOOLS)
+
+
+class RuleSet(Struct, frozen=True, kw_only=True):
+    """Rules and directories from settings and flags, in force before any question is answered."""
+
+    allow: tuple[ToolPermissionRule, ...] = ()
+    ask: tuple[ToolPermissionRule, ...] = ()
+    deny: tuple[ToolPermissionRule, ...] = ()
+    directories: tuple[Path, ...] = ()
+
+
+class RuleSource(Protocol):
+    """Rules that may change while a session runs."""
+
+    def load_rules(self, *, fresh: bool) -> RuleSet:
+        """Return the same object while nothing has changed; `fresh` means that something may just have."""
+        ...
+
+
+class RulesWithDenials:
+    """Rules of a session plus the tools that one agent's definition denies."""
+
+    def __init__(self, rules: RuleSource, denied: tuple[ToolPermissionRule, ...]) -> None:
+        self._rules = rules
+        self._denied = denied
+        self._cached: tuple[RuleSet, RuleSet] | None = None
+
+    def load_rules(self, *, fresh: bool) -> RuleSet:
+        session_rules = self._rules.load_rules(fresh=fresh)
+        if self._cached is None or self._cached[0] is not session_rules:
+            self._cached = session_rules, replace(session_rules, deny=(*session_rules.deny, *self._denied))
+        return self._cached[1]
+
+
+class FixedRules(Struct, frozen=True):
+    """Rules that never change."""
+
+    rule_set: RuleSet
+
+    def load_rules(self, *, fresh: bool) -> RuleSet:
+        return self.rule_set
+
+
+def parse_rule(text: str, source: str = "") -> ToolPermissionRule:
+    """Parse a rule. Raises `SettingsError` that names the rule, its location and the problem."""
+    match = _RULE.fullmatch(text.strip())
+    location = f" ({source})" if source else ""
+    if match is None:
+        raise SettingsError(f"{text!r} is not a permission rule{location}: write Tool or Tool(pattern).")
+    rule = ToolPermissionRule(tool=match[1], pattern=match[2], source=source)
+    problem = None if rule.pattern is None else _find_pattern_error(rule.tool, rule.pattern)
+    if problem is not None:
+        raise SettingsError(f"The rule {text!r}{location} has a bad pattern: {problem}.")
+    return rule
+
+
+def _find_pattern_error(tool: str, pattern: str) -> str | None:
+    if not pattern.strip():
+        return f"it is empty; for every use of the tool write {tool}"
+    if "\0" in pattern:
+        return "it holds a NUL byte"
+    if tool == "*" or tool.startswith("mcp__"):
+        return f"{tool} takes none"
+    if tool in READ_TOOLS | EDIT_TOOLS:
+        try:
+            convert_path_pattern(pattern, "/")
+        except InvalidPathPattern as problem:
+            return str(problem)
+    if tool == "Bash" and ":*" in pattern.removesuffix(":*"):
+        return "`:*` stands at its end alone, as in Bash(git log:*)"
+    if tool == "Bash" and not pattern.removesuffix(":*").strip():
+        return "no command stands before `:*`; for every command write Bash"
+    if tool == "WebFetch" and _DOMAIN.fullmatch(pattern) is None:
+        return "write WebFetch(domain:example.com), or domain:*.example.com for what is below it"
+    return None
+
+
+def find_contradiction(rule_set: RuleSet) -> tuple[ToolPermissionRule, ToolPermissionRule] | None:
+    """Return two rules of one source with the same text and opposite decisions."""
+    seen_rules: dict[tuple[str, str], tuple[int, ToolPermissionRule]] = {}
+    for strength, rules in enumerate((rule_set.allow, rule_set.ask, rule_set.deny)):
+        for rule in rules:
+            earlier = seen_rules.setdefault((str(rule), rule.source.rpartition(":")[0]), (strength, rule))
+            if earlier[0] != strength:
+                return earlier[1], rule
+    return None
+
+
+def split_rules(text: str) -> list[str]:
+    """Split a flag's value into rules at commas or blanks outside parentheses."""
+    try:
+        return list(split_list(text, split_whitespace=True))
+    except InvalidFieldValue:
+        # A rule without half of its pattern would apply to every use of the tool.
+        message = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."
+        raise SettingsError(message) from None

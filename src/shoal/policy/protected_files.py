@@ -1,0 +1,30 @@
+"""Files that control programs or access: never changed without asking the user."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_DIRECTORIES = (
+    r"\.git|\.hg|\.svn|\.jj|\.claude|\.shoal|\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.docker|\.vscode|\.idea"
+    r"|\.password-store|\.config/(?:gcloud|gh|fish|git|autostart|systemd)|\.local/share/keyrings"
+)
+_FILES = (
+    r"\.(?:bash|zsh|ksh|csh|tcsh|mksh)rc|\.bash_(?:profile|login|logout|aliases)|\.z(?:profile|shenv|login|logout)"
+    r"|\.(?:profile|login|inputrc|xinitrc|xprofile|xsessionrc|pam_environment|envrc)"
+    r"|\.(?:gitconfig|gitmodules|git-credentials|netrc|npmrc|yarnrc|pypirc|mcp\.json|ripgreprc|pgpass|my\.cnf)"
+    r"|\.cargo/config[^/]*|\.env(?!\.(?:example|sample|template|dist)$)(?:\.[^/]*)?"
+)
+_DOTTED = re.compile(rf"/(?:(?:{_DIRECTORIES})(?:/|$)|(?:{_FILES})$)", re.IGNORECASE)
+_KEY_ENDINGS = (".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".asc", ".gpg")
+_NAMES = ("rust-toolchain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "authorized_keys", "known_hosts")
+
+
+@lru_cache(maxsize=2048)  # caches text only: where a path leads is checked each time
+def is_protected(path: str, start: int = 0) -> bool:
+    """Return True if a real, absolute path is protected, judging only the part after `start`."""
+    # Nearly every such name begins with a dot, and few paths contain one.
+    if path.find("/.", start) >= 0 and _DOTTED.search(path, start) is not None:
+        return True
+    name = path[path.rfind("/") + 1 :].lower()
+    return name.endswith(_KEY_ENDINGS) or name.startswith(_NAMES)

@@ -1,0 +1,198 @@
+"""Rules indexed for fast lookup: per tool, in order of strength."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
+from urllib.parse import urlsplit
+
+from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
+from shoal.core.skills import matches_skill_name
+from shoal.policy.command_rules import CommandRules
+from shoal.policy.path_patterns import convert_path_pattern
+from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, RuleSet, ToolPermissionRule
+from shoal.policy.unreadable_files import UnreadableFiles
+
+
+class PathRules:
+    """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
+
+    def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
+        self.bare: ToolPermissionRule | None = None
+        self._each: list[tuple[re.Pattern[str], ToolPermissionRule]] = []
+        for rule in rules:
+            if rule.pattern is None:
+                self.bare = self.bare or rule
+            else:
+                expressions = dict.fromkeys(convert_path_pattern(rule.pattern, root) for root in roots)
+                self._each.append(
+                    (_compile_expression("|".join(f"(?:{each})" for each in expressions)), rule)
+                )
+        self._any = _compile_expression("|".join(f"(?:{each.pattern})" for each, _ in self._each))
+        self.is_empty = not self._each and self.bare is None
+        self.find_match = lru_cache(maxsize=1024)(self._find_match)
+        """Returns the first rule whose pattern matches; cached by path text, since few paths recur often."""
+
+    def _find_match(self, path: str) -> ToolPermissionRule | None:
+        if not self._each or self._any.fullmatch(path) is None:
+            return None
+        return next(rule for pattern, rule in self._each if pattern.fullmatch(path))
+
+    @property
+    def first_with_pattern(self) -> ToolPermissionRule | None:
+        return self._each[0][1] if self._each else None
+
+    def find_rule(self, path: str) -> ToolPermissionRule | None:
+        return self.bare or self.find_match(path)
+
+
+class FileRuleTable:
+    """Rules about one tool that reads or changes a file."""
+
+    def __init__(self, rule_set: RuleSet, tools: frozenset[str], roots: Sequence[str]) -> None:
+        def build_rules(rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> PathRules:
+            return PathRules([rule for rule in rules if any(rule.is_about(name) for name in tools)], roots)
+
+        # Project files stay forbidden to an agent that works elsewhere.
+        self.deny, self.ask = build_rules(rule_set.deny, roots), build_rules(rule_set.ask, roots)
+        self.allow = build_rules(rule_set.allow, roots[:1])
+        self.forbids_nothing = self.deny.is_empty and self.ask.is_empty
+
+
+class CommandRuleTable:
+    """Rules about shell commands."""
+
+    def __init__(self, rule_set: RuleSet) -> None:
+        def find_bare_rule(rules: Sequence[ToolPermissionRule]) -> ToolPermissionRule | None:
+            return next((rule for rule in rules if rule.is_about("Bash") and rule.pattern is None), None)
+
+        def select_patterned(rules: Sequence[ToolPermissionRule]) -> CommandRules:
+            return CommandRules(rule for rule in rules if rule.is_about("Bash") and rule.pattern is not None)
+
+        self.bare_deny, self.bare_ask, self.bare_allow = map(
+            find_bare_rule, (rule_set.deny, rule_set.ask, rule_set.allow)
+        )
+        self.deny, self.ask, self.allow = map(select_patterned, (rule_set.deny, rule_set.ask, rule_set.allow))
+
+
+class RuleTables:
+    """All rules in force. Patterns are relative to `roots`: the agent's own, then those of its parents."""
+
+    def __init__(self, rule_set: RuleSet, roots: Sequence[str]) -> None:
+        self.rule_set = rule_set
+        self._roots = roots
+        self._files: dict[str, FileRuleTable] = {}
+
+    def get_file_table(self, tool: str) -> FileRuleTable:
+        table = self._files.get(tool)
+        if table is None:
+            table = self._files[tool] = FileRuleTable(self.rule_set, frozenset({tool}), self._roots)
+        return table
+
+    @cached_property
+    def shell_reads(self) -> FileRuleTable:
+        """Rules about any tool that reads, applied to files that a command reads."""
+        return FileRuleTable(self._select_patterned(), READ_TOOLS, self._roots)
+
+    @cached_property
+    def shell_writes(self) -> FileRuleTable:
+        return FileRuleTable(self._select_patterned(), EDIT_TOOLS, self._roots)
+
+    @cached_property
+    def unreadable_files(self) -> UnreadableFiles:
+        """Files that no tool may read without asking, for commands that search directories."""
+        patterned_rules = self._select_patterned()
+        return UnreadableFiles(_select_read_rules((*patterned_rules.deny, *patterned_rules.ask)), self._roots)
+
+    @cached_property
+    def denied_files(self) -> UnreadableFiles:
+        return UnreadableFiles(_select_read_rules(self._select_patterned().deny), self._roots)
+
+    @cached_property
+    def commands(self) -> CommandRuleTable:
+        return CommandRuleTable(self.rule_set)
+
+    def find_rule(
+        self, rules: Sequence[ToolPermissionRule], tool: str, arguments: dict[str, object], *, forbids: bool
+    ) -> ToolPermissionRule | None:
+        """Return the first rule that matches a call of a tool without files or commands."""
+        for rule in rules:
+            if rule.is_about(tool) and (
+                rule.pattern is None or is_call_match(rule.tool, rule.pattern, arguments, forbids=forbids)
+            ):
+                return rule
+        return None
+
+    def _select_patterned(self) -> RuleSet:
+        def select_patterned(rules: Sequence[ToolPermissionRule]) -> tuple[ToolPermissionRule, ...]:
+            return tuple(rule for rule in rules if rule.pattern is not None)
+
+        rule_set = self.rule_set
+        return RuleSet(
+            allow=select_patterned(rule_set.allow),
+            ask=select_patterned(rule_set.ask),
+            deny=select_patterned(rule_set.deny),
+        )
+
+
+def _select_read_rules(rules: Iterable[ToolPermissionRule]) -> list[ToolPermissionRule]:
+    return [rule for rule in rules if any(map(rule.is_about, READ_TOOLS))]
+
+
+def _compile_expression(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.DOTALL)
+
+
+def is_call_match(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
+    if tool == "WebFetch":
+        return _is_domain_match(
+            pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids
+        )
+    if tool in ("Agent", "Task"):
+        return (arguments.get("subagent_type") or "general-purpose") == pattern
+    if tool == "Skill":
+        name = str(arguments.get("skill"))
+        # A forbidden skill is forbidden under its short name too.
+        return name == pattern or (forbids and matches_skill_name(name, pattern))
+    if tool == "SendMessage":
+        return _is_recipient_match(_get_recipient(arguments), pattern, forbids=forbids)
+    # Unknown kind of pattern: in doubt a forbidding rule applies and an allowing rule does not.
+    return forbids
+
+
+def _get_recipient(arguments: dict[str, object]) -> str:
+    """Return the recipient of a message; `type` marks the older form."""
+    to = str(arguments.get("to") or "")
+    match arguments.get("type"):
+        case None:
+            return to
+        case "broadcast":
+            return "*"
+        case "shutdown_response" | "plan_approval_response":
+            return str(arguments.get("recipient") or to or "team-lead")
+        case _:
+            return str(arguments.get("recipient") or to)
+
+
+def _is_recipient_match(to: str, pattern: str, *, forbids: bool) -> bool:
+    if fnmatchcase(to, pattern):
+        return True
+    if to == "*":
+        # Everyone in the team, which includes the forbidden recipient.
+        return forbids and not pattern.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX))
+    # A prefix of an id may name a session; in doubt it is the forbidden one.
+    return forbids and to.startswith(OTHER_SESSION_PREFIX) and pattern.startswith(to)
+
+
+def _is_domain_match(domain: str, url: object, *, forbids: bool) -> bool:
+    try:
+        host = (urlsplit(str(url)).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return forbids
+    is_subdomain = host.endswith(f".{domain.removeprefix('*.')}")
+    if domain.startswith("*."):
+        return is_subdomain
+    # An allow rule means this host only; a forbidding rule includes its subdomains.
+    return host == domain.strip("[]") or (forbids and (is_subdomain or not host))

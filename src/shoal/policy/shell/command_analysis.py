@@ -1,0 +1,50 @@
+"""Entry point of this package: turns a command into its simple commands."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from shoal.policy.shell.simple_commands import UNKNOWN_PATH, CommandAnalysis, SimpleCommand
+
+if TYPE_CHECKING:
+    from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+    from shoal.policy.shell.syntax_walker import SyntaxWalker
+
+__all__ = ["UNKNOWN_PATH", "CommandAnalysis", "SimpleCommand", "analyze_command"]
+
+
+def analyze_command(command: str) -> CommandAnalysis:
+    """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
+    walker_class, unjudgeable = _load_walker()
+    walker = walker_class()
+    trouble: str | None = None
+    try:
+        walker.walk_script(command)
+    except unjudgeable as reason:
+        trouble = str(reason)
+    except Exception as error:  # noqa: BLE001 - a command that breaks the analysis is asked, never run
+        trouble = f"the analysis failed ({type(error).__name__})"
+    parts = walker.parts
+    if walker.functions:
+        parts = [_mark_shadowed(part, walker.functions) for part in parts]
+    return CommandAnalysis(parts=tuple(parts), trouble=trouble)
+
+
+@cache
+def _load_walker() -> tuple[type[SyntaxWalker], type[UnjudgeableCommand]]:
+    """Import on the first command: a session that runs none does not pay for the parser and its tables."""
+    from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+    from shoal.policy.shell.syntax_walker import SyntaxWalker
+
+    return SyntaxWalker, UnjudgeableCommand
+
+
+def _mark_shadowed(part: SimpleCommand, functions: set[str]) -> SimpleCommand:
+    """Mark a command whose name the command line itself defines as a function."""
+    if part.words and part.words[0] in functions:
+        reason = f"{part.words[0]} is defined by the command itself"
+        return replace(part, argv=None, read_only=False, why=reason)
+    return part

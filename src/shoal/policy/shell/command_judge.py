@@ -1,0 +1,116 @@
+"""Judges one simple command by its words: read-only or not, files it writes, programs it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.policy.shell import program_judges
+from shoal.policy.shell.git_judge import is_flag_word, judge_git
+from shoal.policy.shell.known_commands import (
+    COPYING_COMMANDS,
+    HELP_COMMANDS,
+    OUTPUT_FLAGS,
+    PROGRAM_FLAGS,
+    SHORT_VERSION_FLAGS,
+    VERSION_COMMANDS,
+    WRITING_COMMANDS,
+)
+from shoal.policy.shell.readonly_table import load_readonly_table
+from shoal.policy.shell.readonly_usage import (
+    CommandVerdict,
+    ReadOnlyUsage,
+    build_readonly_verdict,
+    build_unproven_verdict,
+    judge_usage,
+)
+from shoal.policy.shell.shell_words import ShellWord
+
+
+def judge_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
+    """Return the verdict on a command, from its name and the words after it."""
+    if _is_self_description(name, words):
+        return build_readonly_verdict(f"{name} only tells of itself")
+    if name == "git":
+        return _add_output_files(name, words, judge_git(words, moved=moved))
+    if (doubt := _find_program_flag(name, words)) is not None:
+        return build_unproven_verdict(doubt, doubt=doubt)
+    if (judge := program_judges.PROGRAM_JUDGES.get(name)) is not None:
+        return _add_output_files(name, words, judge(words))
+    if name in WRITING_COMMANDS:
+        return _judge_writer(name, words)
+    reader = load_readonly_table().get(name)
+    if reader is None:
+        return _add_output_files(name, words, build_unproven_verdict(f"{name} is not known to only read"))
+    if name == "kubectl":
+        return program_judges.judge_kubectl(words, reader)
+    return _add_output_files(name, words, judge_usage(name, words, reader))
+
+
+def _is_self_description(name: str, words: Sequence[ShellWord]) -> bool:
+    value = words[0].value if len(words) == 1 else None
+    if value == "--help":
+        return name in HELP_COMMANDS
+    return (
+        name in VERSION_COMMANDS
+        and value is not None
+        and value in ("--version", SHORT_VERSION_FLAGS.get(name))
+    )
+
+
+def _find_program_flag(name: str, words: Sequence[ShellWord]) -> str | None:
+    flags = PROGRAM_FLAGS.get(name)
+    if not flags:
+        return None
+    for word in words:
+        value = word.value if word.value is not None else word.prefix
+        if value == "--":
+            break
+        if value and is_flag_word(value, flags):
+            return f"{name} {value} may run another program"
+    return None
+
+
+def _judge_writer(name: str, words: Sequence[ShellWord]) -> CommandVerdict:
+    """Judge a writer: `tee` only writes its files, which are judged; the others remove or replace."""
+    verdict = judge_usage(name, words, ReadOnlyUsage(flags=WRITING_COMMANDS[name]))
+    if not verdict.read_only:
+        return build_unproven_verdict(
+            verdict.why, reads=_select_copied(name, words), writes=(ShellWord(None),)
+        )
+    files = verdict.reads
+    return CommandVerdict(
+        read_only=name == "tee", why=f"{name} writes files", reads=_select_copied(name, files), writes=files
+    )
+
+
+def _select_copied(name: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
+    """Return the words whose files can be read under another name afterwards."""
+    if name not in COPYING_COMMANDS:
+        return ()
+    return tuple(word for word in words if word.value is None or not word.may_be_flag)
+
+
+def _add_output_files(name: str, words: Sequence[ShellWord], verdict: CommandVerdict) -> CommandVerdict:
+    if name == "dd":
+        return build_unproven_verdict(
+            "dd writes files", reads=_find_operand("if=", words), writes=_find_operand("of=", words)
+        )
+    flags = OUTPUT_FLAGS.get(name)
+    if flags is None or verdict.read_only:
+        return verdict
+    writes: list[ShellWord] = []
+    for index, word in enumerate(words):
+        value = word.value
+        if value is None or not is_flag_word(value, flags):
+            continue
+        if "=" in value:
+            writes.append(ShellWord(value.partition("=")[2]))
+        else:
+            writes.append(words[index + 1] if index + 1 < len(words) and value in flags else ShellWord(None))
+    return build_unproven_verdict(verdict.why, reads=verdict.reads, writes=tuple(writes), doubt=verdict.doubt)
+
+
+def _find_operand(key: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
+    """Return the value of an operand such as `of=x`; an unknown word may be that operand."""
+    matches = [word for word in words if (word.value or key).startswith(key)]
+    return tuple(word if word.value is None else ShellWord(word.value.removeprefix(key)) for word in matches)

@@ -1,0 +1,103 @@
+"""Judges git command lines: global flags, subcommands, and ways to run other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shoal.policy.shell.readonly_table import load_readonly_table
+from shoal.policy.shell.readonly_usage import CommandVerdict, build_unproven_verdict, judge_usage
+from shoal.policy.shell.shell_words import ShellWord
+
+_PLAIN_FLAGS = frozenset(
+    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects"}
+)
+_REDIRECTING_FLAGS = (
+    "-C",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--exec-path",
+    "--config-env",
+    "-c",
+    "--attr-source",
+)
+_PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
+    "rebase": ("-x", "--exec"),
+    "difftool": ("-x", "--extcmd", "-t", "--tool"),
+    "mergetool": ("-t", "--tool"),
+    "grep": ("-O", "--open-files-in-pager"),
+    "clone": ("-c", "--config", "-u", "--upload-pack", "--template"),
+    "init": ("--template",),
+    "fetch": ("--upload-pack",),
+    "pull": ("--upload-pack",),
+    "ls-remote": ("--upload-pack", "--exec"),
+    "push": ("--receive-pack", "--exec"),
+    "archive": ("--exec",),
+    "fetch-pack": ("--upload-pack", "--exec"),
+    "log": ("--ext-diff",),
+    "diff": ("--ext-diff",),
+    "show": ("--ext-diff",),
+}
+_RUNNING_SUBCOMMANDS = frozenset(
+    {"filter-branch", "instaweb", "send-email", "daemon", "shell", "hook", "web--browse"}
+)
+_RUNNING_WORDS: dict[str, tuple[str, ...]] = {
+    "bisect": ("run", "visualize", "view"),
+    "submodule": ("foreach",),
+}
+
+
+def judge_git(words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
+    """Judge the words after `git`; `moved` means that a `cd` came before, so another repository may apply."""
+    index = 0
+    while index < len(words) and words[index].value in _PLAIN_FLAGS:
+        index += 1
+    rest = words[index:]
+    if doubt := _find_doubt(rest):
+        return build_unproven_verdict(doubt, doubt=doubt)
+    if moved:
+        return build_unproven_verdict("git obeys the settings of the directory it is in")
+    if [word.value for word in rest[:2]] == ["remote", "show"] and not all(map(_is_plain_name, rest[2:])):
+        return build_unproven_verdict("git remote show asks the address it is given")
+    return judge_usage("git", rest, load_readonly_table()["git"])
+
+
+def _is_plain_name(word: ShellWord) -> bool:
+    return word.value is not None and word.value.replace("-", "").replace("_", "").isalnum()
+
+
+def _find_doubt(words: Sequence[ShellWord]) -> str:
+    if not words:
+        return ""
+    first = words[0].value
+    if first is None:
+        return "the git command is only known when it runs"
+    if first.startswith("-"):
+        return f"git {first} sets what else git obeys" if first.startswith(_REDIRECTING_FLAGS) else ""
+    if first == "config" and not judge_usage("git", words, load_readonly_table()["git"]).read_only:
+        return "git config sets what git runs later"
+    if first in _RUNNING_SUBCOMMANDS or any(
+        word.value in _RUNNING_WORDS.get(first, ()) for word in words[1:]
+    ):
+        return f"git {first} runs other programs"
+    flags = _PROGRAM_FLAGS.get(first, ())
+    for word in words[1:]:
+        value = word.value if word.value is not None else word.prefix
+        if value.startswith(("ext::", "fd::")) or is_flag_word(value, flags):
+            return f"git {first} {value} runs another program"
+    return ""
+
+
+def is_flag_word(value: str, flags: Sequence[str]) -> bool:
+    """Return True if a word is one of these flags: combined with others, with a value, or abbreviated."""
+    if not flags or value[:1] != "-" or value in ("-", "--"):
+        return False
+    if value.startswith("--"):
+        name = value.partition("=")[0]
+        return any(flag.startswith(name) for flag in flags if flag.startswith("--"))
+    for flag in flags:
+        if flag.startswith("--"):
+            continue
+        if value.startswith(flag) or (len(flag) == 2 and flag[1] in value[1:].partition("=")[0]):
+            return True
+    return False

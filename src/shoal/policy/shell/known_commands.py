@@ -1,0 +1,166 @@
+"""Lists of known names: harmless variables, flags that run programs, commands that write files."""
+
+from __future__ import annotations
+
+VERSION_COMMANDS = frozenset(
+    """
+    python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pip pip3 uv poetry
+    node npm npx pnpm bun deno tsc go cargo rustc rustup gcc g++ cc c++ clang clang++ make cmake ninja
+    java javac kotlin scala ruby gem bundle perl php composer swift docker podman kubectl helm terraform
+    git gh hg svn bash zsh fish curl wget ssh tar rsync jq rg fd bat tmux vim nvim emacs code brew apt
+    psql mysql sqlite3 redis-server redis-cli nginx ffmpeg pandoc ruff black mypy eslint prettier aws
+    gcloud az lua R julia ghc elixir erl sed awk gawk grep find sort ls openssl pre-commit hatch pdm
+    flake8 pylint isort pyright shellcheck hadolint protoc buf meson
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs that may be asked for their version, with that single word.
+
+Excludes those that a project file can make run something first (yarn, mvn, bazel, dotnet, pytest, tox).
+"""
+HELP_COMMANDS = frozenset(
+    """
+    git docker kubectl helm gh npm node python python3 pip uv cargo go make gcc tar curl wget ssh rsync jq rg
+    fd bat grep find sort ls sed awk cat head tail wc bash ruff black mypy
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Programs that may be asked for their help."""
+SHORT_VERSION_FLAGS: dict[str, str] = {
+    **dict.fromkeys(("python", "python3", "rustc", "cargo", "pip", "pip3", "uv", "ssh", "make"), "-V"),
+    **dict.fromkeys(("node", "npm", "tsc", "pnpm", "ruby", "perl", "php", "make", "gcc"), "-v"),
+    **dict.fromkeys(("java", "javac"), "-version"),
+    "go": "version",
+    "docker": "-v",
+    "tmux": "-V",
+}
+
+WRITING_COMMANDS: dict[str, str] = {
+    "tee": "-a -i -p --append",
+    "touch": "-a -c -m -t: -d: -r: --date: --no-create",
+    "mkdir": "-p -v -m: --parents --mode:",
+    "rmdir": "-p -v",
+    "rm": "-f -r -R -i -v -d --force --recursive",
+    "cp": "-r -R -a -f -p -v -n -u -i -L -P --recursive",
+    "mv": "-f -n -u -v -i",
+    "ln": "-s -f -n -v --symbolic",
+    "truncate": "-s: --size:",
+}
+"""Commands whose operands are files they write, with the flags under which they do nothing else."""
+COPYING_COMMANDS = frozenset({"cp", "mv", "ln"})
+"""Writing commands after which a file can be read under another path."""
+
+OUTPUT_FLAGS: dict[str, tuple[str, ...]] = {
+    "curl": ("-o", "--output", "-D", "--dump-header", "-c", "--cookie-jar"),
+    "wget": ("-O", "--output-document", "-o", "--output-file", "-P", "--directory-prefix"),
+    "sort": ("-o", "--output"),
+    "tree": ("-o",),
+    "git": ("--output", "-o", "--output-directory"),
+    "gcc": ("-o",),
+    "openssl": ("-out",),
+}
+"""Flags whose value is an output file."""
+
+HARMLESS_VARIABLES = frozenset(
+    """
+    LANG LC_ALL LC_CTYPE LC_COLLATE LC_NUMERIC LC_TIME LC_MESSAGES LANGUAGE TZ COLUMNS LINES NO_COLOR CLICOLOR
+    CLICOLOR_FORCE FORCE_COLOR CI TERM COLORTERM PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED
+    RUST_BACKTRACE RUST_LOG GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS NODE_ENV DEBIAN_FRONTEND
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Variables that only affect display, never which program or file is used."""
+
+PROGRAM_FLAGS: dict[str, tuple[str, ...]] = {
+    "rg": ("--pre", "--hostname-bin"),
+    "fd": ("-x", "-X", "--exec", "--exec-batch"),
+    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
+    "sort": ("--compress-program",),
+    "tar": (
+        *(
+            "--to-command",
+            "-I",
+            "--use-compress-program",
+            "--checkpoint-action",
+            "--rsh-command",
+            "--rmt-command",
+        ),
+        *("-F", "--info-script", "--new-volume-script"),
+    ),
+    "bsdtar": ("--use-compress-program",),
+    "zip": ("-T", "-TT", "--unzip-command", "--test"),
+    "ssh": ("-o", "-F", "-E"),
+    "scp": ("-S", "-o", "-F"),
+    "sftp": ("-S", "-o", "-F", "-b"),
+    "rsync": ("-e", "--rsh", "--rsync-path", "-M"),
+    "man": ("-P", "--pager", "-H", "--html", "-C", "--config-file", "-p", "--preprocessor"),
+    "less": (
+        "-k",
+        "--lesskey-file",
+        "--lesskey-src",
+        "--lesskey-content",
+        "-o",
+        "-O",
+        "--log-file",
+        "--LOG-FILE",
+    ),
+    "vim": ("-c", "--cmd", "-S", "-u", "-U", "-s"),
+    "vi": ("-c", "--cmd", "-S", "-u", "-U", "-s"),
+    "nvim": ("-c", "--cmd", "-S", "-u", "-l", "-s"),
+    "view": ("-c", "--cmd", "-S", "-u", "-U", "-s"),
+    "ex": ("-c", "-s"),
+    "emacs": ("--eval", "-l", "-f", "--load", "--funcall", "--script", "--execute"),
+    "curl": ("-K", "--config"),
+    "wget": ("--use-askpass", "-e", "--execute", "--config"),
+    "bat": ("--pager",),
+    "ag": ("--pager",),
+    "ack": ("--pager", "--ackrc"),
+    "npm": ("--script-shell", "--node-options", "--userconfig", "--globalconfig"),
+    "cargo": ("--config",),
+    "go": ("-toolexec", "-exec", "-vettool", "-overlay"),
+    "file": ("-C", "--compile"),
+    "kubectl": ("--kubeconfig",),
+}
+"""Flags that run another program or load code: a rule that allows the command does not cover them.
+
+An abbreviation of a long flag counts as that flag.
+"""
+
+STATE_CHANGING_BUILTINS = frozenset(
+    """
+    alias unalias shopt enable hash bind complete compopt let unset
+    setopt unsetopt zmodload autoload emulate functions zle zstyle
+    """.split()  # noqa: SIM905 - a list to be read and extended
+)
+"""Builtins of bash and zsh that can change the meaning of later words."""
+RESERVED_WORDS = frozenset(
+    {
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "for",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "in",
+        "select",
+    }
+    | {
+        "function",
+        "coproc",
+        "{",
+        "}",
+        "!",
+        "[[",
+        "]]",
+        "repeat",
+        "foreach",
+        "end",
+        "noglob",
+        "nocorrect",
+        "-",
+    }
+)
+"""Words that begin a construct of bash or zsh; a command with such a name was misparsed."""

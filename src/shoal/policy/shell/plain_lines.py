@@ -1,0 +1,103 @@
+"""Fast path for plain command lines, which are read without the parser because they are unambiguous.
+
+Words consist of letters, digits and signs without a special meaning, or are quoted with nothing to expand;
+one blank separates them. Pipes, lists and a final output redirection are allowed. Every other line goes to
+the parser, which reads these lines the same way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from shoal.policy.shell.command_expansion import FoundCommand, WalkState, expand_command
+from shoal.policy.shell.known_commands import RESERVED_WORDS
+from shoal.policy.shell.redirections import add_redirect_target
+from shoal.policy.shell.shell_words import SIMPLE_WORD, ShellWord
+from shoal.policy.shell.simple_commands import SimpleCommand
+
+_ENDS = r"(?=[ ;]|\Z)"
+_IN_QUOTES = r"\"[ #%-\[\]-_a-~]*+\"|'[ -&(-~]*+'"
+_NAME = rf"(?>{SIMPLE_WORD.pattern}){_ENDS}"
+_WORD = rf"(?>{SIMPLE_WORD.pattern}|{_IN_QUOTES}){_ENDS}"
+# Atomic groups: possessive quantifiers of groups backtrack incorrectly before Python 3.11.5.
+_COMMAND = rf"{_NAME}(?>(?: {_WORD})*)(?>(?: 2>(?:&1|/dev/null){_ENDS})?)"
+_BETWEEN = r"(?: \|| &&| \|\||;) "
+_LINE = re.compile(rf"({_COMMAND}(?>(?:{_BETWEEN}{_COMMAND})*))(?: (>>?) ?({_NAME})(?: 2>&1)?)?")
+_LISTED = re.compile(_BETWEEN)
+_QUOTED = re.compile(_IN_QUOTES)
+_QUOTE_MARK = "'"
+"""Stands for a quoted word while the line is split; a plain line cannot contain it otherwise."""
+_MAX_LENGTH = 2_000
+# Words that begin a construct or a declaration, which sets variables.
+_KEYWORDS = RESERVED_WORDS | {"declare", "typeset", "export", "readonly", "local", "unset", "unsetenv"}
+
+
+class PlainCommandLine(Struct, frozen=True):
+    """Simple commands, as written and word by word, and the output file of the last one."""
+
+    commands: list[tuple[str, list[str]]]
+    sign: str | None
+    target: str | None
+
+
+def parse_plain_line(text: str) -> PlainCommandLine | None:
+    """Parse the line, or return None if it is not plain."""
+    match = _LINE.fullmatch(text) if len(text) <= _MAX_LENGTH else None
+    if match is None:
+        return None
+    line, sign, target = match.groups()
+    quoted: list[str] = []
+    if "'" in line or '"' in line:
+        quoted = _QUOTED.findall(line)
+        line = _QUOTED.sub(_QUOTE_MARK, line)
+    if sign is not None and ";" in line:
+        return None
+    commands: list[tuple[str, list[str]]] = []
+    is_list = "&&" in line or ";" in line or "||" in line
+    for command_text in _LISTED.split(line) if is_list else line.split(" | "):
+        words = command_text.split(" ")
+        name = words[0]
+        if "=" in name or name in _KEYWORDS:
+            return None
+        if ">" in words[-1]:  # stderr goes to stdout, or nowhere
+            command_text = command_text[: -len(words.pop()) - 1]  # noqa: PLW2901
+        commands.append(
+            _restore_quoted(words, quoted) if quoted and _QUOTE_MARK in words else (command_text, words)
+        )
+    return PlainCommandLine(commands, sign, target)
+
+
+def _restore_quoted(words: list[str], quoted: list[str]) -> tuple[str, list[str]]:
+    """Return a command with its quoted words restored; they are taken from the front of `quoted`."""
+    values: list[str] = []
+    for index, word in enumerate(words):
+        if word == _QUOTE_MARK:
+            words[index] = quoted.pop(0)
+            values.append(words[index][1:-1])
+        else:
+            values.append(word)
+    return " ".join(words), values
+
+
+def add_plain_line(text: str, line: PlainCommandLine, via: tuple[str, ...], walk: WalkState) -> None:
+    """Add the simple commands of a line, as the walk over its tree would."""
+    single_writes = _resolve_writes(line, walk) if len(line.commands) == 1 else ()
+    for command, words in line.commands:
+        expand_command(
+            FoundCommand(text=command, words=tuple(map(ShellWord, words)), via=via, writes=single_writes),
+            walk,
+        )
+    if len(line.commands) > 1 and (writes := _resolve_writes(line, walk)):
+        walk.parts.append(
+            SimpleCommand(text=text, argv=(), via=via, writes=writes, read_only=True, why="it redirects")
+        )
+
+
+def _resolve_writes(line: PlainCommandLine, walk: WalkState) -> tuple[str, ...]:
+    if line.sign is None:
+        return ()
+    writes: list[ShellWord] = []
+    add_redirect_target(line.sign, ShellWord(line.target), [], writes)
+    return walk.directories.resolve_paths(writes)

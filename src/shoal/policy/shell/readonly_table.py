@@ -1,0 +1,66 @@
+"""The table `readonly.txt`, read when the first command is judged."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import cast, get_args
+
+from shoal.policy.shell.readonly_usage import OperandKind, ReadOnlyUsage
+
+_HEAD = re.compile(rf"(.+): ({'|'.join(get_args(OperandKind))})(?: needs (.+))?")
+
+
+@cache
+def load_readonly_table() -> dict[str, ReadOnlyUsage]:
+    """Return the commands of the table by name, with their subcommands inside."""
+    return parse_readonly_table(Path(__file__).with_name("readonly.txt").read_text(encoding="utf-8"))
+
+
+def parse_readonly_table(text: str) -> dict[str, ReadOnlyUsage]:
+    groups: dict[str, str] = {}
+    root = ReadOnlyUsage(subs={})
+    for head, body in _parse_entries(text):
+        flags = " ".join(groups.get(flag, flag) for flag in body.split())
+        if head.startswith("@"):
+            groups[head] = flags
+            continue
+        match = _HEAD.fullmatch(head)
+        if match is None:
+            raise ValueError(f"readonly.txt: {head!r} does not say what its operands are.")
+        for name in match[1].split(", "):
+            _add_entry(root, name.split(), match[2], None if flags == "*" else flags, match[3] or "")
+    return root.subs
+
+
+def _parse_entries(text: str) -> list[tuple[str, str]]:
+    """Parse entry heads, which may span several lines, and the indented lines under them."""
+    entries: list[tuple[str, str]] = []
+    open_head = ""
+    for line in text.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith(" "):
+            head, body = entries.pop()
+            entries.append((head, f"{body} {line}"))
+            continue
+        open_head = f"{open_head} {line}".strip()
+        if open_head.startswith("@") or _HEAD.fullmatch(open_head):
+            entries.append((open_head, ""))
+            open_head = ""
+    return entries
+
+
+def _add_entry(root: ReadOnlyUsage, path: list[str], operands: str, flags: str | None, needs: str) -> None:
+    *parents, leaf = path
+    parent = root
+    for name in parents:
+        parent = parent.subs.setdefault(name, ReadOnlyUsage(alone=False))
+    existing = parent.subs.get(leaf)
+    parent.subs[leaf] = ReadOnlyUsage(
+        flags=flags,
+        operands=cast("OperandKind", operands),
+        needs=needs,
+        subs=existing.subs if existing else {},
+    )

@@ -1,0 +1,200 @@
+"""Checks a command's words against the flags and operands under which it only reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from functools import cache
+from typing import Literal
+
+from msgspec import Struct, field
+
+from shoal.policy.shell.shell_words import ShellWord
+
+OperandKind = Literal["paths", "text", "pattern", "one", "none", "plus"]
+"""Kind of operands: files it reads, plain text, a pattern followed by files, at most one file (a second one
+would be written), none, or formats that begin with a plus sign.
+"""
+
+
+_PATTERN_FLAGS = frozenset({"-e", "-f", "--regexp", "--file", "--files"})
+_POSSIBLE_PATTERN_FLAG = re.compile(r"-[^-].*[ef]|-[ef]|--reg|--file|--from")
+"""Used where any flag is allowed; a long flag may be abbreviated."""
+
+
+class ReadOnlyUsage(Struct, frozen=True, kw_only=True):
+    """Usage under which a command only reads.
+
+    `flags` lists the allowed flags: `:` follows one that takes a value, `?` follows a one-letter flag whose
+    value must be in the same word; None means that no flag writes or runs anything. With operands, one of the
+    flags in `needs` must be present. `alone` is True if the command reads without any of its subcommands.
+    """
+
+    flags: str | None = None
+    operands: OperandKind = "paths"
+    needs: str = ""
+    subs: dict[str, ReadOnlyUsage] = field(default_factory=dict)
+    alone: bool = True
+
+
+class CommandVerdict(Struct, frozen=True, kw_only=True):
+    """Verdict on one use of a command; `doubt` says why even an allow rule must not cover it."""
+
+    read_only: bool
+    why: str
+    reads: tuple[ShellWord, ...] = ()
+    writes: tuple[ShellWord, ...] = ()
+    doubt: str = ""
+
+
+def build_readonly_verdict(why: str, *, reads: tuple[ShellWord, ...] = ()) -> CommandVerdict:
+    return CommandVerdict(read_only=True, why=why, reads=reads)
+
+
+def build_unproven_verdict(
+    why: str, *, reads: tuple[ShellWord, ...] = (), writes: tuple[ShellWord, ...] = (), doubt: str = ""
+) -> CommandVerdict:
+    return CommandVerdict(read_only=False, why=why, reads=reads, writes=writes, doubt=doubt)
+
+
+class ParsedOptions(Struct, frozen=True):
+    """Words after a command's name, parsed into flags and operands as the command itself does."""
+
+    flags: tuple[tuple[str, ShellWord | None], ...]
+    """Flags by name with their values; combined flags are listed one by one."""
+    operands: tuple[ShellWord, ...]
+    refused: str = ""
+    """First word that is not allowed; nothing after it is parsed."""
+
+    def get_values(self, *names: str) -> list[ShellWord]:
+        return [value for name, value in self.flags if name in names and value is not None]
+
+    def has_any(self, names: Container[str]) -> bool:
+        return any(name in names for name, _ in self.flags)
+
+
+class _FlagTable(Struct, frozen=True):
+    bare: frozenset[str]
+    valued: frozenset[str]
+    attached: frozenset[str]
+    """One-letter flags whose optional value is in the same word."""
+
+
+@cache
+def _parse_flag_table(text: str) -> _FlagTable:
+    names = text.split()
+    return _FlagTable(
+        frozenset(name for name in names if name[-1] not in ":?"),
+        frozenset(name[:-1] for name in names if name[-1] == ":"),
+        frozenset(name[:-1] for name in names if name[-1] == "?"),
+    )
+
+
+def judge_usage(name: str, words: Sequence[ShellWord], usage: ReadOnlyUsage) -> CommandVerdict:
+    """Return the verdict on the words after a command's name, given its read-only usage."""
+    if words and usage.subs and (sub := words[0].value) is not None and sub in usage.subs:
+        return judge_usage(f"{name} {sub}", words[1:], usage.subs[sub])
+    if not usage.alone:
+        return build_unproven_verdict(f"{name} {(words and words[0].value) or '…'} is not known to only read")
+    if usage.flags is None:
+        operands = [word for word in words if not word.may_be_flag or word.value is None]
+        operands.extend(ShellWord(path) for word in words if (path := _extract_flag_path(word)))
+        return _judge_operands(name, operands, usage, gives_pattern=_can_give_pattern(words))
+    # A word after the file that looks like a flag may be the output file.
+    options = parse_options(words, usage.flags, leading=usage.operands == "one")
+    if options.refused:
+        return build_unproven_verdict(f"{name} with {options.refused} is not known to only read")
+    if usage.needs and options.operands and not options.has_any(usage.needs.split()):
+        return build_unproven_verdict(
+            f"{name} with a name and without {usage.needs.split()[0]} changes something"
+        )
+    return _judge_operands(name, options.operands, usage, gives_pattern=options.has_any(_PATTERN_FLAGS))
+
+
+def _extract_flag_path(word: ShellWord) -> str:
+    """Return the path in `--file=/x` or `-f/x`: an allowed flag may still name a file that is read."""
+    value = word.value or ""
+    if value.startswith("--"):
+        path = value.partition("=")[2]
+    else:
+        path = value[2:] if value[:1] == "-" and "/" in value else ""
+    return path if len(path) > 1 else ""
+
+
+def _can_give_pattern(words: Sequence[ShellWord]) -> bool:
+    """Return True if a flag may supply the pattern, so that the first operand is a file too."""
+    return any(_POSSIBLE_PATTERN_FLAG.match(word.value or "") for word in words)
+
+
+def parse_options(words: Sequence[ShellWord], flags: str, *, leading: bool = False) -> ParsedOptions:
+    """Parse flags and operands; with `leading`, flags are allowed only before the first operand."""
+    flag_table = _parse_flag_table(flags)
+    found: list[tuple[str, ShellWord | None]] = []
+    operands: list[ShellWord] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        value = word.value
+        if not word.may_be_flag or (value == "-" and "-" not in flag_table.bare):
+            if leading:
+                break
+            operands.append(word)
+            index += 1
+            continue
+        if value is None:
+            return ParsedOptions(tuple(found), tuple(operands), "a word that is only known when it runs")
+        index += 1
+        if value == "--":
+            break
+        word_flags = _parse_flag_word(value, flag_table)
+        if word_flags is None:
+            return ParsedOptions(tuple(found), tuple(operands), value)
+        name, own_value = word_flags[-1]
+        if own_value is None and name in flag_table.valued:
+            if index == len(words) or words[index].many:
+                return ParsedOptions(tuple(found), tuple(operands), value)
+            word_flags[-1] = name, words[index]
+            index += 1
+        found.extend(word_flags)
+    operands.extend(words[index:])
+    return ParsedOptions(tuple(found), tuple(operands))
+
+
+def _parse_flag_word(value: str, flags: _FlagTable) -> list[tuple[str, ShellWord | None]] | None:
+    """Return the flags in one word with the values in it; None if one of them is not allowed."""
+    name, equals, attached_value = value.partition("=")
+    if name in flags.bare:
+        return [(name, ShellWord(attached_value) if equals else None)]
+    if name in flags.valued and (len(name) > 2 or not equals):
+        return [(name, ShellWord(attached_value) if equals else None)]
+    if value.startswith("--"):
+        return None
+    if value[1:].isdigit():
+        return [(value, None)] if "-0" in flags.bare or "-NUM" in flags.bare else None
+    found: list[tuple[str, ShellWord | None]] = []
+    for position, letter in enumerate(value[1:], start=2):
+        name = f"-{letter}"
+        if name in flags.valued or name in flags.attached:
+            found.append((name, ShellWord(value[position:]) if position < len(value) else None))
+            return found
+        if name not in flags.bare:
+            return None
+        found.append((name, None))
+    return found
+
+
+def _judge_operands(
+    name: str, operands: Sequence[ShellWord], usage: ReadOnlyUsage, *, gives_pattern: bool
+) -> CommandVerdict:
+    kind = usage.operands
+    if kind == "one" and (len(operands) > 1 or any(word.many for word in operands)):
+        return build_unproven_verdict(f"{name} writes its second file")
+    if kind == "plus" and any(not (word.value or word.prefix).startswith("+") for word in operands):
+        return build_unproven_verdict(f"{name} with an operand may change something")
+    if kind == "none" and operands:
+        return build_unproven_verdict(f"{name} with an operand may change something")
+    if kind in ("paths", "one") or (kind == "pattern" and gives_pattern):
+        return build_readonly_verdict(f"{name} only reads", reads=tuple(operands))
+    return build_readonly_verdict(
+        f"{name} only reads", reads=tuple(operands[1:]) if kind == "pattern" else ()
+    )

@@ -1,0 +1,66 @@
+"""Words of `[ … ]` and `[[ … ]]` that only compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+from shoal.policy.shell.shell_words import PLAIN_PATTERN, WORD_NODE_TYPES, ShellWord
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_EXPRESSIONS = frozenset({"unary_expression", "binary_expression", "negated_command"})
+_COMPARISON_NODES = frozenset({"=", "==", "!=", "!", "test_operator"})
+# These evaluate a subscript in their operands, including any substitution in it.
+_EVALUATING_OPERATORS = frozenset({"-v", "-R", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+
+
+def parse_test_words(
+    test: Node, source: bytes, words_of_node: Callable[[Node], list[ShellWord]]
+) -> list[ShellWord]:
+    first, *inner_nodes, last = test.children
+    double = first.type == "[["
+    if (first.type, last.type) not in (("[", "]"), ("[[", "]]")):
+        raise _build_error()
+    _check_blanks(test, source)
+    words = [ShellWord("[[" if double else "test")]
+    stack = inner_nodes[::-1]
+    while stack:
+        node = stack.pop()
+        kind = node.type
+        text = source[node.start_byte : node.end_byte].decode()
+        if kind in _EXPRESSIONS:
+            stack.extend(reversed(node.children))
+        elif kind in WORD_NODE_TYPES or (
+            double and kind == "extglob_pattern" and PLAIN_PATTERN.fullmatch(text)
+        ):
+            words.extend(words_of_node(node))
+        elif kind in _COMPARISON_NODES and not (double and text in _EVALUATING_OPERATORS):
+            words.append(ShellWord(text))
+        elif not (double and kind in ("&&", "||")):
+            raise _build_error()
+    return words
+
+
+def _check_blanks(test: Node, source: bytes) -> None:
+    """Check that blanks separate everything: in a test each token is a word."""
+    offset = -1
+    stack = [test]
+    while stack:
+        node = stack.pop()
+        if node.type in _EXPRESSIONS or node.type == "test_command":
+            stack.extend(reversed(node.children))
+            continue
+        gap = source[offset : node.start_byte] if offset >= 0 else b" "
+        if not gap or gap.strip(b" \t"):
+            raise _build_error()
+        offset = node.end_byte
+    next_byte = source[offset : offset + 1]
+    if next_byte and next_byte not in b" \t\n;&|()<>":
+        raise _build_error()
+
+
+def _build_error() -> UnjudgeableCommand:
+    return UnjudgeableCommand("the test is written in a way that is not judged")

@@ -1,0 +1,120 @@
+"""Parsing of command text into a syntax tree, or the reason why it cannot be judged."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_COMMAND_LENGTH = 100_000
+MAX_NESTING = 60
+MAX_SIGNS = 3_000
+"""Limit for shell signs: text that does not parse costs time quadratic in them; this stays below 1 s."""
+_SIGNS = "()<>&|{}$`[]=;!"
+
+# Tab and newline are the only control characters with a plain meaning; unusual blanks and marks that
+# reorder text are words to bash and look different to a reader.
+_UNREADABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
+)
+_HEREDOC = re.compile(
+    r"(?<![<\\])<<(?P<strip>-?)[ \t]*(?P<quote>['\"]?)(?P<mark>[A-Za-z_][A-Za-z0-9_]*)(?P=quote)"
+    r"(?P<rest>[^\n'\"\\`$(){}#<]*)(?:\n|$)"
+)
+_LIVE_BODY = re.compile(r"[\\`]|\$[^\sA-Za-z0-9_.,:;)%/\"'-]")
+_PLACEHOLDER = "SHOAL_HEREDOC_BODY"
+_MARKED = f"<<<{_PLACEHOLDER}".encode()
+
+
+class UnjudgeableCommand(Exception):
+    """The command cannot be judged before it runs; the text says why."""
+
+
+@cache
+def _load_parser() -> Parser:
+    import tree_sitter
+    import tree_sitter_bash
+
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+def parse_command(command: str) -> tuple[Node, bytes]:
+    """Return the root of the syntax tree and the bytes that its positions refer to."""
+    if len(command) > MAX_COMMAND_LENGTH:
+        raise UnjudgeableCommand(f"the command has more than {MAX_COMMAND_LENGTH} characters")
+    if _UNREADABLE.search(command):
+        raise UnjudgeableCommand("the command holds control characters or blanks that do not show")
+    if "<<" in command:
+        command = _replace_heredocs(command)
+    if len(command) > MAX_SIGNS and sum(map(command.count, _SIGNS)) > MAX_SIGNS:
+        raise UnjudgeableCommand(f"the command holds more than {MAX_SIGNS} signs of the shell")
+    source = command.encode()
+    root = _load_parser().parse(source).root_node
+    if root.has_error:
+        raise UnjudgeableCommand("the command does not parse as bash")
+    if _MARKED in source:
+        _check_placeholders(root, source)
+    return root, source
+
+
+def _replace_heredocs(command: str) -> str:
+    """Return the command with each here-document replaced by a here-string placeholder.
+
+    A body ends by bash's own rule (at the first line that is the delimiter), so what follows is always read
+    as commands. A later check verifies that each placeholder is where a here-string belongs.
+    """
+    bodies: list[str] = []
+    while (start := _find_heredoc(command)) >= 0:
+        match = _HEREDOC.match(command, start)
+        if match is None or "<<" in command[match.end("mark") : match.end()]:
+            raise UnjudgeableCommand("the here-document is written in a way that is not judged")
+        body, after = _split_heredoc_body(command, match)
+        if not match["quote"] and _LIVE_BODY.search(body):
+            raise UnjudgeableCommand("the here-document holds expansions")
+        head = command[:start]
+        if head.endswith("\\"):
+            raise UnjudgeableCommand("the here-document is written in a way that is not judged")
+        bodies.append(f"{head}<<<{_PLACEHOLDER}{match['rest']}\n")
+        command = after
+    return "".join((*bodies, command))
+
+
+def _find_heredoc(command: str) -> int:
+    position = 0
+    while (position := command.find("<<", position)) >= 0:
+        if not command.startswith("<<<", position):
+            return position
+        position += 3
+    return -1
+
+
+def _split_heredoc_body(command: str, match: re.Match[str]) -> tuple[str, str]:
+    position = match.end()
+    while position < len(command):
+        end = command.find("\n", position)
+        line = command[position:] if end < 0 else command[position:end]
+        if (line.lstrip("\t") if match["strip"] else line) == match["mark"]:
+            return command[match.end() : position], "" if end < 0 else command[end + 1 :]
+        if end < 0:
+            break
+        position = end + 1
+    raise UnjudgeableCommand("the here-document does not end")
+
+
+def _check_placeholders(root: Node, source: bytes) -> None:
+    """Check that every replaced here-document was in a position where bash accepts one."""
+    expected_count = source.count(_MARKED)
+    found = 0
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.type == "herestring_redirect" and source[node.start_byte : node.end_byte].endswith(
+            _PLACEHOLDER.encode()
+        ):
+            found += 1
+        stack.extend(node.children)
+    if found != expected_count:
+        raise UnjudgeableCommand("a here-document stands where it is not judged")

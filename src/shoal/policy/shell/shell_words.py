@@ -1,0 +1,264 @@
+"""Words decoded as bash decodes them, and what is known about words that depend on run time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from shoal.policy.shell.shell_syntax import UnjudgeableCommand
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+class ShellWord(Struct, frozen=True):
+    """One word of a command.
+
+    `value` is None if it is known only at run time; then `prefix` is the text that it certainly begins with,
+    `pattern` is the glob as written, and `many` is True if it may become any number of words. `stream` marks
+    a word that is only a process substitution: a path that names no file.
+    """
+
+    value: str | None
+    prefix: str = ""
+    many: bool = False
+    pattern: str | None = None
+    stream: bool = False
+
+    @property
+    def may_be_flag(self) -> bool:
+        """True if it, or one of the words it becomes, may begin with a dash."""
+        if self.value is not None:
+            return self.value[:1] == "-"
+        # All words of a glob begin alike; of a split word only the first does.
+        return not self.prefix or self.prefix[0] == "-" or (self.many and self.pattern is None)
+
+
+WORD_NODE_TYPES = frozenset(
+    """
+    word number string raw_string ansi_c_string concatenation simple_expansion expansion command_substitution
+    process_substitution arithmetic_expansion brace_expression
+    """.split()  # noqa: SIM905 - reads better than sixteen quotes
+)
+"""Types of syntax nodes that are words of a command."""
+PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_.*?/+=:@-]+|\"[A-Za-z0-9_.*?/ +=:@-]*\"|'[^'\n]*'")
+_STREAM = "/dev/fd/"
+"""Prefix of the path that a process substitution becomes."""
+SIMPLE_WORD = re.compile(r"[A-Za-z0-9_./:@%+,^-][A-Za-z0-9_./:@%+,^=-]*")
+_WORD = re.compile(r"(?:[^\s\\\"'`$;&|<>()]|\\[^\n])*")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_QUOTED_TEXT = re.compile(r"(?:[^\"\\$`]|\\.|\$(?![A-Za-z0-9_({\[@*#?$!'\"-]))*", re.DOTALL)
+_QUOTED_ESCAPE = re.compile(r"\\([$`\"\\])|\\\n")
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?#@*$!-])")
+_EXPANSION = re.compile(
+    r"\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*(?:\[(?:[0-9]+|[@*])\])?|[0-9]+|[@*#?])"
+    r"(?:(?::?[-+]|%%?|##?|//?|\^\^?|,,?)[A-Za-z0-9_./*: ,=\[\]-]*(?:/[A-Za-z0-9_.: ,=-]*)?"
+    r"|:[0-9]+(?::[0-9]+)?)?\}"
+)
+_SUM = re.compile(r"\$\(\([0-9 \t+*/%()<>=!&|^-]+\)\)")
+_ANSI = re.compile(
+    r"\\(?:([abeEfnrtv\\'\"?])|x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4}))|[^\\]", re.DOTALL
+)
+_ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+_GLOB = re.compile(r"[*?\[]")
+_BRACES = re.compile(r"\{[^{}\x01]*(?:,|\.\.)[^{}\x01]*\}")
+_ONE_LIST = re.compile(r"([^{}\x01]*)\{([^{}\x01]*,[^{}\x01]*)\}([^{}\x01]*)")
+# Replaces each quoted character in the unquoted form of a word, so that none is taken for syntax.
+_QUOTED = "\x01"
+_SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
+
+
+def decode_words(node: Node, source: bytes, nested: list[Node]) -> list[ShellWord]:
+    """Return the words that a node becomes; adds the substitutions inside it to `nested`."""
+    text = source[node.start_byte : node.end_byte].decode()
+    if SIMPLE_WORD.fullmatch(text):
+        return [ShellWord(text)]
+    pieces = _WordBuilder(source, nested)
+    pieces.add_node(node)
+    return list(pieces.build_words())
+
+
+class _WordBuilder:
+    """Builds a word: its value, and a form in which quoted characters are masked."""
+
+    def __init__(self, source: bytes, nested: list[Node]) -> None:
+        self._source = source
+        self._nested = nested
+        self._value: list[str] = []
+        self._bare: list[str] = []
+        self._known = True
+        self._many = False
+        self._prefix = ""
+        self._begun = False
+        self._starts_bare = False
+        self._stream = False
+
+    def build_words(self) -> Iterator[ShellWord]:
+        value, bare = "".join(self._value), "".join(self._bare)
+        prefix = value if self._known else self._prefix
+        if self._stream and len(self._value) == 1:
+            yield ShellWord(None, prefix=prefix, stream=True)
+        elif bare.startswith("~") and self._starts_bare:
+            yield _expand_home(value, bare) if self._known else ShellWord(None, prefix="~")
+        elif bare.startswith("=") or "=~" in bare or ":~" in bare:
+            yield ShellWord(None, prefix=re.split("[=:]", prefix, maxsplit=1)[0], many=self._many)
+        elif self._known and (braces := _BRACES.search(bare)):
+            yield from self._expand_braces(bare, prefix[: braces.start()])
+        elif not self._known:
+            yield ShellWord(
+                None, prefix=_cut_at_glob(prefix, bare), many=self._many or bool(_BRACES.search(bare))
+            )
+        elif _GLOB.search(bare):
+            yield ShellWord(None, prefix=_cut_at_glob(prefix, bare), many=True, pattern=value)
+        else:
+            yield ShellWord(value)
+
+    def _expand_braces(self, bare: str, prefix: str) -> Iterator[ShellWord]:
+        match = _ONE_LIST.fullmatch(bare)
+        if match is None or _GLOB.search(bare) or "\\" in bare or "~" in bare or "=" in bare:
+            yield ShellWord(None, prefix=prefix, many=True)
+            return
+        for choice in match[2].split(","):
+            if value := match[1] + choice + match[3]:
+                yield ShellWord(value)
+
+    def add_node(self, node: Node) -> None:
+        kind = node.type
+        text = self._source[node.start_byte : node.end_byte].decode()
+        match kind:
+            case "word" | "number" | "extglob_pattern" | "brace_expression" | "variable_name":
+                self._add_plain(text)
+            case "raw_string":
+                if text[0] != "'" or text.find("'", 1) != len(text) - 1:
+                    raise UnjudgeableCommand("a quoted text ends elsewhere than it seems")
+                self._add_quoted(text[1:-1])
+            case "ansi_c_string":
+                self._add_quoted(_decode_ansi(text))
+            case "string":
+                self._add_string(node)
+            case "concatenation":
+                self._add_concatenation(node)
+            case _:
+                self._add_expansion(node, kind, text, quoted=False)
+
+    def _add_plain(self, text: str) -> None:
+        if not _WORD.fullmatch(text):
+            raise UnjudgeableCommand("a word holds characters that are not judged")
+        if not self._begun:
+            if text[:1] == "#":
+                raise UnjudgeableCommand("a word begins where a comment could")
+            self._begun = self._starts_bare = True
+        if "\\" in text:
+            self._bare.append(re.sub(r"\\.", _QUOTED, text, flags=re.DOTALL))
+            text = _ESCAPE.sub(r"\1", text)
+        else:
+            self._bare.append(text)
+        self._value.append(text)
+
+    def _add_quoted(self, text: str) -> None:
+        self._begun = True
+        self._value.append(text)
+        self._bare.append(_QUOTED * len(text))
+
+    def _add_concatenation(self, node: Node) -> None:
+        position = node.start_byte
+        for child in node.children:
+            if child.start_byte != position:
+                raise UnjudgeableCommand("a word has a gap in it")
+            self.add_node(child)
+            position = child.end_byte
+
+    def _add_string(self, node: Node) -> None:
+        """Add a quoted string, including text between its children: the grammar has no nodes for blanks."""
+        children = node.children
+        if children[0].type != '"' or children[-1].type != '"' or len(children) < 2:
+            raise UnjudgeableCommand("a quoted text ends elsewhere than it seems")
+        position = children[0].end_byte
+        for child in children[1:-1]:
+            if child.type in ("string_content", "$"):
+                continue
+            self._add_string_text(position, child.start_byte)
+            self._add_expansion(
+                child, child.type, self._source[child.start_byte : child.end_byte].decode(), quoted=True
+            )
+            position = child.end_byte
+        self._add_string_text(position, children[-1].start_byte)
+
+    def _add_string_text(self, start: int, end: int) -> None:
+        text = self._source[start:end].decode()
+        if not _QUOTED_TEXT.fullmatch(text):
+            raise UnjudgeableCommand("a quoted text holds characters that are not judged")
+        self._add_quoted(_QUOTED_ESCAPE.sub(r"\1", text) if "\\" in text else text)
+
+    def _add_expansion(self, node: Node, kind: str, text: str, *, quoted: bool) -> None:
+        if kind in _SUBSTITUTIONS:
+            self._nested.append(node)
+        elif not (
+            (kind == "simple_expansion" and _VARIABLE.fullmatch(text))
+            or (kind == "expansion" and _EXPANSION.fullmatch(text))
+            or (kind == "arithmetic_expansion" and _SUM.fullmatch(text))
+        ):
+            raise UnjudgeableCommand(f"{text[:60]} is only known when it runs")
+        self._begun = True
+        if self._known:
+            self._prefix = "".join(self._value)
+        if kind == "process_substitution":
+            self._stream = True
+            if self._known and not self._prefix:
+                self._prefix = _STREAM
+        elif not quoted or text[:2] == "$@" or "@" in text:
+            self._many = True
+        self._known = False
+        self._value.append(_QUOTED)
+        self._bare.append(_QUOTED)
+
+
+def _expand_home(value: str, bare: str) -> ShellWord:
+    if _GLOB.search(bare) or _BRACES.search(bare):
+        return ShellWord(
+            None,
+            prefix="/",
+            many=True,
+            pattern=str(Path(value).expanduser()) if _is_own_home(value) else None,
+        )
+    return ShellWord(str(Path(value).expanduser())) if _is_own_home(value) else ShellWord(None, prefix="~")
+
+
+def _is_own_home(value: str) -> bool:
+    return value == "~" or value.startswith("~/")
+
+
+def _cut_at_glob(prefix: str, bare: str) -> str:
+    if bare == _QUOTED:
+        return prefix
+    glob = _GLOB.search(bare)
+    brace = bare.find("{")
+    ends = [len(prefix), *([glob.start()] if glob else []), *([brace] if brace >= 0 else [])]
+    return prefix[: min(ends)]
+
+
+def _decode_ansi(text: str) -> str:
+    body = text[2:-1]
+    parts: list[str] = []
+    position = 0
+    for match in _ANSI.finditer(body):
+        if match.start() != position:
+            break
+        position = match.end()
+        letter, hexadecimal, octal, point = match.groups()
+        if letter:
+            parts.append(_ANSI_LETTERS[letter])
+        elif code := hexadecimal or octal or point:
+            number = int(code, 8 if octal else 16)
+            if number == 0 or (number > 127 and not point):
+                raise UnjudgeableCommand("a $'…' text holds a byte that is not judged")
+            parts.append(chr(number))
+        else:
+            parts.append(match[0])
+    if position != len(body) or "'" in _ESCAPE.sub("", body):
+        raise UnjudgeableCommand("a $'…' text is written in a way that is not judged")
+    return "".join(parts)

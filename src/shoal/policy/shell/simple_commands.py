@@ -1,0 +1,40 @@
+"""Result of analyzing a shell command: its simple commands and whether each only reads."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+UNKNOWN_PATH = "/(unknown)"
+"""Stands for a path, or its directory, that is known only at run time.
+
+It is absolute and does not exist, so it never counts as inside a project.
+"""
+
+
+class SimpleCommand(Struct, frozen=True, kw_only=True):
+    """One simple command.
+
+    `argv` is None if a word is known only at run time, or if something else decides what happens (an
+    assignment before it, a function of that name, a flag that runs another program): no allow rule may cover
+    it. `words` are its words as far as they are known, for forbidding rules. `reads` and `writes` are the
+    files named by redirections or as arguments of a known command, joined to the directory of a preceding
+    `cd`, or UNKNOWN_PATH; `changes` are those of `writes` that its arguments name. `read_only` already
+    accounts for unknown words; it describes the command without its redirections, which are in `writes`.
+    """
+
+    text: str
+    argv: tuple[str, ...] | None
+    via: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    read_only: bool = False
+    why: str = ""
+    words: tuple[str | None, ...] = ()
+
+
+class CommandAnalysis(Struct, frozen=True, kw_only=True):
+    """All simple commands of a command line; `trouble` says why it cannot be judged and must be asked."""
+
+    parts: tuple[SimpleCommand, ...]
+    trouble: str | None = None

@@ -1,0 +1,153 @@
+"""Commands that run another command from their words: where it begins, and what they change for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from shoal.policy.shell.readonly_usage import ParsedOptions, parse_options
+from shoal.policy.shell.shell_words import ShellWord
+
+
+class WrapperCommand(Struct, frozen=True):
+    """`operands` is the number of words before the command; `rights` is True if it runs as another user."""
+
+    flags: str = ""
+    operands: int = 0
+    rights: bool = False
+
+
+WRAPPERS: dict[str, WrapperCommand] = {
+    "time": WrapperCommand("-p"),
+    "nice": WrapperCommand("-n: --adjustment: -NUM"),
+    "nohup": WrapperCommand(),
+    "timeout": WrapperCommand(
+        "-k: --kill-after: -s: --signal: --foreground --preserve-status -v --verbose", 1
+    ),
+    "gtimeout": WrapperCommand("-k: -s: --foreground", 1),
+    "command": WrapperCommand("-p"),
+    "builtin": WrapperCommand(),
+    "exec": WrapperCommand("-c -l"),
+    "setsid": WrapperCommand("-w -f -c --wait --fork"),
+    "stdbuf": WrapperCommand("-i: -o: -e: --input: --output: --error:"),
+    "ionice": WrapperCommand("-c: -n: -t --class: --classdata:"),
+    "unbuffer": WrapperCommand("-p"),
+    "caffeinate": WrapperCommand("-d -i -m -s -u"),
+    "env": WrapperCommand("-i -u: --unset: --ignore-environment -0 -"),
+    "sudo": WrapperCommand("-n -E -H -S -k -b -u: -g: --user: --group: --non-interactive", rights=True),
+    "doas": WrapperCommand("-n -u:", rights=True),
+    "xargs": WrapperCommand(
+        """-0 --null -r --no-run-if-empty -t --verbose -n: --max-args: -P: --max-procs: -I: -L: --max-lines
+        -d: --delimiter: -s: --max-chars: -x --exit -E:"""
+    ),
+}
+_APPENDING_FLAGS = frozenset({"-n", "--max-args", "-L", "--max-lines"})
+"""Flags of xargs with which input is appended at the end."""
+FIND_EXEC_FLAGS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+"""Flags of find that run commands."""
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+
+
+class UnwrappedCommand(Struct, frozen=True):
+    """`sets` are variables set for the command; `trouble` says why the command is unknown."""
+
+    words: tuple[ShellWord, ...] = ()
+    sets: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def unwrap_command(name: str, words: Sequence[ShellWord]) -> UnwrappedCommand:
+    """Return the command behind a wrapper, from the words after the wrapper's name."""
+    wrapper = WRAPPERS[name]
+    options = parse_options(words, wrapper.flags, leading=True)
+    if options.refused:
+        return UnwrappedCommand(trouble=f"{name} has a flag that is not judged")
+    index = len(words) - len(options.operands) + wrapper.operands
+    sets: list[str] = []
+    if name in ("env", "sudo", "doas"):
+        while index < len(words) and (match := _ASSIGNMENT.match(words[index].value or words[index].prefix)):
+            sets.append(match[1])
+            index += 1
+    rest = tuple(words[index:])
+    if any(word.many and word.value is None for word in words[:index]):
+        return UnwrappedCommand(trouble=f"{name} has words that are only known when it runs")
+    if name == "xargs":
+        rest = _add_xargs_input(options, rest)
+    return UnwrappedCommand(words=rest, sets=tuple(sets))
+
+
+def _add_xargs_input(options: ParsedOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
+    """Return the command of xargs: its input is appended, or replaces a mark."""
+    marks = options.get_values("-I")
+    if not marks:
+        return (*(rest or (ShellWord("echo"),)), ShellWord(None, many=True))
+    mark = marks[-1].value
+    if not mark:
+        return (ShellWord(None, many=True), *rest)
+    replaced_words = tuple(replace_mark(word, mark, None) for word in rest)
+    # Of these flags and -I, the last one wins.
+    return (
+        (*replaced_words, ShellWord(None, many=True)) if options.has_any(_APPENDING_FLAGS) else replaced_words
+    )
+
+
+def replace_mark(word: ShellWord, mark: str, pattern: str | None, *, many: bool = False) -> ShellWord:
+    """Return the word with its mark replaced by something known only at run time."""
+    if word.value is None or mark not in word.value:
+        return word
+    if word.value == mark and pattern is not None:
+        prefix = "/" if pattern.startswith("/") else "./"
+        return ShellWord(None, prefix=prefix, many=many, pattern=pattern)
+    return ShellWord(None, prefix=word.value.partition(mark)[0], many=many)
+
+
+def parse_find_commands(words: Sequence[ShellWord]) -> list[tuple[ShellWord, ...]]:
+    """Return the commands of find's -exec and similar flags, with the found path in place of `{}`."""
+    start_path = (
+        words[0].value
+        if words and not words[0].may_be_flag
+        else None
+        if words and words[0].value is None
+        else "."
+    )
+    has_more_paths = any(not word.may_be_flag for word in words[1:2])
+    commands: list[tuple[ShellWord, ...]] = []
+    for index, word in enumerate(words):
+        if word.value not in FIND_EXEC_FLAGS:
+            continue
+        end = find_command_end(words, index + 1)
+        is_path_unknown = word.value in ("-execdir", "-okdir") or has_more_paths or start_path is None
+        pattern = None if is_path_unknown else f"{start_path}/*"
+        many = end < len(words) and words[end].value == "+"
+        commands.append(
+            tuple(replace_mark(each, "{}", pattern, many=many) for each in words[index + 1 : end])
+        )
+    return commands
+
+
+def find_command_end(words: Sequence[ShellWord], start: int) -> int:
+    """Return the index where a command of find's -exec ends; a plus ends it only after `{}`."""
+    for index in range(start, len(words)):
+        value = words[index].value
+        if value == ";" or (value == "+" and index > start and words[index - 1].value == "{}"):
+            return index
+    return len(words)
+
+
+def get_shell_script(words: Sequence[ShellWord]) -> ShellWord | None:
+    """Return the script of `sh -c`; None if there is none, or if other flags change how it is read."""
+    for index, word in enumerate(words):
+        value = word.value
+        if value is None or not value.startswith("-"):
+            return None
+        if re.fullmatch(r"-[eluxi]*c", value):
+            next_word = words[index + 1] if index + 1 < len(words) else None
+            if next_word is not None and (next_word.value or "").startswith("-"):
+                return None
+            return next_word
+        if not re.fullmatch(r"-[elux]+|--login|--norc|--noprofile", value):
+            return None
+    return None

@@ -1,0 +1,115 @@
+"""Registry of a session's agents: their runs, their names, and their parents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from shoal.core.agents import AgentResult, AgentSnapshot
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.runs.agent_run import AgentRun
+
+LEAD_NAMES = ("lead", "team-lead", "main")
+EVERYONE = "*"
+_MAX_LISTED_NAMES = 20
+"""Maximum number of names listed when an agent is not found."""
+
+
+class AgentRegistry:
+    """Runs by id and name. Names live as long as the session, ids as long as the transcripts."""
+
+    def __init__(self) -> None:
+        self._runs: dict[AgentId, AgentRun] = {}
+        self._running: dict[AgentId, dict[AgentId, AgentRun]] = {}
+        """Running agents by the agent they report to."""
+        self._names: dict[str, AgentId] = {}
+        self._names.update(dict.fromkeys(LEAD_NAMES, LEAD_ID))
+        self._reserved: set[str] = set()
+
+    def add_run(self, run: AgentRun) -> None:
+        if run.facts.name in self._reserved:
+            self._reserved.discard(run.facts.name)
+            self._names[run.facts.name] = run.id
+        self._runs[run.id] = run
+        self._running.setdefault(run.report_to, {})[run.id] = run
+
+    def remove_running(self, run: AgentRun) -> None:
+        """Remove a run from the running ones."""
+        siblings = self._running[run.report_to]
+        siblings.pop(run.id, None)
+        if not siblings:
+            del self._running[run.report_to]
+
+    def restore_ended(self, earlier: Iterable[AgentResult]) -> None:
+        """Add the agents that ended in earlier processes of the session."""
+        for completion in earlier:
+            self._runs[completion.agent] = AgentRun.from_result(completion)
+            if completion.name:
+                self._names[completion.name] = completion.agent
+
+    def reserve_name(self, requested: str) -> str:
+        """Reserve a name, with a number if a running agent or the lead has it, or if it is ambiguous.
+
+        The name belongs to the starting agent once its run is added.
+        """
+        name, number = requested, 1
+        while self._is_taken(name):
+            number += 1
+            name = f"{requested}-{number}"
+        self._reserved.add(name)
+        return name
+
+    def release_name(self, name: str) -> None:
+        """Release a reserved name whose agent does not start."""
+        self._reserved.discard(name)
+
+    def _is_taken(self, name: str) -> bool:
+        if name == EVERYONE or name in self._reserved or name in self._runs:
+            return True
+        agent = self._names.get(name)
+        if agent is None:
+            return False
+        run = self._runs.get(agent)
+        return run is None or run.is_live
+
+    def resolve_id(self, text: str) -> AgentId:
+        """Return the id of a name; text that is no name is taken as an id."""
+        return self._names.get(text, AgentId(text))
+
+    def get_run(self, agent: AgentId) -> AgentRun | None:
+        return self._runs.get(agent)
+
+    def find_run(self, text: str) -> AgentRun:
+        """Find a run by name or id. Raises `AgentRequestRefused`, listing the existing ones."""
+        run = self._runs.get(self.resolve_id(text))
+        if run is None:
+            names = [each.facts.name or each.id for each in self._runs.values()][-_MAX_LISTED_NAMES:]
+            listing = f" There are: {', '.join(names)}." if names else " None has been started."
+            raise AgentRequestRefused(f"There is no agent or task {text!r} in this session.{listing}")
+        return run
+
+    def list_running(self) -> tuple[AgentRun, ...]:
+        return tuple(run for theirs in self._running.values() for run in theirs.values())
+
+    @property
+    def has_running(self) -> bool:
+        return bool(self._running)
+
+    def list_children(self, parent: AgentId) -> tuple[AgentRun, ...]:
+        """Return the running agents that report to it."""
+        return tuple(self._running.get(parent, {}).values())
+
+    def list_ended_children(self, agent: AgentId) -> tuple[AgentRun, ...]:
+        """Return the ended agents that report to it."""
+        return tuple(run for run in self._runs.values() if run.report_to == agent and not run.is_live)
+
+    def list_ancestors(self, agent: AgentId) -> tuple[AgentId, ...]:
+        """Return the chain of agents that it reports to, up to the lead."""
+        ancestors: list[AgentId] = []
+        while agent != LEAD_ID and agent in self._runs and self._runs[agent].report_to not in ancestors:
+            agent = self._runs[agent].report_to
+            ancestors.append(agent)
+        return tuple(ancestors)
+
+    def take_snapshots(self, now: float) -> tuple[AgentSnapshot, ...]:
+        return tuple(run.take_snapshot(now) for run in self._runs.values())

@@ -1,0 +1,520 @@
+"""Agent supervisor: runs all sub-agents of a session, from the request to the notification of the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, run_forked_agent
+from shoal.core.agents import AgentResult, AgentSnapshot, BackgroundLaunch, DeliveryReceipt, SpawnRequest
+from shoal.core.budget import Budget
+from shoal.core.clock import Clock
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.events import (
+    AgentEnded,
+    AgentMovedToBackground,
+    JournaledEvent,
+    NotificationDelivered,
+    WorkRetained,
+)
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
+from shoal.core.inbox_items import InboxItem
+from shoal.core.limits import AgentSlot, BudgetRefusal
+from shoal.core.messages import Message, ToolResultBlock
+from shoal.core.task_groups import exit_task_group
+from shoal.core.tools import ToolContext
+from shoal.runs.agent_messenger import AgentMessenger
+from shoal.runs.agent_registry import AgentRegistry
+from shoal.runs.agent_run import AgentRun
+from shoal.runs.agent_worker import AgentWorker
+from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.prepared_agent import AgentPreparer, NewAgent, PreparedAgent
+from shoal.runs.run_outcome import (
+    RunOutcome,
+    build_result_notification,
+    describe_unread_messages,
+    join_details,
+)
+from shoal.runs.spawn_approval import SpawnApproval
+from shoal.runs.spawn_policy import SpawnPolicy
+from shoal.runs.start_hooks import add_start_hook_context
+from shoal.runs.stored_report import store_report
+
+Emit: TypeAlias = Callable[[JournaledEvent], None]
+_SESSION_ENDED = "the session ended"
+_MODEL_IGNORED = "The model {} that was asked for is left out of account: in this mode a call names none."
+_NO_BACKGROUND_FOR_TEAMMATES = (
+    "The agent was not started: a teammate that runs in its lead's process has no agents in the background. "
+    "Start one that you wait for."
+)
+
+
+class AgentSupervisor:
+    """Context manager for the length of a session; leaving it stops every agent except the lead."""
+
+    def __init__(
+        self,
+        *,
+        factory: AgentPreparer,
+        queue: InboxQueue,
+        policy: SpawnPolicy,
+        budget: Budget,
+        clock: Clock,
+        ids: IdGenerator,
+        emit: Emit,
+    ) -> None:
+        self.policy = policy
+        self._factory = factory
+        self._queue = queue
+        self._budget = budget
+        self._clock = clock
+        self._ids = ids
+        self._emit = emit
+        self._tasks = asyncio.TaskGroup()
+        self._registry = AgentRegistry()
+        self._approval = SpawnApproval(policy.approval_threshold, budget)
+        self._messenger = AgentMessenger(
+            registry=self._registry, queue=queue, ids=ids, emit=emit, resume=self._resume_run
+        )
+        self._lead: AgentRunner | None = None
+        self.find_teammate: Callable[[AgentId], AgentRunner | None] = lambda _: None
+        """Finds an agent of the team; teammates are not supervised here but may start agents."""
+        self._all_idle: asyncio.Event | None = None
+
+    async def __aenter__(self) -> AgentSupervisor:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.stop_all(_SESSION_ENDED)
+        finally:
+            await exit_task_group(self._tasks, kind, error, trace)
+
+    def set_lead(self, lead: AgentRunner) -> None:
+        self._lead = lead
+
+    def get_lead(self) -> AgentRunner:
+        assert self._lead is not None
+        return self._lead
+
+    async def start_agent(
+        self, request: SpawnRequest, context: ToolContext
+    ) -> AgentResult | BackgroundLaunch:
+        parent = self.require_agent(context.agent.agent)
+        _refuse_nested_teammate(parent.identity, request)
+        await self._approval.require_approval(parent, context)
+        agent = self._ids.new_agent_id()
+        is_fork = request.kind is None and self.policy.fork_by_default
+        request = replace(request, kind=FORK_KIND if is_fork else request.kind or self.policy.default_kind)
+        slot = await self._open_slot(request.kind or "", parent.identity.depth + 1)
+        name = self._registry.reserve_name(request.name) if request.name else ""
+        ignored_model = "" if self.policy.model_by_call else request.model or ""
+        request = replace(request, name=name or None, model=None if ignored_model else request.model)
+        try:
+            new_agent = self._create_new_agent(agent, parent, context.call_id)
+            prepared = await (self._factory.prepare_fork if is_fork else self._factory.prepare_new)(
+                request, new_agent
+            )
+            prepared = await self._set_background(prepared, request, parent.identity)
+            prepared = (
+                _add_note(prepared, _MODEL_IGNORED.format(ignored_model)) if ignored_model else prepared
+            )
+            try:
+                prepared = await add_start_hook_context(prepared)
+                run = self._begin_run(prepared, new_agent, slot)
+            except BaseException:
+                await prepared.clean_up()
+                raise
+        except BaseException:
+            self._registry.release_name(name)
+            self._budget.close_slot(slot, was_started=False)
+            raise
+        if run.background:
+            return self._build_launch(run, request.prompt, prepared)
+        new_agent.monitor.attach_waiter(context.report_progress)
+        return await self._wait_for_run(run, request, prepared)
+
+    async def send_message(
+        self, to: str, text: str, summary: str, context: ToolContext
+    ) -> tuple[DeliveryReceipt, ...]:
+        sender = self.require_agent(context.agent.agent)
+        return await self._messenger.send_message(
+            to, text, summary=summary, sender=sender, call=context.call_id
+        )
+
+    async def poll_agent(self, agent: str, *, seconds: float, context: ToolContext) -> AgentSnapshot:
+        run, caller = self._registry.find_run(agent), context.agent.agent
+        if seconds > 0 and run.completion is None:
+            if run.id == caller:
+                raise AgentRequestRefused("You cannot wait for yourself: end with your report.")
+            if run.id in self._registry.list_ancestors(caller):
+                raise AgentRequestRefused(f"Agent {agent} waits for you, so you cannot wait for it.")
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with self._clock.deadline(seconds):
+                    await run.wait_until_ended()
+        if run.completion is not None and seconds > 0 and run.report_to == caller:
+            self._withdraw_notification(run, run.completion, context)
+        return run.take_snapshot(self._clock.monotonic())
+
+    async def stop_agent(self, agent: str, context: ToolContext) -> AgentSnapshot:
+        if self._registry.find_run(agent).id == context.agent.agent:
+            raise AgentRequestRefused("You cannot stop yourself: end with your report.")
+        return await self.end_agent(agent, f"it was stopped by {context.agent.name}")
+
+    async def end_agent(self, agent: str, why: str) -> AgentSnapshot:
+        """Stop an agent. Raises `AgentRequestRefused` if it does not exist or is not running."""
+        run = self._registry.find_run(agent)
+        if run.completion is not None:
+            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_end(run)}.")
+        await self._stop_run(run, why)
+        return run.take_snapshot(self._clock.monotonic())
+
+    async def send_user_message(self, to: str, text: str) -> DeliveryReceipt:
+        """Send a person's message; an ended agent is resumed with it and reports to the lead."""
+        assert self._lead is not None
+        return await self._messenger.send_user_message(to, text, self._lead)
+
+    async def stop_children(self, parent: AgentId, why: str) -> None:
+        for run in self._registry.list_children(parent):
+            await self._stop_run(run, why)
+
+    async def stop_all(self, why: str) -> tuple[AgentSnapshot, ...]:
+        """Stop all running agents and return them."""
+        running = self._registry.list_running()
+        async with asyncio.TaskGroup() as task_group:
+            for run in running:
+                task_group.create_task(self._stop_run(run, why))
+        return tuple(run.take_snapshot(self._clock.monotonic()) for run in running)
+
+    def list_agents(self) -> tuple[AgentSnapshot, ...]:
+        return self._registry.take_snapshots(self._clock.monotonic())
+
+    async def summarize_progress(self, agent: str) -> str:
+        """Ask a running agent for its progress; the question does not enter its conversation."""
+        run = self._registry.find_run(agent)
+        if run.agent is None:
+            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_end(run)}.")
+        if not run.agent.conversation.messages:
+            return run.facts.description
+        return await run_forked_agent(run.agent, PROGRESS_PROMPT)
+
+    def list_running(self) -> tuple[AgentRun, ...]:
+        return self._registry.list_running()
+
+    @property
+    def has_running_agents(self) -> bool:
+        """True if any agent is running or its end is not reported yet."""
+        return self._registry.has_running
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no agent is running."""
+        while self.has_running_agents:
+            self._all_idle = self._all_idle or asyncio.Event()
+            await self._all_idle.wait()
+
+    def move_to_background(self, agent: AgentId | None = None) -> tuple[AgentId, ...]:
+        """Stop waiting for an agent (or for all); the run continues. Return those that moved."""
+        if not self.policy.background:
+            return ()
+        foreground_runs = [
+            run for run in self._registry.list_running() if not run.background and agent in (None, run.id)
+        ]
+        for run in foreground_runs:
+            self._move_run(run)
+        return tuple(run.id for run in foreground_runs)
+
+    def restore_state(self, pending: dict[AgentId, list[InboxItem]], ended: tuple[AgentResult, ...]) -> None:
+        """Restore the state of an earlier process of this session: pending items and ended agents."""
+        self._messenger.restore_pending(pending)
+        self._registry.restore_ended(ended)
+
+    async def _set_background(
+        self, prepared: PreparedAgent, request: SpawnRequest, parent: AgentIdentity
+    ) -> PreparedAgent:
+        """Decide if the agent runs in the background or is waited for."""
+        background = self._runs_in_background(request, prepared, parent)
+        if background and parent.is_in_process:
+            await prepared.clean_up()
+            raise AgentRequestRefused(_NO_BACKGROUND_FOR_TEAMMATES)
+        return replace(prepared, started=replace(prepared.started, background=background))
+
+    def _runs_in_background(
+        self, request: SpawnRequest, prepared: PreparedAgent, parent: AgentIdentity
+    ) -> bool:
+        """Return True if it runs in the background; agents of an in-process teammate do not by default."""
+        always = self.policy.always_background and not parent.is_in_process
+        return (request.background or prepared.started.background or always) and self.policy.background
+
+    async def _open_slot(self, kind: str, depth: int, *, is_resumed: bool = False) -> AgentSlot:
+        match await self._budget.request_slot(kind, depth, is_resumed=is_resumed):
+            case BudgetRefusal(sentence=sentence):
+                raise AgentRequestRefused(f"The agent was not started: {sentence}.")
+            case slot:
+                return slot
+
+    def _create_new_agent(self, agent: AgentId, parent: AgentRunner, call: str) -> NewAgent:
+        return NewAgent(agent=agent, parent=parent, call=call, monitor=self._factory.create_monitor(agent))
+
+    def _begin_run(self, prepared: PreparedAgent, new_agent: NewAgent, slot: AgentSlot) -> AgentRun:
+        run = AgentRun(
+            prepared.started, new_agent.monitor, prepared.agent, started_at=self._clock.monotonic()
+        )
+        self._emit(prepared.started)
+        self._registry.add_run(run)
+        run.task = self._tasks.create_task(self._run_agent(run, prepared, slot))
+        return run
+
+    async def _run_agent(self, run: AgentRun, prepared: PreparedAgent, slot: AgentSlot) -> None:
+        worker = AgentWorker(self._queue, lambda: self._has_pending_children(run.id))
+        monitor = run.monitor
+        assert monitor is not None
+        try:
+            outcome = await worker.run_job(run, prepared)
+            # It can no longer be stopped from here on: it has ended and only has to report.
+            run.task = None
+            self._budget.close_slot(slot)
+            monitor.activity = ""
+            if outcome.status != "completed" and monitor.used_shell:
+                monitor.set_commits(await prepared.list_commits())
+            self.announce_missed_results(run.id, worker.interrupted_results)
+            run.completion = self._record_end(run, prepared, outcome, worker)
+            run.notify_waiters()
+            await self._release_run(run, prepared, run.completion)
+        finally:
+            self._budget.close_slot(slot)
+            self._close_run(run)
+
+    def _has_pending_children(self, agent: AgentId) -> bool:
+        """Return True if it still waits for the end of a child that it has not seen itself."""
+        return any(not run.seen_by_call for run in self._registry.list_children(agent))
+
+    def _record_end(
+        self, run: AgentRun, prepared: PreparedAgent, outcome: RunOutcome, worker: AgentWorker
+    ) -> AgentResult:
+        """Build and journal the result; an end that cannot be stored is still reported to the waiters."""
+        try:
+            completion = self._build_result(run, prepared, outcome, worker)
+        except Exception as error:  # noqa: BLE001 - boundary around ends: a failure must not affect other agents
+            failed_outcome = RunOutcome(
+                status="failed", text="", detail=join_details(outcome.detail, str(error))
+            )
+            completion = self._build_result(run, prepared, failed_outcome, worker)
+        try:
+            self._emit(AgentEnded(agent=run.id, completion=completion))
+        except Exception as error:  # noqa: BLE001 - as above
+            return replace(completion, detail=join_details(completion.detail, str(error)))
+        return completion
+
+    async def _release_run(self, run: AgentRun, prepared: PreparedAgent, completion: AgentResult) -> None:
+        """Run the slow clean-up after the end is known; send the notification last."""
+        for child in self._registry.list_children(run.id):
+            await self._stop_run(child, "the agent that started it ended")
+        try:
+            work = await prepared.clean_up()
+            if work is not None:
+                completion = replace(completion, worktree=work)
+                self._emit(WorkRetained(agent=run.id, work=work))
+        except Exception as error:  # noqa: BLE001 - boundary around clean-up: a failure must not affect other agents
+            cleanup_error = f"what it was given could not all be given back: {error}"
+            completion = replace(completion, detail=join_details(completion.detail, cleanup_error))
+        run.completion = completion
+        if run.background and not run.seen_by_call:
+            self._queue.put(build_result_notification(completion))
+
+    def _close_run(self, run: AgentRun) -> None:
+        if run.monitor is not None:
+            run.monitor.flush_output()
+        run.agent = run.monitor = run.task = None
+        run.is_live = False
+        self._registry.remove_running(run)
+        run.notify_waiters()
+        if self._all_idle is not None:
+            self._all_idle.set()
+            self._all_idle = None
+
+    def _build_result(
+        self, run: AgentRun, prepared: PreparedAgent, outcome: RunOutcome, worker: AgentWorker
+    ) -> AgentResult:
+        monitor = run.monitor
+        assert monitor is not None
+        result_id = self._ids.new_short_id()
+        results = prepared.agent.environment.results
+        report = store_report(outcome.text, run.id, result_id, results, tokens=self.policy.report_tokens)
+        detail = join_details(outcome.detail, describe_unread_messages(self._queue.count_waking(run.id)))
+        is_completed = outcome.status == "completed"
+        closing_text = f"\n{outcome.text}\n" if is_completed else f"\n[{outcome.status}: {outcome.detail}]\n"
+        return AgentResult(
+            id=result_id,
+            agent=run.id,
+            status=outcome.status,
+            kind=run.facts.kind,
+            name=run.facts.name,
+            description=run.facts.description,
+            report_to=run.report_to,
+            call=run.facts.call,
+            background=run.background,
+            text=report.excerpt,
+            detail=detail,
+            size=report.size,
+            digest=report.digest,
+            result="" if report.path is None else str(report.path),
+            output=monitor.finish_output(closing_text, is_needed=run.background or not is_completed),
+            usage=monitor.usage,
+            requests=monitor.requests,
+            duration_ms=round((self._clock.monotonic() - run.started_at) * 1000),
+            evidence=monitor.collect_evidence(worker.acceptance),
+            one_shot=prepared.one_shot,
+        )
+
+    async def _wait_for_run(
+        self, run: AgentRun, request: SpawnRequest, prepared: PreparedAgent
+    ) -> AgentResult | BackgroundLaunch:
+        try:
+            await self._wait_until_detached(run)
+        except asyncio.CancelledError:
+            await self._stop_run(run, "the turn that waited for it was interrupted")
+            raise
+        if run.background:
+            return replace(self._build_launch(run, request.prompt, prepared), moved=True)
+        assert run.completion is not None
+        return run.completion
+
+    async def _wait_until_detached(self, run: AgentRun) -> None:
+        timeout = self.policy.auto_background if self.policy.background else 0
+        if timeout:
+            try:
+                async with self._clock.deadline(timeout):
+                    await run.wait_until_detached()
+            except TimeoutError:
+                self._move_run(run)
+        # A run that ended just now is not moved: its retained work belongs to its result.
+        await run.wait_until_detached()
+
+    def _move_run(self, run: AgentRun) -> None:
+        if run.background or run.completion is not None:
+            return
+        run.background = True
+        if run.monitor is not None:
+            run.monitor.detach_waiter()
+        self._emit(AgentMovedToBackground(agent=run.id))
+        run.notify_waiters()
+
+    def _build_launch(self, run: AgentRun, prompt: str, prepared: PreparedAgent) -> BackgroundLaunch:
+        return BackgroundLaunch(
+            agent=run.id,
+            name=run.facts.name,
+            description=run.facts.description,
+            prompt=prompt,
+            output=self._factory.output_path(run.id),
+            resolved=prepared.resolved,
+        )
+
+    async def _stop_run(self, run: AgentRun, why: str) -> None:
+        """Stop a run; all its resources are released when this returns."""
+        # A task that is cancelled before its first step never runs, and so would never report its end.
+        await asyncio.sleep(0)
+        if run.task is not None and not run.stop_reason:
+            # Only once: a second cancellation would interrupt the clean-up of the first.
+            run.stop_reason = why
+            run.task.cancel()
+        await run.wait_until_closed()
+
+    async def _resume_run(
+        self, agent: AgentId, parent: AgentRunner, call: str, on_ready: Callable[[PreparedAgent], None]
+    ) -> AgentRun:
+        if not self.policy.background:
+            raise AgentRequestRefused(
+                f"Agent {agent} has ended. Resumed, it would run in the background, which is off here. "
+                "Start another one."
+            )
+        new_agent = self._create_new_agent(agent, parent, call)
+        prepared = await self._factory.prepare_resumed(new_agent)
+        prepared = replace(prepared, started=replace(prepared.started, background=True))
+        slot = None
+        try:
+            slot = await self._open_slot(prepared.started.kind, prepared.started.depth, is_resumed=True)
+            on_ready(prepared)
+            return self._begin_run(prepared, new_agent, slot)
+        except BaseException:
+            if slot is not None:
+                self._budget.close_slot(slot, was_started=False)
+            await prepared.clean_up()
+            raise
+
+    def _withdraw_notification(self, run: AgentRun, completion: AgentResult, context: ToolContext) -> None:
+        """Withdraw or skip the notification, because a blocking poll saw the end.
+
+        An agent with a worktree is still announced until it is closed: only then its retained work is known.
+        """
+        was_queued = self._queue.withdraw_item(run.report_to, completion.id)
+        if run.background and (
+            was_queued or (run.is_live and not run.seen_by_call and run.facts.isolation is None)
+        ):
+            run.seen_by_call = context.call_id
+            self._emit(
+                NotificationDelivered(
+                    agent=context.agent.agent, completion=completion.id, call=context.call_id
+                )
+            )
+
+    def announce_missed_results(self, agent: AgentId, interrupted_results: Message | None) -> None:
+        """Announce the ends that its calls would have reported; the argument holds their results."""
+        call_ids = (
+            set()
+            if interrupted_results is None
+            else {b.tool_use_id for b in interrupted_results.content if isinstance(b, ToolResultBlock)}
+        )
+        for run in self._registry.list_ended_children(agent) if call_ids else ():
+            completion = run.completion
+            was_awaited = not run.background and run.facts.call in call_ids
+            if completion is not None and (
+                run.seen_by_call in call_ids or (was_awaited and completion.status != "killed")
+            ):
+                run.background, run.seen_by_call = True, ""
+                self._queue.put(build_result_notification(completion))
+
+    def has_started(self, agent: AgentId) -> bool:
+        return self._registry.get_run(agent) is not None
+
+    def find_recipient(self, agent: AgentId) -> AgentId:
+        """Return who receives items for this agent: itself, or the nearest ancestor that has not ended."""
+        while (run := self._registry.get_run(agent)) is not None:
+            if run.task is not None and not run.stop_reason:
+                return agent
+            agent = run.report_to
+        return agent if agent == LEAD_ID or self.find_teammate(agent) is not None else LEAD_ID
+
+    def require_agent(self, agent: AgentId) -> AgentRunner:
+        """Return a running agent. Raises `AgentRequestRefused`."""
+        run = self._registry.get_run(agent)
+        runner = self._lead if agent == LEAD_ID else run.agent if run else self.find_teammate(agent)
+        if runner is None:
+            raise AgentRequestRefused(f"Agent {agent} has ended.")
+        return runner
+
+
+def _add_note(prepared: PreparedAgent, note: str) -> PreparedAgent:
+    return replace(prepared, resolved=replace(prepared.resolved, notes=(*prepared.resolved.notes, note)))
+
+
+def _refuse_nested_teammate(teammate: AgentIdentity, request: SpawnRequest) -> None:
+    if teammate.is_teammate and request.name and (request.team or teammate.team):
+        raise AgentRequestRefused(
+            "A teammate cannot start teammates: the roster of a team is flat. Leave `name` out to start an "
+            "agent of your own, or ask the lead for a teammate."
+        )
+
+
+def _describe_end(run: AgentRun) -> str:
+    return "was stopped" if run.status == "killed" else run.status

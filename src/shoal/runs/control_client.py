@@ -1,0 +1,126 @@
+"""Control client: sends commands to a live run of another process and reads its events."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from shoal.core.errors import RunUnresponsive, ShoalError, StoreError
+from shoal.core.events import Event
+from shoal.core.messages import Message
+from shoal.runs.unix_sockets import connect_socket
+from shoal.wire.control_codec import (
+    ControlCommand,
+    ControlOutput,
+    ControlResponse,
+    SubscriptionGap,
+    encode_request,
+    encode_steering,
+    parse_control_output,
+)
+from shoal.wire.journal_codec import UnknownEvent
+
+_BUFFER = 1 << 20
+_TRIES, _PAUSE = 50, 0.1
+
+
+class ControlClient:
+    """Connection to a live run. Only one task at a time may use it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._request_count = 0
+        self._received: deque[Event | SubscriptionGap | UnknownEvent] = deque()
+
+    @classmethod
+    async def open(cls, path: Path) -> ControlClient:
+        """Connect. Raises `StoreError` if nobody listens, `RunUnresponsive` if no connection is accepted."""
+        try:
+            connection = await _connect_with_retries(path)
+        except OSError as error:
+            raise StoreError(
+                f"No live run answers at {path}: {error.strerror}. It has ended, or never started.", path=path
+            ) from error
+        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_BUFFER)
+        return cls(reader, writer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.transport.abort()
+
+    async def send_command(self, command: ControlCommand) -> Any:
+        """Send a command and return the answer; raises `ShoalError` with the reason of a refusal."""
+        request_id = self._next_id()
+        return await self._send_request(request_id, encode_request(request_id, command))
+
+    async def send_message(self, message: Message) -> None:
+        request_id = self._next_id()
+        await self._send_request(request_id, encode_steering(message, request_id))
+
+    async def read_events(self) -> AsyncIterator[Event | SubscriptionGap | UnknownEvent]:
+        """Yield the run's events after `SubscribeCommand` until it ends; a `SubscriptionGap` is the last."""
+        while True:
+            while self._received:
+                yield self._received.popleft()
+            message = await self._read_message()
+            if message is None:
+                return
+            if not isinstance(message, ControlResponse):
+                yield message
+
+    def _next_id(self) -> str:
+        self._request_count += 1
+        return f"{self._request_count}"
+
+    async def _send_request(self, request_id: str, line: bytes) -> Any:
+        with suppress(ConnectionError):
+            self._writer.write(line)
+            await self._writer.drain()
+        while True:
+            message = await self._read_message()
+            if message is None:
+                raise ShoalError("The run ended before it answered.")
+            if not isinstance(message, ControlResponse):
+                self._received.append(message)
+            elif message.request_id == request_id:
+                if message.error is not None:
+                    raise ShoalError(message.error)
+                return message.response
+
+    async def _read_message(self) -> ControlOutput | None:
+        while True:
+            try:
+                line = await self._read_line()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return None
+            with suppress(ValueError):
+                return parse_control_output(line)
+
+    async def _read_line(self) -> bytes:
+        """Read a line of any length: an event may carry a whole message with images."""
+        parts: list[bytes] = []
+        while True:
+            try:
+                parts.append(await self._reader.readuntil(b"\n"))
+            except asyncio.LimitOverrunError as error:
+                parts.append(await self._reader.readexactly(error.consumed))
+            else:
+                return b"".join(parts)
+
+
+async def _connect_with_retries(path: Path) -> socket.socket:
+    """Connect with retries: a stopped run accepts nobody, and its connection queue may be full."""
+    for _ in range(_TRIES):
+        try:
+            return connect_socket(path)
+        except BlockingIOError:
+            await asyncio.sleep(_PAUSE)
+    raise RunUnresponsive(f"The run at {path} lets nobody in: its process was stopped, or hangs.", path=path)

@@ -1,0 +1,84 @@
+"""Hook notifier: queues the notices of background hooks for the agent whose event they ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from shoal.core.errors import StoreError
+from shoal.core.events import JournaledEvent, NoteAdded, QueueItemAdded
+from shoal.core.hooks import MAX_WAKES_IN_A_ROW, STOP_EVENTS, HookNotice
+from shoal.core.ids import AgentId, IdGenerator
+from shoal.core.inbox_items import InboxItem
+from shoal.core.messages import TextBlock
+from shoal.runs.inbox_queue import InboxQueue
+from shoal.wire.notification_text import format_hook_notification
+
+
+class HookNotifier:
+    """Queues hook notices. A hook that wakes an agent runs again on its next event, so wakes are limited."""
+
+    def __init__(self, queue: InboxQueue, ids: IdGenerator, emit: Callable[[JournaledEvent], None]) -> None:
+        self._queue = queue
+        self._ids = ids
+        self._emit = emit
+        self._queued_ids: set[str] = set()
+        """Ids of the notices that wait in the queue."""
+        self._wake_counts: dict[AgentId, int] = {}
+        """Times that hooks woke an agent since its last other item."""
+        self.find_recipient: Callable[[HookNotice], AgentId | None] = lambda notice: notice.agent
+        """Finds the recipient: the agent, or another if it has ended; None if there is none."""
+        self.is_idle: Callable[[AgentId], bool] = lambda _: True
+
+    def deliver_notice(self, notice: HookNotice) -> None:
+        recipient = self.find_recipient(notice)
+        if recipient is None:
+            self._add_note(
+                notice.agent, f"Agent {notice.agent} has ended and does not hear a hook: {notice.text}"
+            )
+            return
+        text = format_hook_notification(notice, forwarded=recipient != notice.agent)
+        item = InboxItem(
+            id=self._ids.new_short_id(),
+            to=recipient,
+            content=(TextBlock(text=text),),
+            by="runtime",
+            mode="task-notification",
+            priority="later",
+            wakes=notice.wakes and self._can_wake(recipient, notice),
+        )
+        # If it cannot be journaled its agent still gets it, and that failure is visible.
+        with suppress(StoreError):
+            quiet = not item.wakes
+            self._emit(
+                QueueItemAdded(
+                    agent=recipient, item=item.id, by=item.by, text=text, mode=item.mode, quiet=quiet
+                )
+            )
+        self._queued_ids.add(item.id)
+        self._queue.put(item)
+
+    def on_item_delivered(self, item: InboxItem) -> None:
+        """Handle the delivery of an item to an agent."""
+        if item.id in self._queued_ids:
+            self._queued_ids.discard(item.id)
+        else:
+            self.reset_wake_count(item.to)
+
+    def reset_wake_count(self, agent: AgentId) -> None:
+        """Reset the count, because the agent got input that is not from a hook."""
+        self._wake_counts.pop(agent, None)
+
+    def _can_wake(self, to: AgentId, notice: HookNotice) -> bool:
+        if notice.event not in STOP_EVENTS and not self.is_idle(to):
+            return True
+        wake_count = self._wake_counts[to] = self._wake_counts.get(to, 0) + 1
+        if wake_count == MAX_WAKES_IN_A_ROW + 1:
+            self._add_note(
+                to, f"Hooks woke it {MAX_WAKES_IN_A_ROW} times in a row; what they say now wakes it no more."
+            )
+        return wake_count <= MAX_WAKES_IN_A_ROW
+
+    def _add_note(self, agent: AgentId, text: str) -> None:
+        with suppress(StoreError):
+            self._emit(NoteAdded(agent=agent, text=text))

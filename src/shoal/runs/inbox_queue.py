@@ -1,0 +1,147 @@
+"""Inbox queue of a session: all items that wait for its agents, by priority and in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from shoal.core.ids import AgentId
+from shoal.core.inbox_items import InboxItem, InboxPriority
+
+_PRIORITY_ORDER: tuple[InboxPriority, ...] = ("now", "next", "later")
+_QUIET_INDEX = len(_PRIORITY_ORDER)
+"""Index of items that wake nobody: after all that do."""
+
+
+def _ignore_item(_: InboxItem) -> None: ...
+
+
+class _AgentQueue:
+    """Items that wait for one agent."""
+
+    __slots__ = ("by_priority", "item_added")
+
+    def __init__(self) -> None:
+        self.by_priority: tuple[deque[InboxItem], ...] = tuple(
+            deque() for _ in (*_PRIORITY_ORDER, _QUIET_INDEX)
+        )
+        self.item_added: asyncio.Event | None = None
+
+    def __len__(self) -> int:
+        """Return the number of items that wake the agent."""
+        # Called for each member of a large team whenever the team may be idle.
+        return sum(map(len, self.by_priority[:_QUIET_INDEX]))
+
+
+class InboxQueue:
+    """Queue of all agents. `on_delivered` is called with each item that is on its agent's transcript."""
+
+    def __init__(self, on_delivered: Callable[[InboxItem], None] = _ignore_item) -> None:
+        self._on_delivered = on_delivered
+        self._agent_queues: dict[AgentId, _AgentQueue] = {}
+
+    def put(self, item: InboxItem) -> None:
+        agent_queue = self._agent_queues.setdefault(item.to, _AgentQueue())
+        _insert_by_rank(agent_queue.by_priority[_priority_index(item)], item)
+        if agent_queue.item_added is not None and item.wakes:
+            agent_queue.item_added.set()
+
+    def take_next(self, to: AgentId, *, only_waking: bool = False) -> InboxItem | None:
+        """Take the next item of this agent; with `only_waking`, None if nothing wakes it."""
+        agent_queue = self._agent_queues.get(to)
+        if agent_queue is None or (only_waking and not len(agent_queue)):
+            return None
+        for items in agent_queue.by_priority:
+            if items:
+                return items.popleft()
+        if agent_queue.item_added is None:
+            del self._agent_queues[to]
+        return None
+
+    def put_back(self, item: InboxItem) -> None:
+        """Put an item before all others of its priority."""
+        agent_queue = self._agent_queues.setdefault(item.to, _AgentQueue())
+        agent_queue.by_priority[_priority_index(item)].appendleft(item)
+
+    def take_user_prompts(self, to: AgentId) -> tuple[InboxItem, ...]:
+        """Take the person's undelivered prompts; the rest stays."""
+        agent_queue = self._agent_queues.get(to)
+        if agent_queue is None:
+            return ()
+        prompts = tuple(item for items in agent_queue.by_priority for item in items if item.by == "person")
+        for items in agent_queue.by_priority:
+            others = [item for item in items if item.by != "person"]
+            items.clear()
+            items.extend(others)
+        return prompts
+
+    def mark_delivered(self, item: InboxItem) -> None:
+        self._on_delivered(item)
+
+    def discard_agent(self, to: AgentId) -> None:
+        """Discard the items of an ended agent: they are not for another agent of its name."""
+        self._agent_queues.pop(to, None)
+
+    def withdraw_item(self, to: AgentId, item_id: str) -> bool:
+        """Withdraw an item; return True if it was still waiting."""
+        agent_queue = self._agent_queues.get(to)
+        for items in () if agent_queue is None else agent_queue.by_priority:
+            for item in items:
+                if item.id == item_id:
+                    items.remove(item)
+                    return True
+        return False
+
+    def has_item(self, to: AgentId, item_id: str) -> bool:
+        agent_queue = self._agent_queues.get(to)
+        return agent_queue is not None and any(
+            item.id == item_id for items in agent_queue.by_priority for item in items
+        )
+
+    def count_waking(self, to: AgentId) -> int:
+        """Return the number of waiting items that wake the agent."""
+        agent_queue = self._agent_queues.get(to)
+        return 0 if agent_queue is None else len(agent_queue)
+
+    async def wait_for_item(self, to: AgentId) -> None:
+        """Wait until an item that wakes this agent is queued."""
+        agent_queue = self._agent_queues.setdefault(to, _AgentQueue())
+        while not len(agent_queue):
+            agent_queue.item_added = agent_queue.item_added or asyncio.Event()
+            agent_queue.item_added.clear()
+            await agent_queue.item_added.wait()
+
+    def open_inbox(self, to: AgentId) -> QueueInbox:
+        return QueueInbox(self, to)
+
+
+def _priority_index(item: InboxItem) -> int:
+    return _PRIORITY_ORDER.index(item.priority) if item.wakes else _QUIET_INDEX
+
+
+def _insert_by_rank(items: deque[InboxItem], item: InboxItem) -> None:
+    """Insert an item after all with the same or a lower rank."""
+    index = len(items)
+    while index and items[index - 1].rank > item.rank:
+        index -= 1
+    items.insert(index, item)
+
+
+class QueueInbox:
+    """Inbox of one agent on the queue."""
+
+    __slots__ = ("_queue", "_to")
+
+    def __init__(self, queue: InboxQueue, to: AgentId) -> None:
+        self._queue = queue
+        self._to = to
+
+    def take_next(self, *, only_waking: bool = False) -> InboxItem | None:
+        return self._queue.take_next(self._to, only_waking=only_waking)
+
+    def mark_delivered(self, item: InboxItem) -> None:
+        self._queue.mark_delivered(item)
+
+    def put_back(self, item: InboxItem) -> None:
+        self._queue.put_back(item)

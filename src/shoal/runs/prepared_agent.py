@@ -1,0 +1,100 @@
+"""Prepared agents, and the port that prepares them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.core.agents import ResolvedSpawn, RetainedWork, ShellCommandResult, SpawnRequest
+from shoal.core.events import AgentStarted
+from shoal.core.identity import TeammateForm
+from shoal.core.ids import AgentId
+from shoal.core.inbox_items import InboxItem
+from shoal.core.messages import Message
+from shoal.core.permissions import PermissionMode
+from shoal.core.ports import QuestionBroker
+from shoal.runs.progress_monitor import ProgressMonitor
+
+AcceptanceCheck: TypeAlias = Callable[[], Awaitable[tuple[ShellCommandResult, str]]]
+
+
+async def _no_retained_work() -> RetainedWork | None:
+    return None
+
+
+async def _no_commits() -> tuple[str, ...]:
+    return ()
+
+
+class PreparedAgent(Struct, frozen=True, kw_only=True):
+    agent: AgentRunner
+    started: AgentStarted
+    resolved: ResolvedSpawn
+    prompt: Message | None
+    """Its first prompt; None if that waits in its queue."""
+    delivered: frozenset[str] = frozenset()
+    """Ids of the items that its transcript already contains."""
+    answered: frozenset[str] = frozenset()
+    """Ids of the calls that have results in its transcript."""
+    one_shot: bool = False
+    monitor: ProgressMonitor | None = None
+    """Monitor of a teammate."""
+    acceptance_check: AcceptanceCheck | None = None
+    """Runs the acceptance command; returns its result and the end of its output."""
+    list_commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
+    clean_up: Callable[[], Awaitable[RetainedWork | None]] = _no_retained_work
+    """Releases its resources; returns the work it leaves in a worktree, if any."""
+
+    def has_received(self, item: InboxItem) -> bool:
+        """Return True if the item is already in the agent's transcript."""
+        return item.id in self.delivered or item.instead_of in self.answered
+
+
+class TeamAssignment(Struct, frozen=True, kw_only=True):
+    """Team membership of an agent that will be a teammate."""
+
+    team: str
+    name: str
+    color: str | None
+    mode: PermissionMode | None
+    """Requested mode; never wider than the lead's."""
+    section: str
+    """Section of its system prompt about the team."""
+    question_broker: QuestionBroker
+    """Forwards its questions to the lead."""
+    can_lead: bool = False
+    """True if it may lead another team."""
+    form: TeammateForm = "in-process"
+
+
+class NewAgent(Struct, frozen=True, kw_only=True):
+    """Agent to prepare, with its parent and its monitor."""
+
+    agent: AgentId
+    parent: AgentRunner
+    call: str
+    monitor: ProgressMonitor
+    assignment: TeamAssignment | None = None
+    """Assignment of a teammate; None for an agent for one job."""
+
+
+class AgentPreparer(Protocol):
+    """Prepares agents. On `AgentRequestRefused`, which names what is unavailable, nothing is left behind."""
+
+    def create_monitor(self, agent: AgentId) -> ProgressMonitor: ...
+
+    async def prepare_new(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent: ...
+
+    async def prepare_fork(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent:
+        """Prepare a copy of the parent that continues from the requesting reply with all the parent has."""
+        ...
+
+    async def prepare_resumed(self, new_agent: NewAgent) -> PreparedAgent:
+        """Prepare an ended agent from its transcript, also after its process died."""
+        ...
+
+    def output_path(self, agent: AgentId) -> Path: ...

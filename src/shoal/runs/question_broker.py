@@ -1,0 +1,202 @@
+"""Question broker: every question of any agent for a person, shared by all surfaces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from shoal.core.clock import Clock
+from shoal.core.errors import StoreError
+from shoal.core.events import JournaledEvent, QuestionAnswered, QuestionAsked
+from shoal.core.questions import (
+    AllowAnswer,
+    Answer,
+    DenyAnswer,
+    PermissionQuestion,
+    PlanApprovalQuestion,
+    Question,
+)
+from shoal.runs.late_answers import LateAnswers
+from shoal.stores.files.file_watch import DirectoryWatch
+from shoal.stores.files.question_files import RUN_ENDED_REASON, QuestionFiles
+
+Emit: TypeAlias = Callable[[JournaledEvent], None]
+
+
+class _PendingQuestion:
+    """Question that is waiting for an answer. Others may await it too, so its future is never cancelled."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+
+class FileQuestionBroker:
+    """Broker that gets answers from surfaces of this process by `submit_answer`, and from others as files.
+
+    `attended` is True if a person may answer; `answer_timeout` is how many seconds to wait for one. With
+    `attended` and no timeout it waits forever; with neither it answers by policy at once: it allows what
+    `is_preapproved` and denies the rest.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock: Clock,
+        emit: Emit,
+        attended: bool,
+        answer_timeout: float | None = None,
+    ) -> None:
+        self.is_preapproved: Callable[[Question], bool] = lambda _: False
+        self.attended = attended
+        self.answer_timeout = answer_timeout
+        self._questions = QuestionFiles(directory)
+        self.late_answers = LateAnswers(self._questions)
+        self._clock = clock
+        self._emit = emit
+        self._pending: dict[str, _PendingQuestion] = {}
+        self._watch: DirectoryWatch | None = None
+        self._question_added: asyncio.Event | None = None
+
+    @property
+    def can_wait_for_person(self) -> bool:
+        """True if a question waits for a person, here or at another terminal."""
+        return self.attended or self.answer_timeout is not None
+
+    async def ask_person(self, question: Question) -> Answer:
+        self._questions.store_question(question)
+        self._emit(QuestionAsked(agent=question.agent, question=question))
+        pending = self._open_question(question)
+        if (
+            isinstance(question, PermissionQuestion)
+            and (granted := self.late_answers.take_grant(question)) is not None
+        ):
+            self._settle_answer(pending, granted)
+        try:
+            answer = await self._await_answer(pending)
+        except asyncio.CancelledError:
+            withdrawn = DenyAnswer(
+                reason="The question was withdrawn: its call was interrupted.", by="policy"
+            )
+            # A full disk must not turn the interruption into another error.
+            with suppress(StoreError):
+                self._emit_answer(self._settle_answer(pending, withdrawn), question)
+            raise
+        finally:
+            self._close_question(pending)
+        self._emit_answer(answer, question)
+        return answer
+
+    def submit_answer(self, question_id: str, answer: Answer) -> bool:
+        """Submit an answer; return False if another one came first. Raises `StoreError`."""
+        is_first = self._questions.answer(question_id, answer)
+        self._check_answer_files()
+        return is_first
+
+    def list_open_questions(self) -> tuple[Question, ...]:
+        return tuple(waiting.question for waiting in self._pending.values())
+
+    async def watch_questions(self) -> AsyncIterator[Question]:
+        """Yield every question, the currently open ones first, for a surface that shows them."""
+        shown: set[str] = set()
+        while True:
+            question_added = self._question_added = self._question_added or asyncio.Event()
+            for question in self.list_open_questions():
+                if question.id not in shown:
+                    shown.add(question.id)
+                    yield question
+            shown &= self._pending.keys()
+            await question_added.wait()
+
+    async def wait_for_answer(self, question_id: str) -> Answer | None:
+        """Wait for the answer, whoever gives it; return None if no such question is open."""
+        pending = self._pending.get(question_id)
+        return None if pending is None else await asyncio.shield(pending.answer)
+
+    def withdraw_leftover_questions(self) -> tuple[Question, ...]:
+        """Close the questions that an earlier process of this run left open: their calls are gone."""
+        leftovers = tuple(
+            question for question in self._questions.list_open() if question.id not in self._pending
+        )
+        for question in leftovers:
+            denial = DenyAnswer(reason=RUN_ENDED_REASON, by="policy")
+            self._emit_answer(self._questions.settle_answer(question, denial), question)
+        return leftovers
+
+    async def _await_answer(self, pending: _PendingQuestion) -> Answer:
+        if self.attended and self.answer_timeout is None:
+            return await asyncio.shield(pending.answer)
+        if self.answer_timeout is None:
+            return self._settle_answer(
+                pending, self._answer_by_policy(pending.question, _deny_unattended(pending.question))
+            )
+        try:
+            async with self._clock.deadline(self.answer_timeout):
+                return await asyncio.shield(pending.answer)
+        except TimeoutError:
+            denial = _deny_timed_out(pending.question, self.answer_timeout)
+            return self._settle_answer(pending, self._answer_by_policy(pending.question, denial))
+
+    def _answer_by_policy(self, question: Question, otherwise: DenyAnswer) -> Answer:
+        return (
+            AllowAnswer()
+            if isinstance(question, PermissionQuestion) and self.is_preapproved(question)
+            else otherwise
+        )
+
+    def _settle_answer(self, pending: _PendingQuestion, answer: Answer) -> Answer:
+        """Settle with an answer; return the valid one, which may be another that came first."""
+        if not pending.answer.done():
+            with suppress(StoreError):
+                answer = self._questions.settle_answer(pending.question, answer)
+            pending.answer.set_result(answer)
+        return pending.answer.result()
+
+    def _check_answer_files(self) -> None:
+        """Pass answers found in files to the pending questions."""
+        for pending in self._pending.values():
+            if not pending.answer.done():
+                answer = self._questions.read_answer(pending.question)
+                if answer is not None:
+                    pending.answer.set_result(answer)
+
+    def _open_question(self, question: Question) -> _PendingQuestion:
+        pending = self._pending[question.id] = _PendingQuestion(question)
+        if self._watch is None:
+            self._watch = DirectoryWatch(self._questions.directory, self._check_answer_files)
+        self._check_answer_files()
+        question_added, self._question_added = self._question_added, None
+        if question_added is not None:
+            question_added.set()
+        return pending
+
+    def _close_question(self, pending: _PendingQuestion) -> None:
+        del self._pending[pending.question.id]
+        if not self._pending and self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
+    def _emit_answer(self, answer: Answer, question: Question) -> None:
+        self._emit(QuestionAnswered(agent=question.agent, question=question.id, answer=answer))
+
+
+def _deny_unattended(question: Question) -> DenyAnswer:
+    return _build_denial(question, "Nobody is there to answer: this run is not attended.")
+
+
+def _deny_timed_out(question: Question, seconds: float) -> DenyAnswer:
+    return _build_denial(question, f"Nobody answered within {seconds:g} seconds.")
+
+
+def _build_denial(question: Question, cause: str) -> DenyAnswer:
+    if isinstance(question, PermissionQuestion):
+        advice = f"Go on without {question.tool}, or say what you would need it for."
+    elif isinstance(question, PlanApprovalQuestion):
+        advice = "Nothing may be changed: end with the plan as your answer."
+    else:
+        advice = "Decide yourself, and say what you assumed."
+    return DenyAnswer(reason=f"{cause} {advice}", by="policy")

@@ -1,0 +1,57 @@
+"""Outcome of an agent's run as a value: its text, and why it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from shoal.agent.loop import LoopResult
+from shoal.core.agents import AgentEndStatus, AgentResult
+from shoal.core.inbox_items import InboxItem
+from shoal.core.messages import Message, TextBlock
+from shoal.wire.notification_text import format_task_notification
+
+
+class RunOutcome(Struct, frozen=True, kw_only=True):
+    status: AgentEndStatus
+    text: str
+    detail: str = ""
+
+
+def outcome_from_loop(result: LoopResult, messages: Sequence[Message]) -> RunOutcome:
+    match result.reason:
+        case "done":
+            return RunOutcome(status="completed", text=result.text, detail=result.detail)
+        case "max_turns":
+            detail = f"it reached its turn limit of {result.requests}"
+            return RunOutcome(status="completed", text=find_last_text(messages), detail=detail)
+        case _:
+            return RunOutcome(status="failed", text=find_last_text(messages), detail=result.detail)
+
+
+def find_last_text(messages: Sequence[Message]) -> str:
+    """Return the last text of an agent that did not finish; only calls came after it."""
+    return next((each.text for each in reversed(messages) if each.role == "assistant" and each.text), "")
+
+
+def join_details(*details: str) -> str:
+    return "; ".join(filter(None, details))
+
+
+def describe_unread_messages(messages: int) -> str:
+    if not messages:
+        return ""
+    count_text = "1 message to it was" if messages == 1 else f"{messages} messages to it were"
+    return f"{count_text} not heard, and SendMessage resumes it with what was said"
+
+
+def build_result_notification(completion: AgentResult) -> InboxItem:
+    return InboxItem(
+        id=completion.id,
+        to=completion.report_to,
+        content=(TextBlock(text=format_task_notification(completion)),),
+        by="runtime",
+        mode="task-notification",
+        priority="later",
+    )

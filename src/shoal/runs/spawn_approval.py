@@ -1,0 +1,100 @@
+"""Approval of many agents at once: one question per message, with the estimated cost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.core.budget import Budget
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.messages import ToolUseBlock
+from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
+from shoal.core.spawn_estimates import SpawnCostEstimate, estimate_spawn_cost
+from shoal.core.tools import TOOL_ALIASES, ToolContext
+
+_MAX_LISTED_CALLS = 20
+_ASSUMED_START_TOKENS = 4_000
+"""Assumed tokens of an agent's first request: its prompt and its tools."""
+
+
+class SpawnApproval:
+    """Asks a person before more than `threshold` agents start from one message; None never asks."""
+
+    def __init__(self, threshold: int | None, budget: Budget) -> None:
+        self._threshold = threshold
+        self._budget = budget
+        self._asked: dict[AgentId, tuple[str, asyncio.Future[Answer]]] = {}
+        """Last such message of each agent: its calls need not all start at once."""
+
+    async def require_approval(self, parent: AgentRunner, context: ToolContext) -> None:
+        """Raise `AgentRequestRefused` if the person denies."""
+        if self._threshold is None or len(context.calls) <= self._threshold:
+            return
+        calls = [call for call in context.calls if TOOL_ALIASES.get(call.name, call.name) == "Agent"]
+        if len(calls) <= self._threshold:
+            return
+        match await self._ask_once(calls, parent, context):
+            case AllowAnswer():
+                return
+            case DenyAnswer(reason=reason):
+                raise AgentRequestRefused(
+                    f"No agent was started, of the {len(calls)} in your message: {reason}"
+                )
+            case _:
+                raise AgentRequestRefused("No agent was started: the answer was not about starting them.")
+
+    async def _ask_once(self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext) -> Answer:
+        """Ask for the first of the calls; the others, concurrent or later, get the same answer."""
+        agent_id, first_call = context.agent.agent, calls[0].id
+        last_asked = self._asked.get(agent_id)
+        if last_asked is not None and last_asked[0] == first_call:
+            return await asyncio.shield(last_asked[1])
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[agent_id] = first_call, future
+        try:
+            answer = await context.question_broker.ask_person(self._build_question(calls, parent, context))
+        except Exception as error:
+            # The concurrent calls fail with the same error.
+            future.set_exception(error)
+            future.exception()
+            raise
+        except BaseException:
+            future.cancel()
+            raise
+        future.set_result(answer)
+        return answer
+
+    def _build_question(
+        self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext
+    ) -> PermissionQuestion:
+        cost = estimate_spawn_cost(
+            len(calls), _ASSUMED_START_TOKENS, parent.model.card, self._mean_agent_cost()
+        )
+        return PermissionQuestion(
+            id=context.ids.new_short_id(),
+            agent=context.agent.agent,
+            tool_use_id=context.call_id,
+            tool="Agent",
+            input={
+                "agents": [_describe_call(call.input) for call in calls[:_MAX_LISTED_CALLS]],
+                "count": len(calls),
+            },
+            reason=f"it would start {len(calls)} agents at once, {format_estimate(cost)}",
+        )
+
+    def _mean_agent_cost(self) -> float | None:
+        costs = [usd for agent, (_, usd) in self._budget.by_agent.items() if agent != LEAD_ID]
+        return sum(costs) / len(costs) if costs else None
+
+
+def format_estimate(cost: SpawnCostEstimate) -> str:
+    if cost.usd is None:
+        return f"about {cost.tokens:,} tokens in all"
+    basis = "as agents here have cost so far" if cost.measured else "estimated"
+    return f"about ${cost.usd:.2f} in all ({basis})"
+
+
+def _describe_call(arguments: dict[str, Any]) -> str:
+    return f"{arguments.get('subagent_type') or 'general-purpose'}: {arguments.get('description', '')}"

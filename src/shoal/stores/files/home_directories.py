@@ -1,0 +1,25 @@
+"""Directories inside the home, opened step by step from its handle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.stores.files.directory_handle import DirectoryHandle
+from shoal.stores.files.home_paths import build_write_error
+
+
+def open_home_directory(home: Path, *parts: str) -> DirectoryHandle:
+    """Open the directory; create missing parts."""
+    with DirectoryHandle.open_root(home) as root:
+        return root.open_or_create(*parts)
+
+
+def find_home_directory(home: Path, *parts: str) -> DirectoryHandle | None:
+    """Open the directory; return None if it is missing."""
+    try:
+        if not home.is_dir():
+            return None
+    except OSError as error:
+        raise build_write_error(home, error) from error
+    with DirectoryHandle.open_root(home) as root:
+        return root.open_existing(*parts)

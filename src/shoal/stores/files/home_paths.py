@@ -1,0 +1,156 @@
+"""Paths in the home directory, and creation of private files and directories."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from shoal.core.errors import StoreError
+from shoal.core.ids import AgentId, SessionId, slugify_path
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,159}")
+"""A member id is two names of up to 64 characters with a sign between them."""
+
+
+def get_project_directory(home: Path, cwd: str) -> Path:
+    name = slugify_path(cwd)
+    if len(name) > 200:
+        # A file name has at most 255 bytes.
+        name = f"{name[:200]}-{hashlib.sha256(cwd.encode(errors='surrogateescape')).hexdigest()[:12]}"
+    return home / "projects" / name
+
+
+def get_transcript_path(home: Path, cwd: str, session: SessionId) -> Path:
+    return get_project_directory(home, cwd) / f"{check_file_name(session, home)}.jsonl"
+
+
+def get_subagents_directory(transcript: Path) -> Path:
+    """Return the directory of a session's sub-agent transcripts."""
+    return transcript.with_suffix("") / "subagents"
+
+
+def get_subagent_path(directory: Path, agent: AgentId) -> Path:
+    """Return the transcript path; `directory` comes from `get_subagents_directory`."""
+    return directory / f"agent-{check_file_name(agent, directory)}.jsonl"
+
+
+def get_run_directory(home: Path, session: SessionId) -> Path:
+    """Return a run's directory: `journal.jsonl`, `control.sock`, `lock`, `questions/` and `results/`."""
+    return home / "shoal" / "runs" / check_file_name(session, home)
+
+
+def get_journal_path(home: Path, session: SessionId) -> Path:
+    return get_run_directory(home, session) / "journal.jsonl"
+
+
+def check_file_name(name: str, home: Path) -> str:
+    """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
+    if not _SAFE_NAME.fullmatch(name) or ".." in name:
+        raise StoreError(f"{name!r} cannot be used as the name of a session or an agent.", path=home)
+    return name
+
+
+def to_safe_name(name: str) -> str:
+    """Return a file name for any text: unchanged if it is safe, else cleaned and with a hash suffix."""
+    cleaned = re.sub(r"[^A-Za-z0-9._@-]", "-", name).lstrip(".-")[:100]
+    if cleaned and cleaned == name:
+        return cleaned
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{cleaned or 'unnamed'}-{digest}"
+
+
+def make_private_directory(directory: Path) -> None:
+    """Create the directory and its missing parents, accessible only to this user."""
+    try:
+        if directory.is_dir():
+            return
+        if not directory.parent.exists():
+            make_private_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise build_write_error(directory, error) from error
+
+
+def build_write_error(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{path} cannot be written: {error.strerror or error}. "
+        "Make it writable, or choose another home with SHOAL_HOME=DIRECTORY.",
+        path=path,
+    )
+
+
+def write_all(fd: int, content: bytes) -> None:
+    """Write in one call. After a partial write, write the rest: its error tells why."""
+    written = os.write(fd, content)
+    while written < len(content):
+        written += os.write(fd, content[written:])
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Create or replace the file atomically: a reader sees the old content or the new, never a part."""
+    temporary = _write_temporary(path, content)
+    try:
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise build_write_error(path, error) from error
+
+
+def create_private_file(path: Path, content: bytes) -> None:
+    """Create a file that nobody reads before this returns, without a temporary file."""
+    try:
+        fd = open_private_file(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+    except FileExistsError:
+        write_atomically(path, content)
+        return
+    except OSError as error:
+        raise build_write_error(path, error) from error
+    try:
+        write_all(fd, content)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise build_write_error(path, error) from error
+    finally:
+        os.close(fd)
+
+
+def open_private_file(path: Path, flags: int) -> int:
+    """Open a file accessible only to this user; create missing parent directories."""
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        make_private_directory(path.parent)
+        return os.open(path, flags, 0o600)
+
+
+def create_atomically(path: Path, content: bytes) -> bool:
+    """Create the file atomically; return False without a change if it exists."""
+    temporary = _write_temporary(path, content)
+    try:
+        path.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise build_write_error(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def _write_temporary(path: Path, content: bytes) -> Path:
+    make_private_directory(path.parent)
+    # A leading dot and no known suffix: directory listings do not take it for a data file.
+    temporary = path.with_name(f".{path.name[:200]}.tmp.{os.urandom(4).hex()}")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise build_write_error(path, error) from error
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise build_write_error(path, error) from error
+    return temporary

@@ -1,0 +1,256 @@
+"""Conversation restored from transcript lines, in the form that models accept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.ids import EntryId
+from shoal.core.messages import INTERRUPTED_RESULT, ContentBlock, Message, ToolResultBlock, ToolUseBlock
+from shoal.core.transcript_entries import CompactionEntry, MessageEntry, ReplyMetadata, RewindEntry
+from shoal.core.usage import Usage
+from shoal.wire.transcript_codec import TranscriptLine, TranscriptTitle, UnknownTranscriptEntry
+
+
+class RestoredPrompt(Struct, frozen=True, kw_only=True):
+    """Start of a turn; to undo it, continue after `parent`."""
+
+    turn: int
+    entry: EntryId
+    parent: EntryId | None
+    text: str
+
+
+class RestoredConversation(Struct, frozen=True, kw_only=True):
+    messages: tuple[Message, ...]
+    last: EntryId | None
+    """Parent of the next entry."""
+    interrupted: Message | None
+    """Results for unanswered calls, to be appended before anything else."""
+    usage: Usage
+    turns: int
+    """Number of all prompts, including undone ones, so that a turn number is never reused."""
+    prompts: tuple[RestoredPrompt, ...]
+    """Turns that are part of the current conversation."""
+    model: str
+    """Model of the last reply."""
+    delivered: frozenset[str]
+    """Ids of everything that was ever delivered."""
+    answered: frozenset[str]
+    """Calls that ever got a real result."""
+    notes: tuple[str, ...]
+
+
+def restore_conversation(
+    lines: Sequence[TranscriptLine], agent: str = "", *, inherited: Sequence[TranscriptLine] = ()
+) -> RestoredConversation:
+    """Restore the conversation of the lead or of a sub-agent; a fork continues after `inherited`."""
+    agent_lines = [line for line in lines if line.agent == agent]
+    entries_by_id = {
+        line.entry.id: line.entry
+        for line in (*inherited, *agent_lines)
+        if not isinstance(line.entry, TranscriptTitle)
+    }
+    links = [
+        line.entry
+        for line in agent_lines
+        if not isinstance(line.entry, TranscriptTitle) and line.entry.id is not None
+    ]
+    all_messages = [entry for entry in links if isinstance(entry, MessageEntry)]
+    last = links[-1].id if links else None
+    if not links and inherited and not isinstance(inherited[-1].entry, TranscriptTitle):
+        last = inherited[-1].entry.id
+    chain, is_broken = _build_chain(entries_by_id, last)
+    inherited_messages = [line.entry for line in inherited if isinstance(line.entry, MessageEntry)]
+    message_entries = _add_siblings(chain, [*inherited_messages, *all_messages])
+    messages, patched = _repair_messages(_merge_replies(message_entries))
+    missing = _find_unanswered(messages)
+    notes = [*_describe_skipped(lines), *patched]
+    if is_broken:
+        notes.append("An earlier part of the conversation is missing from its file.")
+    billings = _collect_billing(all_messages)
+    prompts = [entry for entry in all_messages if _is_prompt(entry)]
+    restored_ids = {entry.id for entry in message_entries}
+    return RestoredConversation(
+        messages=tuple(messages),
+        last=last,
+        interrupted=_build_interrupted_results(missing) if missing else None,
+        usage=sum((billing.usage for billing in billings), Usage()),
+        turns=len(prompts),
+        prompts=tuple(
+            RestoredPrompt(turn=turn, entry=entry.id, parent=entry.parent, text=entry.message.text)
+            for turn, entry in enumerate(prompts, 1)
+            if entry.id in restored_ids
+        ),
+        model=billings[-1].model if billings else "",
+        delivered=frozenset(entry.delivered for entry in all_messages if entry.delivered),
+        answered=frozenset(
+            result.tool_use_id
+            for entry in all_messages
+            for result in _get_results(entry.message)
+            if result.content != INTERRUPTED_RESULT
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _build_chain(
+    entries_by_id: dict[
+        EntryId | None, MessageEntry | CompactionEntry | RewindEntry | UnknownTranscriptEntry
+    ],
+    last: EntryId | None,
+) -> tuple[list[MessageEntry], bool]:
+    """Return the entries from the start or latest compaction to `last`, and True if a link was missing."""
+    chain: list[MessageEntry] = []
+    seen_ids: set[EntryId] = set()
+    entry_id = last
+    while entry_id is not None and entry_id not in seen_ids:
+        seen_ids.add(entry_id)
+        entry = entries_by_id.get(entry_id)
+        if entry is None:
+            return chain[::-1], True
+        if isinstance(entry, CompactionEntry):
+            break
+        if isinstance(entry, MessageEntry):
+            chain.append(entry)
+        entry_id = entry.parent
+    return chain[::-1], False
+
+
+def _add_siblings(chain: list[MessageEntry], all_messages: list[MessageEntry]) -> list[MessageEntry]:
+    """Add the other lines of a reply: other programs split one reply and attach each result to its line."""
+    chain_ids = {entry.id for entry in chain}
+    replies = {_get_reply_key(entry) for entry in chain} - {None}
+    parts = {entry.id for entry in all_messages if _get_reply_key(entry) in replies}
+    answered_calls = {result.tool_use_id for entry in chain for result in _get_results(entry.message)}
+    included_ids = chain_ids | parts
+    for entry in all_messages:
+        results = _get_results(entry.message)
+        if (
+            entry.parent in parts
+            and results
+            and not answered_calls.issuperset(r.tool_use_id for r in results)
+        ):
+            included_ids.add(entry.id)
+    if included_ids == chain_ids:
+        return chain
+    return [entry for entry in all_messages if entry.id in included_ids]
+
+
+def _get_reply_key(entry: MessageEntry) -> tuple[str, str | None] | None:
+    """Return the key that lines of one reply share. Our replies are single lines with different requests."""
+    if entry.billing is None or not entry.billing.message_id:
+        return None
+    return entry.billing.message_id, entry.billing.request
+
+
+def _merge_replies(entries: Iterable[MessageEntry]) -> list[Message]:
+    """Merge lines to one message per reply, and all results of its calls into the next message."""
+    messages: list[Message] = []
+    reply: tuple[str, str | None] | None = None
+    index = -1
+    for entry in entries:
+        message = entry.message
+        if not message.content:
+            continue
+        if message.role == "assistant" and reply is not None and _get_reply_key(entry) == reply:
+            messages[index] = _join_messages(messages[index], message)
+        elif _has_only_results(message) and messages and _has_only_results(messages[-1]):
+            messages[-1] = _join_messages(messages[-1], message)
+        else:
+            messages.append(message)
+            if message.role == "assistant":
+                reply, index = _get_reply_key(entry), len(messages) - 1
+            elif not _has_only_results(message):
+                reply = None
+    return messages
+
+
+def _join_messages(first: Message, second: Message) -> Message:
+    return replace(first, content=first.content + second.content)
+
+
+def _repair_messages(messages: list[Message]) -> tuple[list[Message], list[str]]:
+    """Return a history that all providers accept: no result without its call, no call without its result."""
+    repaired: list[Message] = []
+    notes: Counter[str] = Counter()
+    calls: tuple[ToolUseBlock, ...] = ()
+    for message in messages:
+        answers = {call.id for call in calls}
+        content: tuple[ContentBlock, ...] = tuple(
+            block
+            for block in message.content
+            if not isinstance(block, ToolResultBlock) or block.tool_use_id in answers
+        )
+        notes["Results without a call were left out"] += len(message.content) - len(content)
+        result_ids = {result.tool_use_id for result in _get_results(message)}
+        open_calls = [call for call in calls if call.id not in result_ids]
+        if open_calls and not (message is messages[-1] and _has_only_results(message)):
+            notes["Calls without a result were marked as interrupted"] += len(open_calls)
+            results = _build_interrupted_results(open_calls).content
+            if message.role == "user":
+                content = results + content
+            else:
+                repaired.append(Message(role="user", content=results))
+        calls = message.tool_uses
+        if content:
+            repaired.append(replace(message, content=content))
+    return repaired, [f"{what}: {count}." for what, count in notes.items() if count]
+
+
+def _find_unanswered(messages: list[Message]) -> list[ToolUseBlock]:
+    """Return the calls of the newest reply that have no result yet."""
+    result_ids: set[str] = set()
+    for message in reversed(messages):
+        if message.role == "assistant":
+            return [call for call in message.tool_uses if call.id not in result_ids]
+        if not _has_only_results(message):
+            return []
+        result_ids |= {result.tool_use_id for result in _get_results(message)}
+    return []
+
+
+def _build_interrupted_results(calls: Iterable[ToolUseBlock]) -> Message:
+    return Message(
+        role="user",
+        content=tuple(
+            ToolResultBlock(tool_use_id=call.id, content=INTERRUPTED_RESULT, is_error=True) for call in calls
+        ),
+    )
+
+
+def _get_results(message: Message) -> list[ToolResultBlock]:
+    return [block for block in message.content if isinstance(block, ToolResultBlock)]
+
+
+def _has_only_results(message: Message) -> bool:
+    return bool(message.content) and all(isinstance(block, ToolResultBlock) for block in message.content)
+
+
+def _is_prompt(entry: MessageEntry) -> bool:
+    is_added_later = entry.meta or entry.summary or bool(entry.delivered)
+    return entry.message.role == "user" and not (is_added_later or _get_results(entry.message))
+
+
+def _collect_billing(entries: Iterable[MessageEntry]) -> list[ReplyMetadata]:
+    """Return one billing per reply: each line of a reply repeats its usage, and the last one is complete."""
+    by_reply: dict[object, ReplyMetadata] = {}
+    for entry in entries:
+        if entry.billing is not None:
+            by_reply[_get_reply_key(entry) or entry.id] = entry.billing
+    return list(by_reply.values())
+
+
+def _describe_skipped(lines: Iterable[TranscriptLine]) -> list[str]:
+    kinds: Counter[str] = Counter()
+    for line in lines:
+        if isinstance(line.entry, UnknownTranscriptEntry):
+            kinds[line.entry.kind] += 1
+        kinds.update(line.left_out)
+    if not kinds:
+        return []
+    kind_list = ", ".join(f"{kind} ({count})" for kind, count in kinds.most_common(8))
+    return [f"Left out of the conversation, because Shoal does not know it: {kind_list}."]

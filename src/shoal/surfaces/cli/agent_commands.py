@@ -1,0 +1,247 @@
+"""`shoal agents` commands: list, show, validate and create agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.core.ids import LEAD_ID
+from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import (
+    TableCell,
+    debug_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+)
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.terminal.text_styles import DIM, apply_style, get_agent_style, has_colours
+
+if TYPE_CHECKING:
+    from shoal.app.reports.agent_report import AgentProperty, AgentReport
+    from shoal.core.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
+
+_DEFAULT_DESCRIPTION = "Say in a sentence what it does and when to use it."
+
+agents_option = click.option("--agents", metavar="JSON|FILE", help="Agents on top of those in files.")
+
+
+@click.group("agents")
+def command() -> None:
+    """List, show, check and add agents. Files in .claude/agents belong to the project, those in `agents` of
+    Shoal's home to you."""
+
+
+@command.command("ls")
+@agents_option
+@settings_option
+@json_option
+@debug_option
+def list_agents(*, agents: str | None, settings: str | None, as_json: bool) -> int:
+    """List the agents that can be used here."""
+    view = _load_agents_view(agents, settings)
+    definitions = view.definitions.all()
+    if as_json:
+        print_json([_definition_to_dict(view, definition) for definition in definitions])
+        return exit_codes.OK
+    rows = [
+        (
+            TableCell(definition.name, get_agent_style(definition.color)),
+            TableCell(view.resolve_model(definition).value),
+            TableCell(str(len(view.resolve_tools(definition).names))),
+            TableCell(definition.source.kind, DIM),
+            TableCell(definition.description),
+        )
+        for definition in definitions
+    ]
+    print_table(("NAME", "MODEL", "TOOLS", "SOURCE", "DESCRIPTION"), rows)
+    _print_problems(view)
+    return exit_codes.OK
+
+
+@command.command("show", short_help="Show what an agent comes down to here, and why.")
+@click.argument("name")
+@click.option("--permissions", is_flag=True, help="The effective rules, and where each comes from.")
+@agents_option
+@settings_option
+@json_option
+@debug_option
+def show_agent(
+    *, name: str, permissions: bool, agents: str | None, settings: str | None, as_json: bool
+) -> int:
+    """Show what an agent comes down to here, and where each part comes from. `lead` is the one you talk to;
+    of that one there are only --permissions to show."""
+    from shoal.surfaces.cli.permission_commands import print_permissions, show_permissions
+
+    if name == LEAD_ID:
+        show_permissions(settings, as_json=as_json)
+        return exit_codes.OK
+    view = _load_agents_view(agents, settings)
+    definition = _find_definition(view, name)
+    if permissions:
+        print_permissions(view.build_permission_report(definition), as_json=as_json)
+        return exit_codes.OK
+    properties = tuple(view.iter_properties(definition))
+    if as_json:
+        fields = {fact.key: {"value": fact.value, "origin": fact.origin} for fact in properties}
+        print_json({**_definition_to_dict(view, definition), "fields": fields, "prompt": definition.prompt})
+        return exit_codes.OK
+    click.echo(
+        apply_style(definition.name, get_agent_style(definition.color), colours=has_colours(sys.stdout))
+        + "\n"
+    )
+    rows = _format_fact_rows(properties, definition.source)
+    print_facts([("description", definition.description), ("source", _format_source(definition)), *rows])
+    click.echo(f"\n{strip_terminal_codes(definition.prompt)}")
+    return exit_codes.OK
+
+
+@command.command("validate", short_help="Check agents: files, directories, or all.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@agents_option
+@json_option
+@debug_option
+def validate_agents(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int:
+    """Check agents: files and directories, or all that are found from here. Exit code 1 where one cannot be
+    used."""
+    from shoal.app.definitions.agent_catalog import load_agent_files
+
+    view = _load_agents_view(agents, None)
+    definitions = load_agent_files(_check_paths_exist(paths)) if paths else view.definitions
+    usable = definitions.all()
+    problems = sorted((*definitions.problems, *view.find_hook_problems(usable)), key=str)
+    warnings = (*definitions.warnings, *view.find_unknown_tools(usable), *view.find_hook_warnings(usable))
+    shadowed = tuple(
+        f"{each.definition.source}: {each.definition.name} is not used: {each.by.source} comes first"
+        for each in definitions.shadowed
+    )
+    if as_json:
+        problem_rows = [_problem_to_dict(problem) for problem in problems]
+        summary = {"agents": len(usable), "problems": problem_rows}
+        print_json({**summary, "warnings": warnings, "shadowed": shadowed})
+    else:
+        for line in (*map(str, problems), *(f"{text} (warning)" for text in warnings), *shadowed):
+            click.echo(strip_terminal_codes(line))
+        counts = (("agent", usable), ("problem", problems), ("warning", warnings))
+        click.echo(", ".join(format_quantity(len(things), word) for word, things in counts) + ".")
+    return exit_codes.ERROR if problems else exit_codes.OK
+
+
+@command.command("new", short_help="Write the file of a new agent, with every field.")
+@click.argument("name")
+@click.option("--user", is_flag=True, help="For you in every project, instead of for this project.")
+@click.option(
+    "--description", metavar="TEXT", default=_DEFAULT_DESCRIPTION, help="What it does, when to use it."
+)
+@debug_option
+def create_agent_file(*, name: str, user: bool, description: str) -> int:
+    """Write the file of a new agent, with every field explained, for you to change."""
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.surfaces.cli.agent_template import render_agent_template
+    from shoal.surfaces.cli.new_files import write_new_file
+    from shoal.wire.agent_definition_codec import find_agent_name_problem
+
+    name_problem = find_agent_name_problem(name)
+    description = " ".join(description.split())
+    if name_problem is not None or not description:
+        raise click.UsageError(f"{name_problem}." if name_problem else "The description is empty.")
+    existing = next(
+        (each for each in _load_agents_view(None, None).definitions.all() if each.name == name), None
+    )
+    directory = find_home_directory() / "agents" if user else Path.cwd() / ".claude" / "agents"
+    path = directory / f"{name}.md"
+    write_new_file(path, render_agent_template(name, description))
+    click.echo(
+        f"{strip_terminal_codes(str(path))} is written. "
+        f"Change it, then: shoal agents show {shlex.quote(name)}"
+    )
+    if existing is not None:
+        click.echo(
+            f"There is another of that name ({_format_source(existing)}): `shoal agents validate` says more."
+        )
+    return exit_codes.OK
+
+
+def _load_agents_view(agents: str | None, settings: str | None) -> AgentReport:
+    from shoal.app.reports.agent_report import AgentReport, list_offered_tools
+
+    offered_tools = asyncio.run(list_offered_tools(Path.cwd(), settings))
+    return AgentReport(Path.cwd(), offered=offered_tools, settings=settings, agents=agents)
+
+
+def _find_definition(view: AgentReport, name: str) -> AgentDefinition:
+    from shoal.core.errors import UnknownAgentType
+
+    try:
+        return view.definitions.find(name)
+    except UnknownAgentType as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _check_paths_exist(paths: Sequence[Path]) -> Sequence[Path]:
+    for path in paths:
+        if not path.exists():
+            raise click.UsageError(f"There is no file or directory {str(path)!r}.")
+    return paths
+
+
+def _definition_to_dict(view: AgentReport, definition: AgentDefinition) -> dict[str, Any]:
+    return {
+        "name": definition.name,
+        "description": definition.description,
+        "model": view.resolve_model(definition).value,
+        "tools": view.resolve_tools(definition).names,
+        "color": definition.color,
+        "source": {"kind": definition.source.kind, "path": _format_source_path(definition.source)},
+    }
+
+
+def _format_fact_rows(
+    properties: Sequence[AgentProperty], source: DefinitionSource
+) -> Iterator[tuple[str, str]]:
+    """Format facts as rows; the agent's own file is named once above, so its origins show only the line."""
+    for item in properties:
+        yield item.key, f"{_format_value(item.value)}  ({item.origin.replace(f'{source}:', 'line ')})"
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
+        return ", ".join(value) or "none"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _format_source(definition: AgentDefinition) -> str:
+    source = definition.source
+    return source.kind if source.path is None else f"{source.kind}, {source}"
+
+
+def _format_source_path(source: DefinitionSource) -> str | None:
+    return None if source.path is None else str(source.path)
+
+
+def _problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
+    return {
+        "path": _format_source_path(problem.source),
+        "line": problem.line,
+        "field": problem.field,
+        "what": problem.what,
+        "agent": problem.name,
+    }
+
+
+def _print_problems(view: AgentReport) -> None:
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    for problem in view.definitions.describe_problems():
+        print_message(problem)

@@ -1,0 +1,264 @@
+"""`shoal ask` commands: list, show and answer the open questions of agents from any terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.pending_questions import PendingQuestion
+    from shoal.core.questions import Answer, Question, RememberScope
+
+
+@click.group("ask", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="The open questions as a JSON array.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool) -> int:
+    """See what agents ask, and answer.
+
+    Without a sub-command the open questions are listed.
+    """
+    return ctx.invoke(list_questions, as_json=as_json) if ctx.invoked_subcommand is None else exit_codes.OK
+
+
+@command.command("ls")
+@click.option("--all", "everything", is_flag=True, help="Also those of runs that have ended.")
+@click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
+def list_questions(*, everything: bool = False, as_json: bool = False) -> int:
+    """List the open questions, the oldest first."""
+    rows = [row for row in _load_open_questions() if row.live or everything]
+    if as_json:
+        print_json([_question_to_dict(row) for row in rows])
+    elif not rows:
+        click.echo("Nobody asks anything.")
+    else:
+        for row in rows:
+            click.echo(_format_row(row))
+        click.echo("\nSee one whole: shoal ask show ID")
+        click.echo("Answer one: shoal ask answer ID yes   or   shoal ask answer ID no --reason WHY")
+    return exit_codes.OK
+
+
+@command.command("show")
+@click.argument("question")
+def show_question(*, question: str) -> int:
+    """Show QUESTION whole: every word of what would run."""
+    from shoal.app.run_access.pending_questions import find_pending_question
+    from shoal.app.settings.settings import find_home_directory
+
+    row = find_pending_question(_load_open_questions(), question, find_home_directory())
+    click.echo(
+        f"{row.question.id}  asked {row.seconds} s ago by {_describe_asker(row)} in session {row.session}"
+    )
+    for line in _format_question(row.question):
+        click.echo(line)
+    return exit_codes.OK
+
+
+@command.command("answer")
+@click.argument("question")
+@click.argument("answer", type=click.Choice(["yes", "no"]), required=False)
+@click.option("--reason", help="Why not; the agent reads it.")
+@click.option(
+    "--for",
+    "remember",
+    type=click.Choice(["once", "session", "settings"]),
+    default="once",
+    help="How long a yes holds.",
+)
+@click.option(
+    "--choice", "choices", multiple=True, help="The label chosen, once for each part of the question."
+)
+@click.option("--input", "changed", metavar="JSON", help="With yes: run it with this input instead.")
+def answer_question(
+    *,
+    question: str,
+    answer: str | None,
+    reason: str | None,
+    remember: RememberScope,
+    choices: tuple[str, ...],
+    changed: str | None,
+) -> int:
+    """Answer QUESTION (its id, or the start of it). The first answer stands.
+
+    After a crash, a yes to a call that was cut off is told to the agent of the resumed run; the call is
+    not run by itself.
+    """
+    from shoal.app.run_access.pending_questions import (
+        find_interrupted_question,
+        find_pending_question,
+        submit_answer,
+        submit_late_answer,
+    )
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.core.clock import SystemClock
+
+    rows = _load_open_questions()
+    late = None
+    if not any(row.question.id.startswith(question) for row in rows):
+        late = find_interrupted_question(find_home_directory(), question, SystemClock())
+    row = late or find_pending_question(rows, question, find_home_directory())
+    given_answer = _build_answer(row.question, answer, reason, remember, choices)
+    _reject_unused_options(given_answer, reason, remember, choices)
+    if changed is not None:
+        given_answer = _replace_input(given_answer, changed)
+    if late is not None:
+        submit_late_answer(late, given_answer)
+        click.echo(
+            f"Allowed {late.question.id}: its call was cut off when the run died and is not run by itself. "
+            "The lead is told, and may have it made again."
+        )
+        return exit_codes.OK
+    if not submit_answer(row, given_answer):
+        click.echo(f"Somebody answered {row.question.id} first; this answer is dropped.", err=True)
+        return exit_codes.ERROR
+    for line in _format_question(row.question):
+        click.echo(line)
+    click.echo(f"Answered {row.question.id}: {_describe_asker(row)} goes on.")
+    return exit_codes.OK
+
+
+def _load_open_questions() -> tuple[PendingQuestion, ...]:
+    from shoal.app.run_access.pending_questions import list_pending_questions
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.core.clock import SystemClock
+
+    return list_pending_questions(find_home_directory(), SystemClock())
+
+
+def _build_answer(
+    question: Question,
+    answer: str | None,
+    reason: str | None,
+    remember: RememberScope,
+    choices: tuple[str, ...],
+) -> Answer:
+    from shoal.core.questions import (
+        AllowAnswer,
+        ChoiceAnswer,
+        ChoiceQuestion,
+        DenyAnswer,
+        PermissionQuestion,
+        PlanApprovalAnswer,
+        PlanApprovalQuestion,
+    )
+    from shoal.surfaces.terminal.question_text import DEFAULT_DENIAL_REASON, list_remember_options
+
+    if isinstance(question, ChoiceQuestion) and answer != "no":
+        parts = question.choices
+        if len(choices) != len(parts):
+            labels = "; ".join(f"{p.question} {' | '.join(o.label for o in p.options)}" for p in parts)
+            raise click.UsageError(f"Give --choice LABEL {len(parts)} times, for: {labels}")
+        return ChoiceAnswer(
+            answers={part.question: chosen for part, chosen in zip(parts, choices, strict=True)}
+        )
+    if answer is None:
+        raise click.UsageError("Say yes or no.")
+    if answer == "no":
+        return DenyAnswer(reason=reason or DEFAULT_DENIAL_REASON)
+    if isinstance(question, PlanApprovalQuestion):
+        return PlanApprovalAnswer(digest=question.digest)
+    if isinstance(question, PermissionQuestion) and remember not in list_remember_options(question):
+        raise click.UsageError(
+            f"There is no rule to keep for this call, so a yes holds once: leave --for {remember} out."
+        )
+    return AllowAnswer(remember=remember)
+
+
+def _reject_unused_options(
+    answer: Answer, reason: str | None, remember: RememberScope, choices: tuple[str, ...]
+) -> None:
+    """Reject options that the answer cannot carry: the first answer stands, so nothing may be dropped."""
+    from shoal.core.questions import AllowAnswer, ChoiceAnswer, DenyAnswer
+
+    if reason is not None and not isinstance(answer, DenyAnswer):
+        raise click.UsageError("--reason goes with a no: an agent that may go on is told no words.")
+    if choices and not isinstance(answer, ChoiceAnswer):
+        raise click.UsageError("--choice goes with a question that has choices, and with no `no`.")
+    if remember != "once" and not isinstance(answer, AllowAnswer):
+        raise click.UsageError(f"--for {remember} goes with a yes to a tool call.")
+
+
+def _replace_input(answer: Answer, input_json: str) -> Answer:
+    from msgspec.structs import replace
+
+    from shoal.core.questions import AllowAnswer
+    from shoal.wire.json_codec import decode_json
+
+    if not isinstance(answer, AllowAnswer):
+        raise click.UsageError("--input goes with a yes to a tool call.")
+    try:
+        value = decode_json(input_json.encode())
+    except ValueError as error:
+        raise click.UsageError(f"--input is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise click.UsageError('--input is the whole input as a JSON object, like \'{"command": "ls"}\'.')
+    return replace(answer, input=value)
+
+
+def _summarize_question(question: Question) -> str:
+    from shoal.core.questions import ChoiceQuestion, PlanApprovalQuestion
+    from shoal.core.text_format import to_one_line
+
+    if isinstance(question, ChoiceQuestion):
+        return to_one_line(" / ".join(choice.question for choice in question.choices))
+    if isinstance(question, PlanApprovalQuestion):
+        return to_one_line(f"Plan: {question.plan}")
+    inputs = ", ".join(f"{key}: {value}" for key, value in question.input.items())
+    return to_one_line(f"{question.tool}({inputs})  because {question.reason}")
+
+
+def _format_question(question: Question) -> Iterator[str]:
+    from shoal.core.questions import ChoiceQuestion, PlanApprovalQuestion
+    from shoal.core.text_format import strip_terminal_codes
+
+    if isinstance(question, ChoiceQuestion):
+        for choice in question.choices:
+            yield strip_terminal_codes(
+                f"  {choice.question}  {' | '.join(option.label for option in choice.options)}"
+            )
+        return
+    if isinstance(question, PlanApprovalQuestion):
+        yield strip_terminal_codes(f"  The plan in {question.path}:")
+        yield from (strip_terminal_codes(f"    {line}") for line in question.plan.splitlines())
+        return
+    yield strip_terminal_codes(f"  {question.tool}: {question.reason}")
+    for key, value in question.input.items():
+        first, *rest = str(value).splitlines() or [""]
+        yield strip_terminal_codes(f"    {key}: {first}")
+        yield from (strip_terminal_codes(f"      {line}") for line in rest)
+
+
+def _format_row(row: PendingQuestion) -> str:
+    from shoal.surfaces.terminal.text_styles import truncate_text
+
+    ended_note = "" if row.live else "  (its run has ended)"
+    summary = truncate_text(_summarize_question(row.question), 100)
+    return f"{row.question.id}  {row.seconds:>5} s  {_describe_asker(row)}  {summary}{ended_note}"
+
+
+def _describe_asker(row: PendingQuestion) -> str:
+    from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.core.ids import LEAD_ID
+    from shoal.surfaces.terminal.text_styles import truncate_text
+
+    statuses = load_agent_statuses(RunHandle(session=row.session, home=find_home_directory()))
+    agent = row.question.agent
+    return str(agent) if agent == LEAD_ID else truncate_text(statuses.describe_agent(agent), 60)
+
+
+def _question_to_dict(row: PendingQuestion) -> dict[str, object]:
+    return {
+        "id": row.question.id,
+        "session": row.session,
+        "agent": row.question.agent,
+        "seconds": row.seconds,
+        "live": row.live,
+        "question": row.question,
+    }

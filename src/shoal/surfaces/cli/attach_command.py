@@ -1,0 +1,45 @@
+"""`shoal attach` command: view a run of another process and send messages to its agents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command("attach")
+@click.argument("session", required=False)
+def command(*, session: str | None) -> int:
+    """Be at a run that works in another terminal or in the background: see it, answer it, talk to it.
+
+    SESSION is the start of its id; without one it is the run of this directory that worked last. Leaving does
+    not end it.
+    """
+    from shoal.app.run_access.run_handle import find_run, list_live_runs
+    from shoal.app.settings.settings import find_home
+    from shoal.surfaces.cli.terminal_mode import is_plain_terminal
+
+    cwd = Path.cwd()
+    home = find_home(os.environ, cwd)
+    if session is None:
+        runs = list_live_runs(home, cwd)
+        if not runs:
+            raise click.ClickException("No run is live here. `shoal sessions` lists those that have ended.")
+        run = runs[0]
+    else:
+        run = find_run(home, session)
+    if not run.is_live:
+        raise click.ClickException(
+            f"The run {run.session} has ended. Go on with it: shoal --resume {run.session}"
+        )
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or is_plain_terminal(cwd):
+        raise click.ClickException(
+            f"This terminal is plain. See the run with: shoal watch {run.session}; "
+            f'talk to it with: shoal send {run.session} lead "…"'
+        )
+    from shoal.surfaces.tui.launch import run_attached
+
+    return asyncio.run(run_attached(run, home))

@@ -1,0 +1,240 @@
+"""Registry of the sub-commands of `shoal`: the module and help line of each, without importing it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SubCommand(NamedTuple):
+    module: str
+    """Module that holds the click command as `command`."""
+    help: str
+    """Line in the list of commands; showing it needs no import."""
+    examples: tuple[str, ...]
+
+
+COMMANDS = {
+    "agents": SubCommand(
+        "shoal.surfaces.cli.agent_commands",
+        "List, show, check and add agents.",
+        (
+            "shoal agents ls",
+            "shoal agents show Explore",
+            "shoal agents show lead --permissions",
+            "shoal agents validate .claude/agents",
+            "shoal agents new reviewer --user",
+        ),
+    ),
+    "ask": SubCommand(
+        "shoal.surfaces.cli.ask_commands",
+        "See what agents ask, and answer.",
+        (
+            "shoal ask",
+            "shoal ask ls --json | jq -r '.[].id'",
+            "shoal ask show 3f",
+            "shoal ask answer 3f yes",
+            'shoal ask answer 3f no --reason "use the other branch"',
+        ),
+    ),
+    "attach": SubCommand(
+        "shoal.surfaces.cli.attach_command",
+        "Be at a run of another terminal.",
+        ("shoal attach", "shoal attach 3f2a"),
+    ),
+    "config": SubCommand(
+        "shoal.surfaces.cli.config_commands",
+        "Show the settings that hold here.",
+        ("shoal config show", "shoal config show --origin", "shoal config show --json | jq .settings.model"),
+    ),
+    "cost": SubCommand(
+        "shoal.surfaces.cli.cost_command",
+        "Show what a session has cost.",
+        ("shoal cost", "shoal cost 3f2a", "shoal cost --json | jq .total.usd"),
+    ),
+    "demo": SubCommand(
+        "shoal.surfaces.cli.demo.demo_command",
+        "Watch a team repair a small project, offline.",
+        ("shoal demo", "shoal demo --keep", "shoal demo agents", "shoal demo tutorial"),
+    ),
+    "doctor": SubCommand(
+        "shoal.surfaces.cli.doctor_command",
+        "Check the set-up and say what to type.",
+        (
+            "shoal doctor",
+            "shoal doctor wait-does-not-end",
+            "shoal doctor --json | jq '.facts[] | select(.state != \"ok\")'",
+        ),
+    ),
+    "export": SubCommand(
+        "shoal.surfaces.cli.export_command",
+        "Write a whole run into one file: a page with its replay, or JSON.",
+        ("shoal export --html", "shoal export 3f2a --html -o run.html"),
+    ),
+    "hooks": SubCommand(
+        "shoal.surfaces.cli.hook_commands",
+        "See what is run when agents do something.",
+        ("shoal hooks ls", "shoal hooks ls --json | jq '.hooks[] | select(.trusted | not)'"),
+    ),
+    "inbox": SubCommand(
+        "shoal.surfaces.cli.inbox_commands",
+        "Read the mail of an agent, or write to one.",
+        (
+            "shoal inbox show team-lead --all",
+            'shoal inbox send alice "The build is green again."',
+            "git log -1 | shoal inbox send alice - --team roof",
+        ),
+    ),
+    "mcp": SubCommand(
+        "shoal.surfaces.cli.mcp_commands",
+        "List, try, add and remove MCP servers, or be one.",
+        (
+            "shoal mcp ls",
+            "shoal mcp show docs",
+            "shoal mcp test docs",
+            "shoal mcp add docs npx -y docs-server",
+            "shoal mcp add -H 'Authorization: Bearer ${TOKEN}' issues https://example.org/mcp",
+            "shoal mcp remove docs",
+            "shoal mcp login issues",
+            "shoal mcp test --json | jq -r '.[].status'",
+            "shoal mcp serve --team roof --as codex --max-budget-usd 2",
+        ),
+    ),
+    "models": SubCommand(
+        "shoal.surfaces.cli.model_commands",
+        "List the models that can be asked, and try one.",
+        (
+            "shoal models ls",
+            "shoal models ls --json | jq -r '.models[] | select(.configured).id'",
+            "shoal models test",
+            "shoal models test openai:gpt-6-luna",
+        ),
+    ),
+    "permissions": SubCommand(
+        "shoal.surfaces.cli.permission_commands",
+        "See what is allowed here, and why.",
+        (
+            "shoal permissions ls",
+            """shoal permissions explain Bash '{"command": "git push && rm -r build"}'""",
+            """shoal permissions explain --mode plan --json Edit '{"file_path": "src/a.py"}'""",
+        ),
+    ),
+    "plugin": SubCommand(
+        "shoal.surfaces.cli.plugin_commands",
+        "List and check plug-ins.",
+        (
+            "shoal plugin ls",
+            "shoal plugin ls --json | jq -r '.[].name'",
+            "shoal plugin validate",
+            "shoal plugin validate plugins/harbour --json",
+        ),
+    ),
+    "ps": SubCommand(
+        "shoal.surfaces.cli.ps_command",
+        "List the agents of live runs.",
+        ("shoal ps", "shoal ps 3f2a", "shoal ps --json | jq '.[] | select(.question != null)'"),
+    ),
+    "send": SubCommand(
+        "shoal.surfaces.cli.send_command",
+        "Say something to an agent of a live run.",
+        ('shoal send 3f2a lead "Leave the tests alone."', "git diff | shoal send 3f2a plumber -"),
+    ),
+    "sessions": SubCommand(
+        "shoal.surfaces.cli.session_command",
+        "List the sessions of this directory.",
+        ("shoal sessions", "shoal sessions --all --json | jq -r '.[0].session'"),
+    ),
+    "setup": SubCommand(
+        "shoal.surfaces.cli.setup_command",
+        "Give Shoal a key, and choose a model.",
+        (
+            "shoal setup",
+            "pass show openai | shoal setup --provider openai --key-stdin",
+            "shoal setup --provider server --base-url http://localhost:8000/v1 --model my-model",
+            "shoal setup --remove openai",
+        ),
+    ),
+    "skills": SubCommand(
+        "shoal.surfaces.cli.skill_commands",
+        "List, show and check skills and commands.",
+        (
+            "shoal skills ls",
+            "shoal skills show pdf",
+            "shoal skills validate .claude/skills",
+            "shoal skills ls --json | jq -r '.[].name'",
+        ),
+    ),
+    "stop": SubCommand(
+        "shoal.surfaces.cli.stop_command",
+        "Stop a live run, or one of its agents.",
+        ("shoal stop 3f2a", "shoal stop 3f2a plumber", "shoal stop 3f2a all"),
+    ),
+    "task": SubCommand(
+        "shoal.surfaces.cli.task_commands",
+        "List, show, add and change tasks.",
+        (
+            "shoal task ls",
+            "shoal task show 4",
+            'shoal task add "Fix the login test" --blocked-by 3',
+            "shoal task update 4 --status completed",
+            "shoal task ls --team roof --json | jq -r '.[] | select(.status == \"pending\").id'",
+        ),
+    ),
+    "team": SubCommand(
+        "shoal.surfaces.cli.teams.team_commands",
+        "See, start, talk to, stop and resume teams.",
+        (
+            "shoal team ls",
+            "shoal team show roof --json | jq '.members[] | {name, state}'",
+            'shoal team start review "the last commit"',
+            'shoal team start feature "dark mode" --dry-run',
+            'shoal team start bug-hunt "the nightly job fails" -p --max-budget-usd 5',
+            "shoal team templates",
+            "shoal team template show review",
+            "shoal team template validate .claude/teams/audit.md",
+            "shoal team template new audit",
+            'shoal team send roof alice "Leave the tests alone."',
+            "shoal team attach roof",
+            "shoal team stop roof alice",
+            'shoal team resume roof -p "go on"',
+            "shoal team export roof --format md -o roof.md",
+            "shoal team rm roof --yes",
+        ),
+    ),
+    "trust": SubCommand(
+        "shoal.surfaces.cli.trust_command",
+        "Let a project's own settings allow things.",
+        ("shoal trust --show", "shoal trust", "shoal trust --revoke"),
+    ),
+    "undo": SubCommand(
+        "shoal.surfaces.cli.undo_command",
+        "Bring back the files a turn changed.",
+        ("shoal undo", "shoal undo 3 --conversation", "shoal undo --list"),
+    ),
+    "view": SubCommand(
+        "shoal.surfaces.cli.view_command",
+        "Be with one agent of a run: see what it does, and talk to it.",
+        ("shoal view 3f2a alice",),
+    ),
+    "watch": SubCommand(
+        "shoal.surfaces.cli.watch_command",
+        "Follow a running session from another terminal.",
+        ("shoal watch", "shoal watch 3f2a", "shoal watch --json | jq .type"),
+    ),
+    "web": SubCommand(
+        "shoal.surfaces.cli.web_command",
+        "See and steer every run in a browser.",
+        ("shoal web", "shoal web --open", "shoal web --port 8765 --json | jq -r .url"),
+    ),
+    "worktree": SubCommand(
+        "shoal.surfaces.cli.worktree_commands",
+        "Bring back what agents did in worktrees.",
+        (
+            "shoal worktree ls",
+            "shoal worktree show agent-a1b2c3d4",
+            "shoal worktree merge agent-a1b2c3d4",
+            "shoal worktree rm agent-a1b2c3d4 --force",
+            "shoal worktree reap",
+            "shoal worktree ls --json | jq -r '.[] | select(.merged | not).name'",
+        ),
+    ),
+}

@@ -1,0 +1,48 @@
+"""`shoal config` commands: show the effective settings and the origin of each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+from shoal.surfaces.cli.flags import settings_option
+
+
+@click.group("config")
+def command() -> None:
+    """Look at the settings that hold in this directory."""
+
+
+@command.command("show")
+@click.option("--origin", is_flag=True, help="Also the file and line, variable or flag of each value.")
+@settings_option
+@click.option("--json", "as_json", is_flag=True, help="As one JSON object, with origins.")
+def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:
+    """Print every setting with its value. Managed settings beat --settings, which beat the local ones of the
+    project, its own, and yours; permission rules of all of them are joined."""
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.settings.settings_listing import list_setting_rows, list_trust_rows
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    loaded_settings = load_settings(cwd=Path.cwd().resolve(), given=settings)
+    rows = tuple(list_setting_rows(loaded_settings))
+    untrusted = tuple(list_trust_rows(loaded_settings.left_out))
+    if as_json:
+        values_by_key = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
+        print_json({"settings": values_by_key, "left_out": untrusted, "warnings": loaded_settings.warnings})
+        return exit_codes.OK
+    for warning in loaded_settings.warnings:
+        print_message(warning)
+    width = max(len(row.key) for row in (*rows, *untrusted))
+    for row in (*rows, *untrusted):
+        value = row.value if isinstance(row.value, str) else json.dumps(row.value, ensure_ascii=False)
+        line = f"{row.key:<{width}}  {strip_terminal_codes(value)}"
+        if row in untrusted:
+            line = f"{line}  (left out: not trusted)"
+        click.echo(f"{line}  ({strip_terminal_codes(row.origin)})" if origin else line)
+    return exit_codes.OK

@@ -1,0 +1,137 @@
+"""`shoal cost` command: the cost of a session by agent, type, task and model, from its journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.text_format import to_one_line
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+
+if TYPE_CHECKING:
+    from shoal.core.ids import AgentId, SessionId
+    from shoal.core.usage import CostTotals
+    from shoal.stores.files.usage_summary import UsageSummary
+
+
+_MISSING_LABELS = {"type": "unknown", "task": "none", "model": "unknown"}
+
+
+@click.command("cost")
+@click.argument("session", required=False)
+@click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
+def command(*, session: str | None, as_json: bool) -> int:
+    """Show what SESSION (its id, or the start of it) has cost; the latest one here where none is given.
+
+    Every run of the session counts. Requests that were cut before the provider told their cost are listed.
+    """
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.stores.files.home_paths import get_journal_path
+    from shoal.stores.files.usage_summary import summarize_usage
+
+    home = find_home_directory()
+    session_id = _find_session(home, session)
+    journal = get_journal_path(home, session_id)
+    ledger, by_task = summarize_usage(journal), _sum_by_task(journal)
+    if as_json:
+        print_json({**_costs_to_dict(session_id, ledger), "by_task": by_task})
+        return exit_codes.OK
+    click.echo(f"session {session_id}")
+    for (agent, model), totals in ledger.spent.items():
+        click.echo(f"  {_format_agent(agent, ledger)}  {to_one_line(model)}  {_format_spent(totals)}")
+    for group_name, group_totals in (("type", ledger.by_kind), ("task", by_task), ("model", ledger.by_model)):
+        for name, totals in group_totals.items() if len(group_totals) > 1 else ():
+            click.echo(
+                f"  {group_name} {to_one_line(name) or _MISSING_LABELS[group_name]}  {_format_spent(totals)}"
+            )
+    click.echo(f"  in all  {_format_spent(ledger.total)}")
+    for unsettled in ledger.unsettled:
+        click.echo(
+            f"  unsettled: {unsettled.request} to {to_one_line(unsettled.model)} "
+            f"by {unsettled.agent}: {to_one_line(unsettled.reason)}"
+        )
+    return exit_codes.OK
+
+
+def _sum_by_task(journal: Path) -> dict[str, CostTotals]:
+    """Sum the cost by board task, keyed by number and subject; cost without a task has an empty key."""
+    from shoal.app.run_view.run_view import build_run_view
+    from shoal.core.usage import CostTotals, Usage
+    from shoal.stores.files.file_journal import read_journal
+
+    run_view = build_run_view(read_journal(journal))
+    subjects = {(row.board, row.id): row.subject for row in run_view.tasks.values()}
+    boards = {row.board for row in run_view.costs.rows.values() if row.task}
+    totals_by_task: dict[str, CostTotals] = {}
+    for row in run_view.costs.rows.values():
+        board_prefix = f"{row.board} " if len(boards) > 1 else ""
+        subject = subjects.get((row.board, row.task), "")
+        name = f"{board_prefix}#{row.task} {subject}".rstrip() if row.task else ""
+        usage = Usage(
+            input_tokens=row.input_tokens,
+            output_tokens=row.output_tokens,
+            cache_creation_input_tokens=row.cache_written_tokens,
+            cache_read_input_tokens=row.cache_read_tokens,
+        )
+        totals = CostTotals(requests=row.requests, usage=usage, usd=row.usd, unpriced=row.unpriced)
+        totals_by_task[name] = totals_by_task.get(name, CostTotals()) + totals
+    return totals_by_task
+
+
+def _find_session(home: Path, start: str | None) -> SessionId:
+    from shoal.core.errors import SessionNotFound
+    from shoal.core.ids import SessionId
+    from shoal.stores.files.session_files import find_latest_session, find_session
+
+    if start is not None:
+        return SessionId(find_session(home, start).stem)
+    latest = find_latest_session(home, str(Path.cwd()))
+    if latest is None:
+        raise SessionNotFound(f"There is no session in {Path.cwd()}. Name one: shoal cost ID", path=home)
+    return latest
+
+
+def _format_agent(agent: AgentId, ledger: UsageSummary) -> str:
+    agent_record = ledger.get_agent(agent)
+    if agent not in ledger.agents:
+        return agent
+    task = f": {agent_record.task}" if agent_record.task else ""
+    return to_one_line(f"{agent_record.name or agent} ({agent_record.kind}{task})")
+
+
+def _format_spent(totals: CostTotals) -> str:
+    from shoal.core.text_format import format_count, format_dollars, format_quantity
+
+    usage = totals.usage
+    cache_note = (
+        f", {format_count(usage.cache_read_input_tokens)} from the cache"
+        if usage.cache_read_input_tokens
+        else ""
+    )
+    price = (
+        f"{totals.unpriced} of unknown price, the rest {format_dollars(totals.usd)}"
+        if totals.unpriced
+        else format_dollars(totals.usd)
+    )
+    tokens = (
+        f"{format_count(usage.prompt_tokens)} tokens in{cache_note}, {format_count(usage.output_tokens)} out"
+    )
+    return f"{format_quantity(totals.requests, 'request')}, {tokens}, {price}"
+
+
+def _costs_to_dict(session: SessionId, ledger: UsageSummary) -> dict[str, object]:
+    return {
+        "session": session,
+        "total": ledger.total,
+        "spent": [
+            {"agent": agent, "worker": ledger.get_agent(agent), "model": model, "spent": spent}
+            for (agent, model), spent in ledger.spent.items()
+        ],
+        "by_agent": ledger.by_agent,
+        "by_type": ledger.by_kind,
+        "by_model": ledger.by_model,
+        "unsettled": ledger.unsettled,
+    }

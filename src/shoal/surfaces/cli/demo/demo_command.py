@@ -1,0 +1,65 @@
+"""`shoal demo` command: a team, or three agents, repair a small project on the screen, offline."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace, open_demo_workspace
+from shoal.surfaces.cli.headless.signal_handler import SignalHandler
+from shoal.surfaces.terminal.screen import TerminalScreen, open_screen
+from shoal.surfaces.terminal.user_messages import print_message, unwrap_error
+
+if TYPE_CHECKING:
+    from shoal.surfaces.cli.demo.agents_demo import AgentsDemo
+    from shoal.surfaces.cli.demo.team_demo import TeamDemo
+
+
+@click.command(
+    name="demo",
+    help="Watch a team repair a small project: offline, without a key, in about 30 seconds. Its three "
+    "teammates run in processes of their own, share a board and write to each other; one of them is killed. "
+    "With `agents` three agents work side by side in git worktrees. With `tutorial` a project is laid out "
+    "here to follow the tutorial in, with a script that stands in for a model.",
+)
+@click.argument("what", type=click.Choice(["team", "agents", "tutorial"]), default="team")
+@click.option("--fast", is_flag=True, help="Without pauses.")
+@click.option("--keep", is_flag=True, help="Keep the project and the transcripts, and say where they are.")
+@click.option("--home", type=click.Path(path_type=Path), help="Keep the transcripts in this home.")
+def command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
+    if what == "tutorial":
+        from shoal.surfaces.cli.demo.tutorial_setup import create_tutorial
+
+        return create_tutorial()
+    screen = open_screen(sys.stdout)
+    signals = SignalHandler()
+    try:
+        with open_demo_workspace(home, fast=fast, keep=keep) as workspace:
+            demo = _create_demo(what, screen, workspace)
+            try:
+                return asyncio.run(demo.run(signals))
+            finally:
+                demo.clean_up()
+    except asyncio.CancelledError:
+        # Only a signal cancels the whole run.
+        screen.close()
+        print_message("Interrupted.")
+        return signals.exit_code
+    except ExceptionGroup as group:
+        raise unwrap_error(group) from None
+    finally:
+        screen.close()
+
+
+def _create_demo(demo_name: str, screen: TerminalScreen, workspace: DemoWorkspace) -> AgentsDemo | TeamDemo:
+    if demo_name == "agents":
+        from shoal.surfaces.cli.demo.agents_demo import AgentsDemo
+
+        return AgentsDemo(screen, workspace)
+    from shoal.surfaces.cli.demo.team_demo import TeamDemo
+
+    return TeamDemo(screen, workspace)

@@ -1,0 +1,104 @@
+"""`shoal doctor` command: check the set-up, and print what is missing and what to type."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.terminal.listings import diagnostic_lines
+from shoal.surfaces.terminal.text_styles import has_colours
+
+
+@click.command("doctor")
+@click.argument("symptom", required=False)
+@click.option("--session", metavar="ID", help="Look into this run; else the latest of this directory.")
+@click.option(
+    "--about", metavar="NAME", default="", help="The agent, recipient, tool or command it is about."
+)
+@click.option("--symptoms", "listed", is_flag=True, help="List the symptoms that can be looked into.")
+@click.option("--json", "as_json", is_flag=True, help="All facts as one JSON object.")
+@settings_option
+@click.option("--model", metavar="NAME", help="Check this model instead of the configured one.")
+def command(
+    *,
+    symptom: str | None,
+    session: str | None,
+    about: str,
+    listed: bool,
+    as_json: bool,
+    settings: str | None,
+    model: str | None,
+) -> int:
+    """Check the set-up: models, home, settings, programs; and say what to type.
+
+    With a SYMPTOM look into that instead, in the latest run of this directory where it is about a run:
+    `shoal doctor result-not-seen --about researcher`. `--symptoms` lists them.
+
+    Exits with 1 when something keeps `shoal -p` from working, or when the cause of the symptom was found.
+    """
+    if listed:
+        return _list_symptoms(as_json=as_json)
+    if symptom is not None:
+        return _diagnose_symptom(symptom, session, about, as_json=as_json)
+    from shoal.app.doctor.health_checks import run_health_checks
+
+    diagnostics = run_health_checks(os.environ, Path.cwd(), settings=settings, model=model)
+    has_errors = any(fact.state == "bad" for fact in diagnostics)
+    if as_json:
+        print_json({"ok": not has_errors, "facts": diagnostics})
+    else:
+        for line in diagnostic_lines(diagnostics, colours=has_colours(sys.stdout)):
+            click.echo(line)
+    return exit_codes.ERROR if has_errors else exit_codes.OK
+
+
+def _list_symptoms(*, as_json: bool) -> int:
+    from shoal.app.doctor.symptoms import SYMPTOMS
+
+    if as_json:
+        print_json({name: what for name, (what, _) in SYMPTOMS.items()})
+        return exit_codes.OK
+    for name, (description, _) in SYMPTOMS.items():
+        click.echo(f"  {name:<22}  {description}")
+    click.echo("\nLook into one: shoal doctor wait-does-not-end")
+    return exit_codes.OK
+
+
+def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json: bool) -> int:
+    from difflib import get_close_matches
+
+    from shoal.app.doctor.doctor_case import DoctorCase
+    from shoal.app.doctor.symptoms import SYMPTOMS, examine_symptom
+    from shoal.app.run_access.run_handle import find_latest_run
+    from shoal.app.settings.settings import find_home
+
+    if symptom not in SYMPTOMS:
+        close_matches = get_close_matches(symptom, SYMPTOMS, n=1)
+        suggestion = f" Is {close_matches[0]} meant?" if close_matches else ""
+        raise click.UsageError(
+            f"There is no symptom {symptom!r}.{suggestion} List them: shoal doctor --symptoms"
+        )
+    cwd = Path.cwd()
+    home = find_home(os.environ, cwd)
+    run = find_latest_run(home, cwd, session)
+    case = DoctorCase(cwd=cwd, home=home, environ=os.environ, symptom=symptom, run=run, about=about)
+    diagnostics = examine_symptom(case)
+    has_findings = any(fact.state in ("bad", "warn") for fact in diagnostics)
+    if as_json:
+        print_json({"symptom": symptom, "found": has_findings, "facts": diagnostics})
+    else:
+        for line in diagnostic_lines(
+            diagnostics, colours=has_colours(sys.stdout), summary=_format_summary(has_findings=has_findings)
+        ):
+            click.echo(line)
+    return exit_codes.ERROR if has_findings else exit_codes.OK
+
+
+def _format_summary(*, has_findings: bool) -> str:
+    return "The arrows say what to do." if has_findings else "Nothing is wrong there."

@@ -1,0 +1,43 @@
+"""Exit codes of the program, as its help and documentation state them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shoal.core.events import TurnEndReason
+
+OK = 0
+ERROR = 1
+USAGE = 2
+LIMIT_REACHED = 3
+STOPPED = 4
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""Exit code of a program whose output nobody reads any more."""
+
+_CODES_BY_REASON: dict[TurnEndReason, int] = {
+    "done": OK,
+    "max_turns": LIMIT_REACHED,
+    "budget": LIMIT_REACHED,
+    "deadline": STOPPED,
+    "blocked": STOPPED,
+    "interrupted": INTERRUPTED,
+}
+
+HELP_ROWS = (
+    ("0", "done"),
+    ("1", "an error, told on stderr"),
+    ("2", "wrong usage"),
+    ("3", "the turn or budget limit is reached"),
+    ("4", "the deadline passed, a hook stopped it, or agents were stopped before they were done"),
+    ("130", "interrupted by Ctrl-C; 143 by SIGTERM; the session can be resumed"),
+)
+
+
+def code_for_reason(reason: TurnEndReason) -> int:
+    return _CODES_BY_REASON.get(reason, ERROR)
+
+
+def code_for_signal(number: int) -> int:
+    return 128 + number

@@ -1,0 +1,82 @@
+"""`shoal export` command: write a whole run into one file, for people or for programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle
+
+
+@click.command("export", short_help="Write a whole run into one file.")
+@click.argument("session", metavar="[RUN]", required=False)
+@click.option(
+    "--html", is_flag=True, help="A page with the replay and the conversations; it needs no server."
+)
+@click.option("-o", "--output", metavar="FILE", help="Where to; - is standard output.")
+@click.option("--json", "as_json", is_flag=True, help="With --html: say what was written as JSON.")
+def command(*, session: str | None, html: bool, output: str | None, as_json: bool) -> int:
+    """Write all of RUN (the start of its id; else the latest of this directory) into one file.
+
+    With --html it is a page that anybody can open, without Shoal and without a network:
+    `shoal export --html` writes shoal-RUN.html. Without, it is JSON on standard output.
+    """
+    run = _find_run(session)
+    content = render_run(run, html=html)
+    name = output or (f"shoal-{run.session[:8]}.html" if html else "-")
+    if name == "-":
+        sys.stdout.buffer.write(content)
+        return exit_codes.OK
+    path = Path(name)
+    save_export(path, content)
+    if as_json:
+        print_json({"session": run.session, "written": str(path), "bytes": len(content)})
+    else:
+        click.echo(
+            f"The run {run.session[:8]} is in {strip_terminal_codes(str(path))} "
+            f"({len(content) / 1e6:.1f} MB)."
+        )
+    return exit_codes.OK
+
+
+def render_run(run: RunHandle, *, html: bool) -> bytes:
+    from shoal.core.redaction import KEY_SHAPE_REDACTOR
+    from shoal.surfaces.web.run_page import export_run, render_page
+    from shoal.wire.json_codec import encode_json
+
+    if html:
+        return render_page(run, KEY_SHAPE_REDACTOR)
+    return KEY_SHAPE_REDACTOR.redact_bytes(encode_json(export_run(run))) + b"\n"
+
+
+def save_export(path: Path, content: bytes) -> None:
+    from shoal.stores.files.home_paths import write_atomically
+
+    if not path.absolute().parent.is_dir():
+        raise click.ClickException(f"{path} cannot be written: there is no directory {path.parent}.")
+    try:
+        write_atomically(path.absolute(), content)
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _find_run(session: str | None) -> RunHandle:
+    from shoal.app.run_access.run_handle import find_latest_run
+    from shoal.app.settings.settings import find_home
+    from shoal.core.errors import SessionNotFound
+
+    cwd = Path.cwd()
+    home = find_home(os.environ, cwd)
+    run = find_latest_run(home, cwd, session)
+    if run is None:
+        raise SessionNotFound(f"There is no run in {cwd}. Name one: shoal export ID --html", path=home)
+    return run

@@ -1,0 +1,147 @@
+"""Program that drives a run through our standard input and output: its lines, and our requests to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock
+from shoal.core.errors import ShoalError
+from shoal.surfaces.cli.headless import stdin
+from shoal.wire.stream_input_codec import (
+    InvalidStreamLine,
+    StreamControlRequest,
+    StreamControlResponse,
+    StreamInputMessage,
+    parse_input_line,
+)
+from shoal.wire.stream_output_codec import build_cancel_request, build_control_request
+
+
+class NoProgramAnswer(ShoalError):
+    """Raised if the program gave no usable answer to a request."""
+
+
+class InputLine(Struct, frozen=True, kw_only=True):
+    """One line of input."""
+
+    number: int
+    content: StreamInputMessage | InvalidStreamLine
+
+
+class DrivingProgram:
+    """Reads from the moment it is entered, so that requests can be sent before the session exists."""
+
+    def __init__(self, send: Callable[[object], Awaitable[None]], clock: Clock) -> None:
+        self._send = send
+        self._clock = clock
+        self._lines: deque[InputLine] = deque()
+        self._input_ready = asyncio.Event()
+        self._pending_requests: dict[str, asyncio.Future[StreamControlResponse]] = {}
+        self._numbers = count(1)
+        self._cancelled_requests: asyncio.Queue[str] = asyncio.Queue()
+        self._group = asyncio.TaskGroup()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self.has_hung_up = False
+        """True if the program will send nothing more."""
+
+    async def __aenter__(self) -> DrivingProgram:
+        await self._group.__aenter__()
+        self._tasks = (
+            self._group.create_task(self._read_lines()),
+            self._group.create_task(self._send_cancellations()),
+        )
+        return self
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        for task in self._tasks:
+            task.cancel()
+        # Callers expect the original exception, and a task group would wrap it.
+        is_cancelled = isinstance(error, asyncio.CancelledError)
+        await self._group.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
+
+    async def next_line(self) -> InputLine | None:
+        """Return the next line; None when the program has hung up."""
+        await self._wait_for_input()
+        return self._lines.popleft() if self._lines else None
+
+    async def take_initialize_request(self) -> StreamControlRequest | None:
+        """Take the `initialize` request if it is the first line; every other line is left for `next_line`."""
+        await self._wait_for_input()
+        first = self._lines[0].content if self._lines else None
+        if not isinstance(first, StreamControlRequest) or first.subtype != "initialize":
+            return None
+        self._lines.popleft()
+        return first
+
+    async def send_request(
+        self, request: Mapping[str, Any], *, timeout: float | None = None
+    ) -> Mapping[str, Any]:
+        """Send a request and return its answer.
+
+        Raises `NoProgramAnswer`, and `TimeoutError` after `timeout` seconds; the request is then cancelled.
+        """
+        if self.has_hung_up:
+            raise NoProgramAnswer("the program that drives this run has hung up")
+        name = f"ask_{next(self._numbers)}"
+        answer: asyncio.Future[StreamControlResponse] = asyncio.get_running_loop().create_future()
+        self._pending_requests[name] = answer
+        try:
+            await self._send(build_control_request(name, request))
+            if timeout is None:
+                response = await answer
+            else:
+                async with self._clock.deadline(timeout):
+                    response = await answer
+        finally:
+            del self._pending_requests[name]
+            if not answer.done() or answer.cancelled():
+                self._cancelled_requests.put_nowait(name)
+        if response.error:
+            raise NoProgramAnswer(response.error)
+        return response.body
+
+    async def _wait_for_input(self) -> None:
+        while not (self._lines or self.has_hung_up):
+            self._input_ready.clear()
+            await self._input_ready.wait()
+
+    async def _read_lines(self) -> None:
+        number = 0
+        async for line in stdin.read_lines():
+            number += 1
+            if line.strip():
+                self._dispatch_line(InputLine(number=number, content=_parse_line(line)))
+        self.has_hung_up = True
+        self._input_ready.set()
+        for answer in self._pending_requests.values():
+            if not answer.done():
+                answer.set_exception(NoProgramAnswer("the program that drives this run has hung up"))
+
+    def _dispatch_line(self, line: InputLine) -> None:
+        if (
+            isinstance(line.content, StreamControlResponse)
+            and (answer := self._pending_requests.get(line.content.id)) is not None
+        ):
+            if not answer.done():
+                answer.set_result(line.content)
+            return
+        self._lines.append(line)
+        self._input_ready.set()
+
+    async def _send_cancellations(self) -> None:
+        """Cancel requests whose answer nobody awaits; the task that awaited it may be unable to do so."""
+        while True:
+            await self._send(build_cancel_request(await self._cancelled_requests.get()))
+
+
+def _parse_line(line: bytes) -> StreamInputMessage | InvalidStreamLine:
+    try:
+        return parse_input_line(line)
+    except InvalidStreamLine as error:
+        return error

@@ -1,0 +1,380 @@
+"""Run without a person at the keyboard: results go to stdout, everything for people to stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from shoal.app.options import Options
+from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.session.session import Session
+from shoal.app.session.slash_commands import resolve_prompt
+from shoal.app.session.turn import Turn
+from shoal.core.agents import AgentSnapshot
+from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
+from shoal.core.events import Event, QuestionAnswered, QuestionAsked, RunFinished, TurnEndReason, WorkRetained
+from shoal.core.ids import LEAD_ID
+from shoal.core.questions import DenyAnswer, PermissionQuestion
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.headless.output_formats import OutputOptions, RunOutput, StreamOutput, create_output
+from shoal.surfaces.cli.headless.signal_handler import SignalHandler
+from shoal.surfaces.cli.headless.stdout import ReaderGone, StdoutWriter
+from shoal.surfaces.terminal import user_messages
+from shoal.surfaces.terminal.event_feed import EventFeed
+from shoal.surfaces.terminal.user_messages import print_message
+
+if TYPE_CHECKING:
+    from shoal.surfaces.cli.headless.driving_program import DrivingProgram
+    from shoal.surfaces.cli.headless.stream_initialization import StreamInitialization
+    from shoal.surfaces.cli.headless.stream_input import StreamInput
+
+
+_RECOVERABLE_ENDS: tuple[TurnEndReason, ...] = ("interrupted", "max_turns", "model_error")
+"""Turn ends that do not prevent another turn."""
+
+
+class HeadlessJob(Struct, frozen=True, kw_only=True):
+    """Input of a headless run. Without a prompt, prompts come from stdin as stream-json."""
+
+    options: Options
+    prompt: str | None
+    output: OutputOptions
+    relayed_servers: Sequence[str] = ()
+    """MCP servers that live in the driving program."""
+    quiet: bool = False
+    verbose: bool = False
+    """Report the cost of each turn at its end."""
+    prepare: Callable[[Session], Awaitable[str]] | None = None
+    """Returns the prompt once the session is open."""
+
+
+def run_headless(job: HeadlessJob) -> int:
+    """Run the job and return the exit code."""
+    signals = SignalHandler()
+    try:
+        return asyncio.run(_run_job(job, signals))
+    except asyncio.CancelledError:
+        # Only a signal cancels the whole run; it came before a turn or after the last one.
+        print_message("Interrupted.")
+        return signals.exit_code
+
+
+async def _run_job(job: HeadlessJob, signals: SignalHandler) -> int:
+    output = create_output(job.output, StdoutWriter())
+    signals.install_handlers()
+    try:
+        if job.prompt is None:
+            assert isinstance(output, StreamOutput)
+            return await _run_driven_job(job, output, signals)
+        async with Session(job.options) as session:
+            return await _HeadlessRun(job, session, output, signals).run_turns()
+    except (ShoalError, OSError, ExceptionGroup) as error:
+        return await _report_failure(user_messages.unwrap_error(error), output, debug=job.options.debug)
+
+
+async def _run_driven_job(job: HeadlessJob, output: StreamOutput, signals: SignalHandler) -> int:
+    from shoal.surfaces.cli.headless.driving_program import DrivingProgram
+    from shoal.surfaces.cli.headless.stream_initialization import initialize_stream
+
+    async with DrivingProgram(output.send_line, job.options.clock) as program:
+        initialization = await initialize_stream(program, output, job.options, job.relayed_servers)
+        async with Session(initialization.options) as session:
+            initialization.apply_to_session(session)
+            return await _HeadlessRun(
+                job, session, output, signals, ProgramConnection(program, initialization)
+            ).run_turns()
+
+
+async def _report_failure(error: BaseException, output: RunOutput, *, debug: bool) -> int:
+    match error:
+        case ReaderGone():
+            return exit_codes.BROKEN_PIPE
+        case ShoalError() | OSError() if not debug:
+            explanation = user_messages.explain_error(error)
+            print_message(explanation)
+            await output.report_failure(explanation)
+            await output.close()
+            return exit_codes.ERROR
+        case _:
+            raise error
+
+
+class ProgramConnection(NamedTuple):
+    program: DrivingProgram
+    initialization: StreamInitialization
+
+
+class _HeadlessRun:
+    def __init__(
+        self,
+        job: HeadlessJob,
+        session: Session,
+        output: RunOutput,
+        signals: SignalHandler,
+        connection: ProgramConnection | None = None,
+    ) -> None:
+        self._job = job
+        self._connection = connection
+        self._session = session
+        self._output = output
+        self._output.set_session(session)
+        self._signals = signals
+        self._feed = EventFeed(session)
+        self._statuses = AgentStatusTable()
+        self._reason: TurnEndReason = "done"
+        self._stopped_agents: tuple[AgentSnapshot, ...] = ()
+        """Agents that were stopped before they were done."""
+        self._open_questions: dict[str, PermissionQuestion] = {}
+        self._refused_calls: list[PermissionQuestion] = []
+        """Calls of this turn that were not run because nobody could be asked."""
+
+    async def run_turns(self) -> int:
+        for note in self._session.notes:
+            print_message(note)
+        recovered = self._session.services.recovered
+        if recovered is not None and recovered.cut_off_results:
+            print_message(user_messages.describe_cut_off_agents(recovered.cut_off_results))
+        lost_lines = 0
+        try:
+            async with asyncio.TaskGroup() as group:
+                watch_tasks = (
+                    group.create_task(self._signals.interrupt_on_signal(self._session)),
+                    group.create_task(self._wake_when_stopped()),
+                )
+                if self._connection is None:
+                    prompt = await resolve_prompt(self._session.services, await self._resolve_prompt())
+                    await self._run_turn(self._session.run(prompt))
+                    while self._can_continue and (turn := await self._wait_for_next_turn(group)) is not None:
+                        await self._run_turn(turn)
+                else:
+                    lost_lines = await self._run_turns_from_stdin(self._connection, group)
+                await self._stop_remaining_work()
+                for task in watch_tasks:
+                    task.cancel()
+        except asyncio.CancelledError:
+            # A signal between turns: working agents end with the session.
+            now = self._session.agent.clock.monotonic()
+            self._report_stopped(
+                tuple(run.take_snapshot(now) for run in self._session.services.supervisor.list_running())
+            )
+            if self._stopped_agents:
+                await self._output.report_incomplete(
+                    user_messages.describe_stopped_agents(self._stopped_agents)
+                )
+            await self._output.close()
+            raise
+        await self._output.close()
+        if self._signals.received:
+            return self._signals.exit_code
+        return (
+            exit_codes.code_for_reason(self._reason)
+            or (exit_codes.STOPPED if self._stopped_agents else exit_codes.OK)
+            or (exit_codes.ERROR if lost_lines else exit_codes.OK)
+        )
+
+    async def _resolve_prompt(self) -> str:
+        prepare_prompt = self._job.prepare
+        return (self._job.prompt or "") if prepare_prompt is None else await prepare_prompt(self._session)
+
+    async def _wake_when_stopped(self) -> None:
+        """Wake when another process stops the run through its control socket."""
+        await self._session.stop_requested.wait()
+        self._feed.wake()
+
+    @property
+    def _can_continue(self) -> bool:
+        """True if another turn may follow the one that ended."""
+        if self._signals.received:
+            return False
+        return self._reason == "done" or (self._is_assistant and self._reason in _RECOVERABLE_ENDS)
+
+    @property
+    def _is_assistant(self) -> bool:
+        return self._session.services.assistant
+
+    async def _wait_for_next_turn(self, group: asyncio.TaskGroup) -> Turn | None:
+        """Wait for the next turn that an arrival triggers; None when nothing will come."""
+        next_turn = self._session.next_turn(
+            wait_for_input=self._is_assistant and self._job.prompt is not None
+        )
+        return await self._wait_for_turn(group.create_task(next_turn), lambda: False)
+
+    async def _wait_for_turn(
+        self, turn_task: asyncio.Task[Turn | None], should_stop: Callable[[], bool]
+    ) -> Turn | None:
+        """Show progress until the turn comes; None if `should_stop` or the session's stop ends the wait."""
+        turn_task.add_done_callback(lambda _: self._feed.wake())
+        with self._show_progress() as show_event:
+            while not (turn_task.done() or should_stop() or self._session.stop_requested.is_set()):
+                await self._feed.wait_for_events()
+                await self._process_events(show_event)
+        if not turn_task.done():
+            turn_task.cancel()
+            await asyncio.wait([turn_task])
+        return None if turn_task.cancelled() else turn_task.result()
+
+    async def _run_turns_from_stdin(self, connection: ProgramConnection, group: asyncio.TaskGroup) -> int:
+        """Run the turns and return the number of unusable input lines."""
+        from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
+        from shoal.surfaces.cli.headless.stream_input import StreamInput
+
+        assert isinstance(self._output, StreamOutput)
+        forwarder = QuestionForwarder(self._session, self._output) if self._job.options.attended else None
+        source = StreamInput(self._session, self._output, forwarder, on_change=self._feed.wake)
+        if connection.initialization.initialize_request is not None:
+            await source.answer_initialize(connection.initialization.initialize_request)
+        reader_tasks = [
+            group.create_task(source.read_program(connection.program)),
+            group.create_task(source.close_when_stopped()),
+        ]
+        if forwarder is not None:
+            reader_tasks.append(group.create_task(forwarder.forward_questions()))
+        while not self._signals.received and (turn := await self._next_turn_from(source, group)) is not None:
+            await self._run_turn(turn, source.show_event)
+            source.end_turn()
+        for task in reader_tasks:
+            task.cancel()
+        return source.bad_lines
+
+    async def _next_turn_from(self, source: StreamInput, group: asyncio.TaskGroup) -> Turn | None:
+        """Return the turn for the next prompt or, while none waits, for an arrival; None at the end."""
+        while True:
+            if (prompt := source.take_prompt()) is not None:
+                try:
+                    return self._session.run(await resolve_prompt(self._session.services, prompt))
+                except (UnknownSkill, InvalidAgentDefinition) as error:
+                    print_message(str(error))
+                    await self._output.report_failure(str(error))
+                    continue
+            await self._report_idle_if_quiet()
+            if source.is_closed:
+                can_continue = self._reason in ("done", "interrupted")
+                return await self._wait_for_next_turn(group) if can_continue else None
+            turn_task = group.create_task(self._session.next_turn(wait_for_input=True))
+            turn = await self._wait_for_turn(turn_task, lambda: source.is_ready)
+            if turn is not None or self._session.interrupted_agents:
+                return turn
+            waking_count = self._session.services.queue.count_waking(LEAD_ID)
+            if not source.is_ready and (
+                waking_count or (self._is_assistant and self._session.is_past_deadline)
+            ):
+                # The deadline has passed: waiting prompts get no turn.
+                return None
+
+    async def _run_turn(self, turn: Turn, on_event: Callable[[Event], None] | None = None) -> None:
+        # The init line must list the servers that the first request has.
+        await self._session.services.servers.wait_until_ready()
+        await self._output.begin_turn(self._session)
+        with self._show_progress() as show_event:
+            async for event in turn:
+                await self._process_events(show_event, on_event)
+                if isinstance(event, RunFinished):
+                    finished = event
+        await self._finish_turn(finished)
+        await self._report_idle_if_quiet()
+
+    async def _report_idle_if_quiet(self) -> None:
+        """Report idle: a program that answers questions keeps its end open until then."""
+        if (
+            not self._session.services.supervisor.has_running_agents
+            and not self._session.services.queue.count_waking(LEAD_ID)
+        ):
+            await self._output.report_idle()
+
+    async def _process_events(
+        self, show_event: Callable[[Event], None], on_event: Callable[[Event], None] | None = None
+    ) -> None:
+        for event in self._feed.drain():
+            self._statuses.apply_event(event, self._session.agent.clock.monotonic())
+            show_event(event)
+            self._record_refusals(event)
+            if on_event is not None:
+                on_event(event)
+            if not isinstance(event, RunFinished):
+                await self._output.write_event(event)
+
+    async def _stop_remaining_work(self) -> None:
+        """Stop everything that still runs, and report what was stopped before it was done."""
+        stopped_agents = await self._session.services.supervisor.stop_all("the run ended before it was done")
+        self._report_stopped(self._session.interrupted_agents + stopped_agents)
+        shells = await self._session.services.shells.stop_all()
+        if shells:
+            print_message(
+                user_messages.describe_ended_shells([(shell.id, shell.command) for shell in shells])
+            )
+        with self._show_progress() as show_event:
+            # The stops are reported by now; the work they left behind is not.
+            await self._process_events(
+                lambda event: show_event(event) if isinstance(event, WorkRetained) else None
+            )
+        if self._stopped_agents:
+            await self._output.report_incomplete(user_messages.describe_stopped_agents(self._stopped_agents))
+        await self._output.report_idle()
+
+    def _report_stopped(self, stopped_agents: tuple[AgentSnapshot, ...]) -> None:
+        self._stopped_agents = stopped_agents
+        if not stopped_agents:
+            return
+        print_message(user_messages.describe_stopped_agents(stopped_agents))
+        if self._reason == "done" and self._job.options.persist:
+            print_message(user_messages.resume_hint(self._session.id))
+
+    def _record_refusals(self, event: Event) -> None:
+        match event:
+            case QuestionAsked(question=PermissionQuestion() as question):
+                self._open_questions[question.id] = question
+            case QuestionAnswered(question=question_id, answer=answer):
+                open_question = self._open_questions.pop(question_id, None)
+                if open_question is not None and isinstance(answer, DenyAnswer) and answer.by == "policy":
+                    self._refused_calls.append(open_question)
+
+    @contextmanager
+    def _show_progress(self) -> Iterator[Callable[[Event], None]]:
+        if self._job.quiet:
+            yield lambda _: None
+            return
+        from shoal.surfaces.cli.headless.progress_display import create_progress_display
+
+        question_broker = self._session.services.question_broker
+        questions_stay_open = question_broker.answer_timeout is not None and not question_broker.attended
+        progress = create_progress_display(
+            sys.stderr, self._session.agent.clock, self._statuses, questions_stay_open=questions_stay_open
+        )
+        try:
+            yield progress.show_event
+        finally:
+            progress.close()
+
+    async def _finish_turn(self, finished: RunFinished) -> None:
+        self._reason = finished.reason
+        if finished.reason != "done":
+            print_message(user_messages.describe_turn_end(finished))
+            if self._job.options.persist:
+                print_message(user_messages.resume_hint(self._session.id))
+        elif finished.detail:
+            print_message(f"note: {finished.detail}")
+        if self._refused_calls and finished.reason != "interrupted":
+            print_message(user_messages.permission_hint(self._refused_calls))
+        self._refused_calls.clear()
+        if self._job.verbose:
+            print_message(self._format_turn_cost(finished))
+        await self._output.end_turn(finished)
+
+    def _format_turn_cost(self, finished: RunFinished) -> str:
+        from shoal.core.text_format import format_count, format_dollars, format_duration, format_quantity
+
+        cost_parts = (
+            format_quantity(finished.requests, "request"),
+            f"{format_count(finished.usage.prompt_tokens)} tokens in",
+            f"{format_count(finished.usage.output_tokens)} out",
+            format_dollars(finished.cost_usd),
+            format_duration(finished.duration_ms / 1000),
+            f"{self._session.agent.model.card.id}",
+            f"session {self._session.id}",
+        )
+        return " · ".join(cost_parts)

@@ -1,0 +1,399 @@
+"""Standard output of a headless run: the final text, one result object, or every message."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+from msgspec import UNSET, Struct, structs
+
+from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+from shoal.core.events import (
+    AgentEnded,
+    AgentStarted,
+    BudgetThresholdReached,
+    ConversationCompacted,
+    Event,
+    HookRan,
+    MessageAdded,
+    PermissionDenied,
+    RequestSent,
+    RunFinished,
+    TextStreamed,
+    ToolStarted,
+)
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.messages import ToolResultBlock
+from shoal.core.text_format import strip_terminal_codes
+from shoal.core.usage import Usage
+from shoal.surfaces.cli.headless.stdout import StdoutWriter
+from shoal.surfaces.cli.headless.task_lines import build_task_line
+from shoal.surfaces.terminal import user_messages
+from shoal.wire import stream_output_codec
+from shoal.wire.json_codec import encode_json
+from shoal.wire.stream_partial_codec import PartialMessageEncoder
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+
+
+class RunOutput(Protocol):
+    def set_session(self, session: Session) -> None:
+        """Set the session; events before the first turn count towards that turn."""
+        ...
+
+    async def begin_turn(self, session: Session) -> None:
+        """Begin a turn."""
+        ...
+
+    async def write_event(self, event: Event) -> None: ...
+
+    async def end_turn(self, finished: RunFinished) -> None:
+        """End the turn."""
+        ...
+
+    async def report_idle(self) -> None:
+        """Report that no turn runs, no agent works, and nothing waits."""
+        ...
+
+    async def report_incomplete(self, why: str) -> None:
+        """Report that agents were stopped before they were done: the last result is incomplete."""
+        ...
+
+    async def report_failure(self, why: str) -> None:
+        """Report that there will be no turn."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class OutputOptions(Struct, frozen=True, kw_only=True):
+    """Output options chosen by the caller."""
+
+    format: OutputFormat = "text"
+    partial_messages: bool = False
+    replay_user_messages: bool = False
+    hook_events: bool = False
+    states: bool = False
+    """Report when a turn runs and when none does."""
+
+
+def create_output(options: OutputOptions, stdout: StdoutWriter) -> RunOutput:
+    match options.format:
+        case "text":
+            return TextOutput(stdout)
+        case "json":
+            return JsonOutput(stdout)
+        case "stream-json":
+            return StreamOutput(stdout, options)
+
+
+class TextOutput:
+    """Writes the text of the last turn that has any; for an assistant, of each turn. Errors go to stderr."""
+
+    def __init__(self, stdout: StdoutWriter) -> None:
+        self._stdout = stdout
+        self._text = ""
+        self._prints_each_turn = False
+
+    def set_session(self, session: Session) -> None:
+        self._prints_each_turn = session.services.assistant
+
+    async def begin_turn(self, session: Session) -> None: ...
+
+    async def write_event(self, event: Event) -> None: ...
+
+    async def end_turn(self, finished: RunFinished) -> None:
+        self._text = finished.text or self._text
+        if self._prints_each_turn:
+            await self.close()
+
+    async def report_idle(self) -> None: ...
+
+    async def report_incomplete(self, why: str) -> None: ...
+
+    async def report_failure(self, why: str) -> None: ...
+
+    async def close(self) -> None:
+        text, self._text = self._text, ""
+        if text:
+            # A program gets every byte; a terminal gets no control sequences.
+            text = strip_terminal_codes(text) if self._stdout.is_terminal else text
+            text = text if text.endswith("\n") else f"{text}\n"
+            await self._stdout.write(text.encode("utf-8", "replace"))
+
+
+class _TurnResultBuilder:
+    """Collects what the result reports about a turn besides its `Finished`, including background agents."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.denials: list[stream_output_codec.PermissionDenial] = []
+        self.stop_reason: str | None = None
+        self._inputs: dict[str, dict[str, object]] = {}
+
+    def record_event(self, event: Event) -> None:
+        match event:
+            case MessageAdded(message=message, stop_reason=stop_reason):
+                self._inputs.update({call.id: call.input for call in message.tool_uses})
+                if event.agent == LEAD_ID:
+                    self.stop_reason = stop_reason or self.stop_reason
+            case PermissionDenied(call=call, tool=tool):
+                denial = stream_output_codec.PermissionDenial(
+                    tool_name=tool, tool_use_id=call, tool_input=self._inputs.get(call, {})
+                )
+                self.denials.append(denial)
+            case _:
+                pass
+
+    def build_result(self, finished: RunFinished) -> stream_output_codec.ResultLine:
+        is_done = finished.reason == "done"
+        explanation = "" if is_done else user_messages.describe_turn_end(finished)
+        return stream_output_codec.ResultLine(
+            subtype=stream_output_codec.get_result_subtype(finished.reason),
+            is_error=not is_done,
+            duration_ms=finished.duration_ms,
+            duration_api_ms=finished.duration_api_ms,
+            num_turns=finished.requests,
+            result=finished.text or explanation,
+            structured_output=UNSET if finished.output is None else finished.output,
+            stop_reason=self.stop_reason,
+            session_id=self.session.id,
+            total_cost_usd=finished.cost_usd,
+            usage=finished.usage,
+            model_usage=stream_output_codec.build_model_usage(self.session.agent.budget.budget.by_model),
+            permission_denials=self.denials,
+            api_error_status=getattr(finished.error, "status", None),
+            errors=() if is_done else (explanation,),
+            uuid=str(uuid.uuid4()),
+        )
+
+
+def _build_failure_result(explanation: str) -> stream_output_codec.ResultLine:
+    return stream_output_codec.ResultLine(
+        subtype="error_during_execution",
+        is_error=True,
+        duration_ms=0,
+        duration_api_ms=0,
+        num_turns=0,
+        result=explanation,
+        session_id="",
+        total_cost_usd=0.0,
+        usage=Usage(),
+        model_usage={},
+        permission_denials=(),
+        errors=(explanation,),
+        uuid=str(uuid.uuid4()),
+    )
+
+
+def _mark_incomplete(
+    result: stream_output_codec.ResultLine, explanation: str
+) -> stream_output_codec.ResultLine:
+    return structs.replace(
+        result,
+        subtype="error_during_execution",
+        is_error=True,
+        errors=(*result.errors, explanation),
+        uuid=str(uuid.uuid4()),
+    )
+
+
+class JsonOutput:
+    """Writes the result of the last turn as one object."""
+
+    def __init__(self, stdout: StdoutWriter) -> None:
+        self._stdout = stdout
+        self._turn: _TurnResultBuilder | None = None
+        self._result: stream_output_codec.ResultLine | None = None
+
+    def set_session(self, session: Session) -> None:
+        self._turn = _TurnResultBuilder(session)
+
+    async def begin_turn(self, session: Session) -> None: ...
+
+    async def write_event(self, event: Event) -> None:
+        assert self._turn is not None
+        self._turn.record_event(event)
+
+    async def end_turn(self, finished: RunFinished) -> None:
+        assert self._turn is not None
+        self._result = self._turn.build_result(finished)
+        # Events between turns count towards the next turn.
+        self._turn = _TurnResultBuilder(self._turn.session)
+
+    async def report_idle(self) -> None: ...
+
+    async def report_incomplete(self, why: str) -> None:
+        if self._result is not None:
+            self._result = _mark_incomplete(self._result, why)
+
+    async def report_failure(self, why: str) -> None:
+        self._result = _build_failure_result(why)
+
+    async def close(self) -> None:
+        if self._result is not None:
+            result, self._result = self._result, None
+            await self._stdout.write(encode_json(result) + b"\n")
+
+
+class StreamOutput:
+    """Writes every message as it enters the conversation, between an `init` and a `result` for each turn."""
+
+    def __init__(self, stdout: StdoutWriter, options: OutputOptions) -> None:
+        self._stdout = stdout
+        self._options = options
+        self._turn: _TurnResultBuilder | None = None
+        self._result: stream_output_codec.ResultLine | None = None
+        self._statuses = AgentStatusTable()
+        self._state: stream_output_codec.SessionState = "idle"
+        self._partial: dict[AgentId, PartialMessageEncoder] = {}
+
+    async def send_line(self, line: object) -> None:
+        await self._stdout.write(encode_json(line) + b"\n")
+
+    def set_session(self, session: Session) -> None:
+        self._turn = _TurnResultBuilder(session)
+
+    async def begin_turn(self, session: Session) -> None:
+        await self.set_state("running")
+        await self.send_line(_build_init_line(session))
+
+    async def write_event(self, event: Event) -> None:
+        assert self._turn is not None
+        self._turn.record_event(event)
+        session = self._turn.session.id
+        status = self._statuses.apply_event(event, self._turn.session.agent.clock.monotonic())
+        match event:
+            case MessageAdded():
+                if event.message.role == "assistant":
+                    await self._write_partial(event, status)
+                if self._is_shown(event):
+                    await self.send_line(
+                        stream_output_codec.build_message_line(event, session, parent=status.call or None)
+                    )
+            case TextStreamed() | RequestSent():
+                await self._write_partial(event, status)
+            case AgentStarted() | AgentEnded() | ToolStarted() if event.agent != LEAD_ID:
+                await self.send_line(build_task_line(event, status, session))
+            case ConversationCompacted(trigger=trigger, tokens_before=tokens):
+                compact_metadata = {"trigger": trigger, "pre_tokens": tokens}
+                boundary = stream_output_codec.CompactBoundaryLine(
+                    compact_metadata=compact_metadata, session_id=session, uuid=str(uuid.uuid4())
+                )
+                await self.send_line(boundary)
+            case HookRan() if self._options.hook_events:
+                await self.send_line(_build_hook_response(event, session))
+            case BudgetThresholdReached():
+                await self.send_line(_build_budget_warning(event, session))
+            case _:
+                pass
+
+    async def end_turn(self, finished: RunFinished) -> None:
+        assert self._turn is not None
+        self._result = self._turn.build_result(finished)
+        await self.send_line(self._result)
+        self._turn = _TurnResultBuilder(self._turn.session)
+
+    async def report_idle(self) -> None:
+        await self.set_state("idle")
+
+    async def report_incomplete(self, why: str) -> None:
+        """Send one more result: the turn's own result was sent before the run was cut short."""
+        if self._result is not None:
+            await self.send_line(_mark_incomplete(self._result, why))
+
+    async def report_failure(self, why: str) -> None:
+        await self.send_line(_build_failure_result(why))
+
+    async def close(self) -> None: ...
+
+    async def _write_partial(
+        self, event: TextStreamed | RequestSent | MessageAdded, status: AgentStatus
+    ) -> None:
+        if not self._options.partial_messages:
+            return
+        assert self._turn is not None
+        encoder = self._partial.setdefault(event.agent, PartialMessageEncoder())
+        match event:
+            case TextStreamed(kind="text" | "thinking" as kind, text=text):
+                encoded_lines = encoder.encode_delta(kind, text, status.model)
+            case MessageAdded():
+                encoded_lines = encoder.encode_end(event)
+            case RequestSent():
+                encoded_lines = encoder.reset()
+            case _:
+                encoded_lines = ()
+        for encoded_line in encoded_lines:
+            line = stream_output_codec.StreamEventLine(
+                event=encoded_line,
+                parent_tool_use_id=status.call or None,
+                session_id=self._turn.session.id,
+                uuid=str(uuid.uuid4()),
+            )
+            await self.send_line(line)
+
+    def _is_shown(self, event: MessageAdded) -> bool:
+        # The caller's own messages are replayed only on request.
+        if event.message.role == "assistant" or self._options.replay_user_messages:
+            return True
+        return any(isinstance(block, ToolResultBlock) for block in event.message.content)
+
+    async def set_state(self, state: stream_output_codec.SessionState) -> None:
+        """Send the state, only to a program that feeds us, and only when it changes."""
+        if self._options.states and self._turn is not None and state != self._state:
+            self._state = state
+            session = self._turn.session
+            await self.send_line(
+                stream_output_codec.SessionStateLine(
+                    state=state,
+                    session_id=session.id,
+                    uuid=str(uuid.uuid4()),
+                    sdk_host_only=session.services.settings.hides_session_state or UNSET,
+                )
+            )
+
+
+def _build_hook_response(event: HookRan, session: str) -> stream_output_codec.HookResponseLine:
+    return stream_output_codec.HookResponseLine(
+        hook_event=event.event,
+        hook_name=event.hook,
+        outcome=event.verdict,
+        output=event.detail,
+        duration_ms=event.duration_ms,
+        session_id=session,
+        uuid=str(uuid.uuid4()),
+    )
+
+
+def _build_budget_warning(
+    event: BudgetThresholdReached, session: str
+) -> stream_output_codec.BudgetWarningLine:
+    return stream_output_codec.BudgetWarningLine(
+        limit=event.limit,
+        percent=event.percent,
+        spent=event.spent,
+        of=event.of,
+        whose=event.whose,
+        session_id=session,
+        uuid=str(uuid.uuid4()),
+    )
+
+
+def _build_init_line(session: Session) -> stream_output_codec.InitLine:
+    parts, agent = session.services, session.agent
+    return stream_output_codec.InitLine(
+        cwd=str(parts.workspace.root),
+        session_id=session.id,
+        tools=stream_output_codec.to_protocol_tool_names(agent.tools),
+        mcp_servers=[{"name": each.name, "status": each.status} for each in parts.servers.list_statuses()],
+        model=agent.model.card.id,
+        permission_mode=parts.permissions.mode,
+        agents=[definition.name for definition in parts.definitions.all()],
+        plugins=[{"name": each.name, "path": str(each.root)} for each in parts.plugins.all],
+        slash_commands=[each.name for each in parts.knowledge.list_commands()],
+        shoal_version=parts.version,
+        uuid=str(uuid.uuid4()),
+    )

@@ -1,0 +1,57 @@
+"""Signals in a headless run: the first ends the turn and then the program, a second ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from shoal.surfaces.cli import exit_codes
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+OUTPUT_GRACE = 1.5
+"""Seconds for the last output after a turn was interrupted."""
+
+
+class SignalHandler:
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+        self._arrived = asyncio.Event()
+        self._session: Session | None = None
+        self._main_task: asyncio.Task[object] | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return exit_codes.INTERRUPTED if self.received is None else exit_codes.code_for_signal(self.received)
+
+    def install_handlers(self) -> None:
+        """Install handlers that end the running task in order, instead of the process."""
+        self._main_task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in HANDLED_SIGNALS:
+            # A signal that our parent ignored (nohup, a shell's background job) stays ignored.
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        first = self.received is None
+        self.received = self.received or number
+        if first and self._session is not None and self._session.is_busy:
+            self._arrived.set()
+        elif self._main_task is not None:
+            self._main_task.cancel()
+
+    async def interrupt_on_signal(self, session: Session) -> None:
+        """Interrupt the session's turn when a signal arrives during one."""
+        self._session = session
+        await self._arrived.wait()
+        await session.interrupt()
+        # Leave a little time for what delays the end, such as a reader that does not read.
+        await session.agent.clock.sleep(OUTPUT_GRACE)
+        if self._main_task is not None:
+            self._main_task.cancel()

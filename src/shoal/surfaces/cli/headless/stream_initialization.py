@@ -1,0 +1,109 @@
+"""Start of a run that a program drives: its `initialize` request becomes part of the session's options."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+import shoal
+from shoal.app.definitions.agent_catalog import load_given_agents
+from shoal.app.options import Options
+from shoal.core.errors import SettingsError, ShoalError
+from shoal.core.mcp_servers import McpServerStatus
+from shoal.surfaces.cli.headless.callback_hooks import build_callback_hooks
+from shoal.surfaces.cli.headless.driving_program import DrivingProgram
+from shoal.surfaces.cli.headless.output_formats import StreamOutput
+from shoal.tools.relayed_mcp import RelayedMcpServer, RelayedMcpTool
+from shoal.wire.stream_initialize_codec import InitializeRequest, parse_initialize_request
+from shoal.wire.stream_input_codec import StreamControlRequest
+from shoal.wire.stream_output_codec import build_error_response
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+OPEN_TIMEOUT = 30.0
+"""Timeout in seconds for all servers of the program together; the program waits twice as long."""
+
+
+class StreamInitialization(Struct, frozen=True, kw_only=True):
+    options: Options
+    initialize_request: StreamControlRequest | None
+    """Request that is answered once the session is open."""
+    servers: tuple[McpServerStatus, ...] = ()
+    tools: tuple[RelayedMcpTool, ...] = ()
+
+    def apply_to_session(self, session: Session) -> None:
+        """Register the program's servers with the session, and apply its settings to their tools."""
+        session.services.servers.relayed_servers = self.servers
+        for tool in self.tools:
+            tool.deadline = session.services.settings.own.mcp_deadline
+
+
+async def initialize_stream(
+    program: DrivingProgram, output: StreamOutput, options: Options, servers: Sequence[str] = ()
+) -> StreamInitialization:
+    """Read the `initialize` request; one that cannot be met is refused, and the next one counts."""
+    while (initialize_request := await program.take_initialize_request()) is not None:
+        try:
+            options = _apply_initialize_request(
+                options, parse_initialize_request(initialize_request.body), program
+            )
+            break
+        except ShoalError as error:
+            await output.send_line(build_error_response(initialize_request.id, str(error)))
+    async with asyncio.TaskGroup() as group:
+        opened = [group.create_task(_open_relayed_server(program, name, options)) for name in servers]
+    tools = tuple(tool for task in opened for tool in task.result()[1])
+    if options.available_tools is not None:
+        # `available_tools` restricts the tools of Shoal; the tools of the program are always included.
+        names = (*options.available_tools, *(tool.schema.name for tool in tools))
+        options = replace(options, available_tools=names)
+    return StreamInitialization(
+        options=replace(options, tools=(*options.tools, *tools)),
+        initialize_request=initialize_request,
+        servers=tuple(task.result()[0] for task in opened),
+        tools=tools,
+    )
+
+
+def _apply_initialize_request(
+    options: Options, request: InitializeRequest, program: DrivingProgram
+) -> Options:
+    if request.callbacks:
+        options = replace(options, hooks=build_callback_hooks(program, request.callbacks))
+    if request.agents is not None:
+        if options.agents is not None:
+            raise SettingsError("Agents come with --agents and with initialize: give them in one place.")
+        load_given_agents(request.agents, Path.cwd())
+        options = replace(options, agents=request.agents)
+    return options
+
+
+async def _open_relayed_server(
+    program: DrivingProgram, name: str, options: Options
+) -> tuple[McpServerStatus, tuple[RelayedMcpTool, ...]]:
+    """Open a server of the program and return its status and tools; a failure affects no other server."""
+
+    async def exchange_message(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        answer = await program.send_request(
+            {"subtype": "mcp_message", "server_name": server, "message": message}
+        )
+        response = answer.get("mcp_response")
+        return response if isinstance(response, Mapping) else {}
+
+    server = RelayedMcpServer(name, exchange_message, version=shoal.__version__)
+    status = McpServerStatus(name=name, status="connected", kind="sdk", origin="the driving program")
+    try:
+        async with options.clock.deadline(OPEN_TIMEOUT):
+            tools = await server.list_tools(OPEN_TIMEOUT)
+    except TimeoutError:
+        reason = f"it did not come up within {OPEN_TIMEOUT:g} s"
+        return replace(status, status="failed", detail=reason), ()
+    except ShoalError as error:
+        return replace(status, status="failed", detail=str(error)), ()
+    return replace(status, tools=tuple(tool.schema.name for tool in tools)), tools

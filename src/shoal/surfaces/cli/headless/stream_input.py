@@ -1,0 +1,155 @@
+"""Prompts and control requests that a program sends on standard input during a run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from shoal.app.session.session import Session
+from shoal.app.session.slash_commands import is_slash_command
+from shoal.core.errors import ShoalError
+from shoal.core.events import AssistantReplied, Event, RequestSent
+from shoal.core.ids import LEAD_ID
+from shoal.core.messages import Message, TextBlock
+from shoal.surfaces.cli.headless.control_requests import build_initialize_response, handle_control_request
+from shoal.surfaces.cli.headless.driving_program import DrivingProgram, InputLine
+from shoal.surfaces.cli.headless.output_formats import StreamOutput
+from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
+from shoal.surfaces.terminal.user_messages import join_names, print_message
+from shoal.wire.stream_input_codec import (
+    IgnoredStreamLine,
+    InvalidStreamLine,
+    StreamControlRequest,
+    StreamControlResponse,
+    StreamPrompt,
+)
+from shoal.wire.stream_output_codec import build_error_response, build_success_response
+
+
+class StreamInput:
+    """Reads stdin in its own task; each prompt becomes a turn, or joins the running one.
+
+    A prompt that arrives while tools run is given to the agent with their results. One that arrives while the
+    model answers waits: if that answer ends the turn, the prompt gets its own turn and its own result.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        output: StreamOutput,
+        forwarder: QuestionForwarder | None,
+        *,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._session = session
+        self._session.expects_input = True
+        self._forwarder = forwarder
+        self._output = output
+        self._waiting: deque[Message] = deque()
+        self._on_change = on_change
+        self.is_closed = False
+        """True if no further prompt will come."""
+        self._in_tools = False
+        self.bad_lines = 0
+
+    async def read_program(self, program: DrivingProgram) -> None:
+        """Read lines until the program hangs up."""
+        while (line := await program.next_line()) is not None:
+            await self._handle_line(line)
+        self.close()
+
+    def close(self) -> None:
+        """Stop taking prompts."""
+        self.is_closed = True
+        self._session.expects_input = False
+        self._on_change()
+        if self._forwarder is not None:
+            self._forwarder.deny_open_questions()
+
+    async def close_when_stopped(self) -> None:
+        await self._session.stop_requested.wait()
+        self._waiting.clear()
+        self.close()
+
+    @property
+    def is_ready(self) -> bool:
+        """True if a prompt waits, or if none will ever come."""
+        return bool(self._waiting) or self.is_closed
+
+    def take_prompt(self) -> Message | None:
+        """Return the next prompt; None if nothing waits."""
+        if withdrawn_prompts := self._session.withdraw_queued_prompts():
+            return Message(
+                role="user", content=tuple(block for each in withdrawn_prompts for block in each.content)
+            )
+        return self._waiting.popleft() if self._waiting else None
+
+    def show_event(self, event: Event) -> None:
+        match event:
+            case AssistantReplied(tool_uses=calls, agent=agent) if agent == LEAD_ID:
+                self._in_tools = calls > 0
+                self._steer_waiting()
+            case RequestSent(agent=agent) if agent == LEAD_ID:
+                self._in_tools = False
+            case _:
+                pass
+
+    def end_turn(self) -> None:
+        self._in_tools = False
+
+    def _steer_waiting(self) -> None:
+        # An assistant accepts a message at once, and reads it when its model has answered.
+        can_steer = self._in_tools or (self._session.services.assistant and self._session.is_busy)
+        while can_steer and self._waiting and self._can_steer(self._waiting[0]):
+            self._session.steer(self._waiting.popleft().text)
+
+    def _can_steer(self, message: Message) -> bool:
+        """Return False for a command: it gets its own turn."""
+        return _is_text(message) and not is_slash_command(self._session.services, message)
+
+    async def _handle_line(self, line: InputLine) -> None:
+        match line.content:
+            case StreamPrompt(message=message, left_out=skipped):
+                if skipped:
+                    print_message(
+                        f"line {line.number} of stdin: left out, as not known here: {join_names(skipped)}"
+                    )
+                self._waiting.append(message)
+                self._steer_waiting()
+                self._on_change()
+            case StreamControlRequest() as control_request:
+                await self.handle_control(control_request)
+            case StreamControlResponse(id=question) as response:
+                if self._forwarder is None:
+                    print_message(f"line {line.number} of stdin answers {question!r}, which is not open")
+                    return
+                try:
+                    self._forwarder.handle_response(response)
+                except ShoalError as error:
+                    print_message(
+                        f"line {line.number} of stdin answers {question!r}, which is not open: {error}"
+                    )
+            case InvalidStreamLine() as error:
+                self.bad_lines += 1
+                print_message(f"line {line.number} of stdin is ignored: {error}")
+            case IgnoredStreamLine():
+                pass
+
+    async def handle_control(self, control: StreamControlRequest) -> None:
+        try:
+            line = build_success_response(
+                control.id, await handle_control_request(self._session, control.subtype, control.body)
+            )
+        except ShoalError as error:
+            line = build_error_response(control.id, str(error))
+        await self._output.send_line(line)
+
+    async def answer_initialize(self, initialize_request: StreamControlRequest) -> None:
+        """Answer the `initialize` request that the session was opened for."""
+        await self._output.send_line(
+            build_success_response(initialize_request.id, build_initialize_response(self._session))
+        )
+
+
+def _is_text(message: Message) -> bool:
+    return all(isinstance(block, TextBlock) for block in message.content)

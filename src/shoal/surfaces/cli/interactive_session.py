@@ -1,0 +1,131 @@
+"""Interactive session at a terminal, on the full screen or line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from shoal.core.text_format import to_one_line
+from shoal.surfaces.cli.plain.input_prompt import InputPrompt, LiveInputPrompt, PlainInputPrompt
+from shoal.surfaces.cli.plain.plain_terminal import PlainTerminal
+from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_screen
+from shoal.surfaces.terminal.slash_commands import list_completions
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
+from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shoal.app.options import Options
+    from shoal.app.session.session import Session
+    from shoal.core.messages import Message
+    from shoal.surfaces.terminal.session_loop import PreparePrompt
+
+_INJECTED_PREFIXES = ("<teammate-message", "<agent-message", "<task-notification", "<system-reminder")
+RECALL_WIDTH = 400
+"""Maximum columns of the last prompt and answer shown when a session is resumed."""
+
+
+def run_interactive(
+    options: Options, prompt: str | None, prepare: PreparePrompt | None = None, *, plain: bool = False
+) -> int:
+    """Run until the user ends it and return the exit code; without a terminal, announce and run headless."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return _run_without_terminal(options, prompt)
+    from shoal.app.settings.settings import find_home
+    from shoal.surfaces.cli.setup_command import offer_setup
+    from shoal.surfaces.cli.trust_command import ask_for_trust
+
+    ask_for_trust(options)
+    offer_setup(options)
+    from shoal.surfaces.cli.terminal_mode import is_plain_terminal
+
+    home = find_home(os.environ, Path.cwd())
+    if plain or is_plain_terminal(options.cwd or Path.cwd(), options.settings, options.setting_sources):
+        return asyncio.run(run_plain_terminal(options, prompt, home, prepare))
+    from shoal.surfaces.tui.launch import run_full_screen
+
+    return asyncio.run(run_full_screen(options, prompt, home, prepare))
+
+
+def _run_without_terminal(options: Options, prompt: str | None) -> int:
+    import click
+
+    from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
+    from shoal.surfaces.cli.headless.output_formats import OutputOptions
+    from shoal.surfaces.cli.headless.stdin import append_piped_input
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    full_prompt = append_piped_input(prompt)
+    if not full_prompt:
+        command_path = click.get_current_context().command_path
+        raise click.UsageError(f'There is no terminal to talk at. Give a prompt: {command_path} -p "…"')
+    print_message("There is no terminal to talk at, so this runs as with -p.")
+    options = structs.replace(options, attended=False)
+    return run_headless(HeadlessJob(options=options, prompt=full_prompt, output=OutputOptions()))
+
+
+async def run_plain_terminal(
+    options: Options, prompt: str | None, home: Path, prepare: PreparePrompt | None = None
+) -> int:
+    """Run the plain terminal until the user ends it, and return the exit code.
+
+    `home` holds the prompt history. `prepare` returns the first prompt once the session is open.
+    """
+    from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
+    from shoal.surfaces.terminal.session_loop import print_farewell, run_sessions
+
+    screen = open_screen(sys.stdout)
+    input_prompt: InputPrompt
+    now: list[Session] = []
+    """The running session."""
+    if isinstance(screen, LiveScreen):
+        input_prompt = LiveInputPrompt(screen, home / "shoal" / "history", lambda: list_completions(now))
+    else:
+        input_prompt = PlainInputPrompt(screen)
+
+    async def open_terminal(session: Session) -> PlainTerminal:
+        now[:] = [session]
+        _print_greeting(screen, session)
+        return PlainTerminal(
+            session, screen, input_prompt, load_agent_statuses(RunHandle(session=session.id, home=home))
+        )
+
+    input_prompt.open()
+    try:
+        return await run_sessions(
+            options,
+            prompt,
+            prepare,
+            open_terminal=open_terminal,
+            on_session_end=lambda session, stopped: print_farewell(screen, session, stopped),
+        )
+    finally:
+        input_prompt.close()
+
+
+def _print_greeting(screen: TerminalScreen, session: Session) -> None:
+    screen.write("shoal", BOLD)
+    screen.write(f"  {session.agent.model.card.id} · {session.services.workspace.root}\n", DIM)
+    for note in session.notes:
+        screen.write(f"  {to_one_line(note)}\n", YELLOW)
+    recovered = session.services.recovered
+    if recovered is not None and recovered.cut_off_results:
+        screen.write(f"  {describe_cut_off_agents(recovered.cut_off_results)}\n", YELLOW)
+    screen.write("  /help lists the commands, Ctrl-D ends\n\n", DIM)
+    _print_last_exchange(screen, session.agent.conversation.messages)
+
+
+def _print_last_exchange(screen: TerminalScreen, messages: Sequence[Message]) -> None:
+    """Print the last prompt and the last answer of a resumed conversation."""
+    prompts = (m.text for m in reversed(messages) if m.role == "user" and m.text)
+    last_prompt = next((text for text in prompts if not text.startswith(_INJECTED_PREFIXES)), "")
+    last_answer = next((m.text for m in reversed(messages) if m.role == "assistant" and m.text), "")
+    if last_prompt:
+        screen.write(f"› {truncate_text(to_one_line(last_prompt), RECALL_WIDTH)}\n", DIM)
+        screen.write(f"{truncate_text(to_one_line(last_answer), RECALL_WIDTH)}\n\n", DIM)

@@ -1,0 +1,269 @@
+"""`shoal mcp` commands: list, show, test, add, remove and log in to MCP servers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import (
+    TableCell,
+    debug_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+)
+from shoal.surfaces.cli.mcp_serve_command import serve_mcp
+from shoal.surfaces.terminal.text_styles import DIM, GREEN, RED, YELLOW, apply_style, has_colours
+
+if TYPE_CHECKING:
+    from shoal.app.reports.mcp_report import McpServerAdmin
+    from shoal.core.mcp_servers import McpServerConfig, McpServerStatus
+
+LOGIN_TIMEOUT = 300.0
+"""Timeout in seconds for the user to log in."""
+STATUS_STYLES = {"connected": GREEN, "failed": RED, "needs-auth": YELLOW, "pending": YELLOW, "disabled": DIM}
+NO_SERVERS = "No MCP server is configured here. Add one: shoal mcp add NAME COMMAND [ARGS]…"
+
+config_option = click.option(
+    "--mcp-config", multiple=True, metavar="FILE|JSON", help="Servers on top of those in files."
+)
+scope_option = click.option(
+    "--project", is_flag=True, help="In the project's .mcp.json, not in your settings."
+)
+
+
+@click.group("mcp")
+def command() -> None:
+    """List, show, try, add and remove MCP servers, or be one with `serve`. Yours are in `mcpServers` of
+    settings.json in Shoal's home, those of a project in its .mcp.json, which counts once it is trusted."""
+
+
+command.add_command(serve_mcp)
+
+
+@command.command("ls")
+@config_option
+@json_option
+@debug_option
+def list_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
+    """List the servers that are configured here. None is started: see `shoal mcp test`."""
+    view = _open_server_admin(mcp_config)
+    if as_json:
+        print_json([_server_to_dict(view, server, why) for server, why in view.list_servers()])
+        return exit_codes.OK
+    rows = [
+        (
+            TableCell(server.name),
+            TableCell(server.kind),
+            TableCell(_format_target(view, server)),
+            TableCell(why or "on", YELLOW if why else ""),
+            TableCell(server.origin, DIM),
+        )
+        for server, why in view.list_servers()
+    ]
+    if rows:
+        print_table(("NAME", "KIND", "TARGET", "STATE", "ORIGIN"), rows)
+    else:
+        click.echo(NO_SERVERS)
+    _print_problems(view)
+    return exit_codes.OK
+
+
+@command.command("show")
+@click.argument("name")
+@config_option
+@json_option
+@debug_option
+def show_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
+    """Show how a server is configured."""
+    view = _open_server_admin(mcp_config)
+    row = _server_to_dict(view, *view.find_server(name))
+    if as_json:
+        print_json(row)
+    else:
+        print_facts([(key, _format_value(value)) for key, value in row.items()])
+    return exit_codes.OK
+
+
+@command.command("test", short_help="Start servers, list what they have, end them.")
+@click.argument("names", nargs=-1, metavar="[NAME]…")
+@config_option
+@json_option
+@debug_option
+def test_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> int:
+    """Start servers, list what they have, and end them: all, or those that are named."""
+    view = _open_server_admin(mcp_config)
+    statuses = asyncio.run(view.probe_servers(names))
+    if as_json:
+        print_json(statuses)
+    else:
+        for server_status in statuses:
+            _print_server_status(server_status)
+        if not statuses:
+            click.echo(
+                "None is started here: `shoal mcp ls` says why." if view.list_servers() else NO_SERVERS
+            )
+        _print_problems(view)
+    all_connected = all(status.status == "connected" for status in statuses)
+    return exit_codes.OK if all_connected else exit_codes.ERROR
+
+
+@command.command("add", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("-t", "--transport", type=click.Choice(("stdio", "http", "sse")), help="stdio for a command.")
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Environment of a command.")
+@click.option("-H", "--header", multiple=True, metavar="NAME: VALUE", help="Header for an address.")
+@scope_option
+@debug_option
+@click.argument("name")
+@click.argument("target", metavar="COMMAND|URL")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def add_server(
+    *,
+    name: str,
+    target: str,
+    args: Sequence[str],
+    transport: str | None,
+    env: Sequence[str],
+    header: Sequence[str],
+    project: bool,
+) -> int:
+    """Add a server: a command with its arguments, or an address. Options come before NAME.
+
+    Write ${VARIABLE} where a key belongs, and set the variable where Shoal runs.
+    """
+    kind = transport or ("http" if target.startswith(("http://", "https://")) else "stdio")
+    if kind == "stdio":
+        server_config: dict[str, Any] = {
+            "command": target,
+            "args": list(args),
+            "env": _parse_pairs(env, "=", "--env"),
+        }
+    else:
+        if args:
+            raise click.UsageError(f"An address takes no arguments; left over: {' '.join(args)}.")
+        server_config = {"type": kind, "url": target, "headers": _parse_pairs(header, ":", "--header")}
+    path, was_replaced = _open_server_admin(()).add_server(name, server_config, project=project)
+    click.echo(
+        f"{'Replaced' if was_replaced else 'Added'} the MCP server {strip_terminal_codes(name)} in {path}."
+    )
+    if project:
+        click.echo("It is started once the project is trusted: shoal trust")
+    return exit_codes.OK
+
+
+@command.command("remove")
+@click.argument("name")
+@scope_option
+@debug_option
+def remove_server(*, name: str, project: bool) -> int:
+    """Remove a server from your settings, or from the project."""
+    path = _open_server_admin(()).remove_server(name, project=project)
+    if path is None:
+        settings_name = "the project's .mcp.json" if project else "your settings"
+        raise click.ClickException(
+            f"There is no MCP server {name!r} in {settings_name}. `shoal mcp ls` shows origins."
+        )
+    click.echo(f"Removed the MCP server {strip_terminal_codes(name)} from {path}.")
+    return exit_codes.OK
+
+
+@command.command("login", short_help="Log in to a server at an address.")
+@click.argument("name")
+@config_option
+@debug_option
+def log_in_to_server(*, name: str, mcp_config: Sequence[str]) -> int:
+    """Log in to a server at an address; your browser leads you back here."""
+
+    async def log_in() -> tuple[str, ...]:
+        async def open_login_page(url: str) -> None:
+            click.echo(
+                f"Open this address to log in to {strip_terminal_codes(name)}:\n  {strip_terminal_codes(url)}"
+            )
+            import webbrowser
+
+            await asyncio.to_thread(webbrowser.open, url)
+
+        async with asyncio.timeout(LOGIN_TIMEOUT):
+            return await view.log_in(name, open_login_page)
+
+    view = _open_server_admin(mcp_config)
+    try:
+        tools = asyncio.run(log_in())
+    except TimeoutError:
+        raise click.ClickException(f"Nobody logged in within {LOGIN_TIMEOUT:g} s.") from None
+    except ExceptionGroup as group:
+        from shoal.surfaces.terminal.user_messages import unwrap_error
+
+        raise click.ClickException(f"The login to {name} failed: {unwrap_error(group)}") from group
+    click.echo(f"Logged in to {strip_terminal_codes(name)}, which has {len(tools)} tools.")
+    return exit_codes.OK
+
+
+def _open_server_admin(mcp_config: Sequence[str]) -> McpServerAdmin:
+    from shoal.app.reports.mcp_report import McpServerAdmin
+
+    return McpServerAdmin(Path.cwd().resolve(), given=mcp_config)
+
+
+def _server_to_dict(view: McpServerAdmin, server: McpServerConfig, disabled_reason: str) -> dict[str, Any]:
+    return {
+        "name": server.name,
+        "kind": server.kind,
+        "enabled": not disabled_reason,
+        "why_not": disabled_reason,
+        "origin": server.origin,
+        **view.describe_server(server),
+    }
+
+
+def _format_value(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return " ".join(value)
+        case dict():
+            return "\n".join(f"{name}={each}" for name, each in value.items())
+        case _:
+            return str(value or "")
+
+
+def _format_target(view: McpServerAdmin, server: McpServerConfig) -> str:
+    config = view.describe_server(server)
+    return config["url"] if "url" in config else " ".join((config["command"], *config["args"]))
+
+
+def _print_server_status(server: McpServerStatus) -> None:
+    colours = has_colours(sys.stdout)
+    state = apply_style(server.status, STATUS_STYLES[server.status], colours=colours)
+    detail = strip_terminal_codes(server.detail)
+    click.echo(f"{strip_terminal_codes(server.name)}  {state}  {server.kind}  {detail}".rstrip())
+    for name in server.tools:
+        click.echo(f"  {strip_terminal_codes(name)}")
+    for name in server.prompts:
+        click.echo(f"  /{strip_terminal_codes(name)}")
+
+
+def _print_problems(view: McpServerAdmin) -> None:
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    for problem in view.configured.problems:
+        print_message(problem)
+
+
+def _parse_pairs(values: Sequence[str], separator: str, flag: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for pair in values:
+        name, has_separator, value = pair.partition(separator)
+        if not has_separator or not name.strip():
+            raise click.UsageError(f"{flag} takes NAME{separator}VALUE, not {pair!r}.")
+        pairs[name.strip()] = value.strip() if separator == ":" else value
+    return pairs

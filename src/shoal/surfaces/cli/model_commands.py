@@ -1,0 +1,142 @@
+"""`shoal models` commands: list the models, and test one."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.text_format import format_count, strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+from shoal.surfaces.cli.flags import settings_option
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, apply_style, has_colours
+
+if TYPE_CHECKING:
+    from shoal.app.models.model_probe import ProbeResult
+    from shoal.app.reports.model_report import ModelReport, ModelRow, ProviderRow
+
+
+@click.group("models")
+def command() -> None:
+    """See which models can be asked, and try one."""
+
+
+@command.command("ls", short_help="List providers and models, with prices.")
+@click.option("--all", "everything", is_flag=True, help="Also the models of providers without a key.")
+@settings_option
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+def list_models(*, everything: bool, settings: str | None, as_json: bool) -> int:
+    """List providers and models: keys, names, prices in dollars per million tokens, and windows.
+
+    Providers that can be asked are asked for their own lists, for at most 2 seconds.
+    """
+    from shoal.app.reports.model_report import build_model_report
+    from shoal.app.settings.settings import load_settings
+
+    view = asyncio.run(build_model_report(load_settings(cwd=Path.cwd().resolve(), given=settings)))
+    if as_json:
+        print_json(view)
+        return exit_codes.OK
+    for line in format_models(view, everything=everything, colours=has_colours(sys.stdout)):
+        click.echo(line)
+    return exit_codes.OK
+
+
+@command.command("test", short_help="Ask a model one tiny question.")
+@click.argument("name", required=False)
+@settings_option
+@click.option("--json", "as_json", is_flag=True, help="The outcome as one JSON object.")
+def run_model_test(*, name: str | None, settings: str | None, as_json: bool) -> int:
+    """Ask a model one tiny question (the configured one where none is named), which may cost a little.
+
+    Exits with 1 where it does not answer.
+    """
+    from shoal.app.models.model_probe import probe_model
+    from shoal.app.settings.settings import load_settings
+    from shoal.core.clock import SystemClock
+    from shoal.core.errors import ShoalError
+    from shoal.surfaces.terminal.user_messages import explain_error, print_message
+
+    loaded_settings = load_settings(cwd=Path.cwd().resolve(), given=settings)
+    try:
+        probe_result = asyncio.run(probe_model(name, loaded_settings, SystemClock()))
+    except ShoalError as error:
+        explanation = loaded_settings.secrets.redact_text(explain_error(error))
+        if as_json:
+            print_json({"ok": False, "error": type(error).__name__, "message": explanation})
+        else:
+            print_message(explanation)
+        return exit_codes.ERROR
+    if as_json:
+        print_json({"ok": True, "trial": probe_result})
+    else:
+        for line in format_probe_result(probe_result, colours=has_colours(sys.stdout)):
+            click.echo(line)
+    return exit_codes.OK
+
+
+def format_probe_result(probe: ProbeResult, *, colours: bool) -> Iterator[str]:
+    name = apply_style(f"{probe.provider}:{probe.model}", BOLD, colours=colours)
+    other = f" (as {strip_terminal_codes(probe.answered_as)})" if probe.answered_as != probe.model else ""
+    yield f"{name} {apply_style('answers', GREEN, colours=colours)}{other}"
+    yield f"  {'streams' if probe.streamed else 'does not stream'}, and " + (
+        "calls tools"
+        if probe.called
+        else "did not call the tool it was asked to call: agents can do little with it"
+    )
+    attempts_note = f", asked {probe.attempts} times" if probe.attempts > 1 else ""
+    yield f"  first word after {probe.first_seconds:.1f} s, whole after {probe.seconds:.1f} s{attempts_note}"
+    price = "a price that nobody told us" if probe.usd is None else f"${probe.usd:.6f}"
+    yield f"  {format_count(probe.usage.total_tokens)} tokens for {price}"
+
+
+def format_models(view: ModelReport, *, everything: bool, colours: bool) -> Iterator[str]:
+    yield apply_style("providers", BOLD, colours=colours)
+    for provider in view.providers:
+        name = apply_style(f"{provider.name:<10}", GREEN if provider.configured else DIM, colours=colours)
+        yield f"  {name}  {_format_provider(provider)}"
+    yield ""
+    yield apply_style("models", BOLD, colours=colours)
+    rows = [row for row in view.models if everything or row.configured or row.default]
+    if not rows:
+        yield "  None can be asked yet. Set one up: shoal setup. All that are known: shoal models ls --all"
+        return
+    width = max(len(f"{row.provider}:{row.id}") for row in rows)
+    for row in rows:
+        yield "  " + _format_model(row, width, colours=colours)
+    unlisted_count = len(view.models) - len(rows)
+    if unlisted_count:
+        yield apply_style(f"  and {unlisted_count} of providers without a key: --all", DIM, colours=colours)
+    if view.default:
+        yield f"default: {strip_terminal_codes(view.default)} ({strip_terminal_codes(view.default_origin)})"
+
+
+def _format_provider(provider: ProviderRow) -> str:
+    address = strip_terminal_codes(provider.address)
+    if not provider.configured:
+        unavailable_reason = (
+            f"no key ({provider.key_variable})" if provider.key_variable else "nobody answers"
+        )
+        return f"{unavailable_reason}, {address}"
+    key = f"key from {strip_terminal_codes(provider.key)}" if provider.key else "no key"
+    offer = "did not say what it has" if provider.offered is None else f"offers {len(provider.offered)}"
+    return f"{key}, {address}, {offer}"
+
+
+def _format_model(row: ModelRow, width: int, *, colours: bool) -> str:
+    name = strip_terminal_codes(f"{row.provider}:{row.id}")
+    styled_name = (
+        apply_style(f"{name:<{width}}", BOLD, colours=colours) if row.default else f"{name:<{width}}"
+    )
+    price = "price not known"
+    if row.input is not None and row.output is not None:
+        price = f"${row.input:g} in ${row.output:g} out"
+    notes = [*row.aliases, *(["default"] if row.default else ())]
+    if row.offered is False:
+        notes.append("not offered")
+    return f"{styled_name}  {row.window // 1000:>5}k  {price:<22}  {', '.join(notes)}".rstrip()

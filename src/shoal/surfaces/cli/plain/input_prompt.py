@@ -1,0 +1,310 @@
+"""Input prompt at the bottom of the screen, below the scrolling text."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.surfaces.cli.plain.key_decoder import Key, KeyPress
+from shoal.surfaces.cli.plain.keyboard import Keyboard
+from shoal.surfaces.cli.plain.line_editor import LineEditor
+from shoal.surfaces.terminal.prompt_history import append_history, read_history
+from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen
+from shoal.surfaces.terminal.terminal_controller import prepend_text
+from shoal.surfaces.terminal.text_styles import BOLD_CYAN, apply_style
+
+PROMPT = "› "
+REDRAW_INTERVAL = 0.1
+_MAX_ROWS = 10
+
+
+class LineEntered(Struct, frozen=True):
+    text: str
+
+
+class InterruptPressed(Struct, frozen=True):
+    """Ctrl-C was pressed; `line` is the text at the prompt."""
+
+    line: str
+
+
+class InputClosed(Struct, frozen=True):
+    """Ctrl-D was pressed, the terminal is gone, or a signal asks the program to end."""
+
+    status: int = 0
+    """Exit code of the program."""
+
+
+class EscapePressed(Struct, frozen=True):
+    """The escape key was pressed."""
+
+
+class ShiftTabPressed(Struct, frozen=True):
+    """Shift-Tab was pressed."""
+
+
+class PromptWoken(Struct, frozen=True):
+    """Nothing was typed; `wake` was called."""
+
+
+PromptInput: TypeAlias = (
+    LineEntered | InterruptPressed | InputClosed | EscapePressed | ShiftTabPressed | PromptWoken
+)
+_KEY_INPUTS: dict[str, PromptInput] = {
+    "hung-up": InputClosed(128 + signal.SIGHUP),
+    "terminated": InputClosed(128 + signal.SIGTERM),
+    "escape": EscapePressed(),
+    "back-tab": ShiftTabPressed(),
+}
+"""Keys that do not edit the line."""
+
+
+def _move_nothing() -> bool:
+    return False
+
+
+class InputPrompt(Protocol):
+    echoes_input: bool
+    """True if typed text stays on the screen by itself, so that it need not be printed again."""
+    on_background_key: Callable[[], bool]
+    """Called at Ctrl-B; if it moves no agent, the key moves the cursor."""
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    async def read_input(self) -> PromptInput: ...
+
+    def wake(self) -> None:
+        """Wake whoever awaits input."""
+        ...
+
+    def set_status_rows(self, rows: Callable[[int], Sequence[str]] | None) -> None:
+        """Set the rows above the prompt; they are redrawn ten times a second while they are set."""
+        ...
+
+    def set_label(self, text: str) -> None:
+        """Set the text before the line while no question is open: the recipient and the active mode."""
+        ...
+
+    def begin_question(self, question: str) -> None:
+        """Let the next typed line answer this; a half-typed line is put aside until `end_question`."""
+        ...
+
+    def end_question(self) -> None: ...
+
+    def clear_line(self) -> None:
+        """Drop the half-typed text."""
+        ...
+
+    def offer_text(self, text: str) -> None:
+        """Put a text at the prompt for editing, in front of the half-typed text."""
+        ...
+
+
+class LiveInputPrompt:
+    echoes_input = False
+    closes_on_any_key = False
+    """True if the next key press closes the input."""
+
+    def __init__(
+        self, screen: LiveScreen, history: Path, completions: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        self._screen = screen
+        self._history = history
+        self._completions = completions
+        """Returns the texts that a line can be completed to."""
+        self._line = LineEditor(read_history(history))
+        self._keyboard = Keyboard(self._on_press, self._redraw_screen)
+        self._inputs: asyncio.Queue[PromptInput] = asyncio.Queue()
+        self._draft = ""
+        self._question = self._label = ""
+        self._status: Callable[[int], Sequence[str]] | None = None
+        self.on_background_key = _move_nothing
+        self._next_draw: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        self._keyboard.open()
+        self._draw_prompt()
+
+    def close(self) -> None:
+        self.set_status_rows(None)
+        self._screen.close()
+        self._keyboard.close()
+
+    async def read_input(self) -> PromptInput:
+        return await self._inputs.get()
+
+    def wake(self) -> None:
+        self._inputs.put_nowait(PromptWoken())
+
+    def set_status_rows(self, rows: Callable[[int], Sequence[str]] | None) -> None:
+        if self._next_draw is not None:
+            self._next_draw.cancel()
+            self._next_draw = None
+        self._status = rows
+        self._redraw_periodically() if rows is not None else self._draw_prompt()
+
+    def set_label(self, text: str) -> None:
+        if text != self._label:
+            self._label = text
+            self._draw_prompt()
+
+    def begin_question(self, question: str) -> None:
+        if not self._question:
+            self._draft = self._line.text
+            self._line.set_text("")
+        self._question = question
+        self._draw_prompt()
+
+    def end_question(self) -> None:
+        if self._question:
+            self._question = ""
+            self._line.set_text(self._draft)
+            self._draw_prompt()
+
+    def clear_line(self) -> None:
+        self._line.set_text("")
+        self._draw_prompt()
+
+    def offer_text(self, text: str) -> None:
+        if self._question:
+            self._draft = prepend_text(text, self._draft)  # it is not an answer
+        else:
+            self._line.set_text(prepend_text(text, self._line.text))
+            self._draw_prompt()
+
+    def _on_press(self, press: KeyPress) -> None:
+        if self.closes_on_any_key:
+            self._inputs.put_nowait(InputClosed())
+        else:
+            self._handle_press(press)
+
+    def _handle_press(self, press: KeyPress) -> None:
+        match press:
+            case Key("interrupt"):
+                self._inputs.put_nowait(InterruptPressed(self._line.text))
+            case Key("hung-up" | "terminated" | "escape" | "back-tab"):
+                self._inputs.put_nowait(_KEY_INPUTS[press.name])
+            case Key("end-of-input") if not self._line.text:
+                self._inputs.put_nowait(InputClosed())
+            case Key("end-of-input"):
+                self._line.handle_press(Key("delete"))
+            case Key("to-background"):
+                if not self.on_background_key():
+                    self._line.handle_press(Key("left"))
+            case Key("tab"):
+                self._line.complete_text(self._completions())
+            case Key("redraw"):
+                self._redraw_screen()
+            case _:
+                submitted_text = self._line.handle_press(press)
+                if submitted_text is not None:
+                    self._submit_line(submitted_text)
+        self._draw_prompt()
+
+    def _submit_line(self, text: str) -> None:
+        if not self._question and self._line.add_to_history(text):
+            append_history(self._history, text)
+        self._inputs.put_nowait(LineEntered(text))
+
+    def _redraw_periodically(self) -> None:
+        self._draw_prompt()
+        self._next_draw = asyncio.get_running_loop().call_later(REDRAW_INTERVAL, self._redraw_periodically)
+
+    def _redraw_screen(self) -> None:
+        self._draw_prompt()
+        self._screen.redraw()
+
+    def _draw_prompt(self) -> None:
+        columns, colours = self._screen.columns, self._screen.colours
+        prompt_label = self._question or self._label
+        prompt = f"{prompt_label} {PROMPT}" if prompt_label else PROMPT
+        rows, (row, column) = self._line.lay_out_rows(prompt, columns)
+        first = max(0, min(row - _MAX_ROWS + 2, len(rows) - _MAX_ROWS))
+        rows, row = rows[first : first + _MAX_ROWS], row - first
+        if first == 0:
+            rows[0] = apply_style(prompt, BOLD_CYAN, colours=colours) + rows[0][len(prompt) :]
+        status_rows = () if self._status is None else self._status(columns)
+        self._screen.set_bottom_rows([*status_rows, *rows], (row + len(status_rows), column))
+
+
+class PlainInputPrompt:
+    """For terminals that cannot move the cursor: whole lines, edited by the terminal itself."""
+
+    echoes_input = True
+
+    def __init__(self, screen: TerminalScreen) -> None:
+        self._screen = screen
+        self.on_background_key = _move_nothing
+        self._inputs: asyncio.Queue[PromptInput] = asyncio.Queue()
+        self._rest = b""
+        self._draft = ""
+
+    def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sys.stdin.fileno(), self._on_readable)
+        loop.add_signal_handler(signal.SIGINT, self._inputs.put_nowait, InterruptPressed(""))
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._inputs.put_nowait, InputClosed(128 + number))
+
+    def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(sys.stdin.fileno())
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+        self._screen.close()
+
+    async def read_input(self) -> PromptInput:
+        return await self._inputs.get()
+
+    def wake(self) -> None:
+        self._inputs.put_nowait(PromptWoken())
+
+    def set_status_rows(self, rows: Callable[[int], Sequence[str]] | None) -> None:
+        """Do nothing: there is no room for rows."""
+
+    def set_label(self, text: str) -> None:
+        """Do nothing: there is no room for a label, and changes are reported as notes."""
+
+    def begin_question(self, question: str) -> None:
+        self._screen.end_line()
+        self._screen.write(f"{question}\n")
+
+    def end_question(self) -> None:
+        """Do nothing: no line was put aside."""
+
+    def clear_line(self) -> None:
+        self._draft = ""
+
+    def offer_text(self, text: str) -> None:
+        self._screen.end_line()
+        self._screen.write(f"Not said: {text}\n")
+
+    def _on_readable(self) -> None:
+        try:
+            data = os.read(sys.stdin.fileno(), 65_536)
+        except OSError:
+            data, closing_input = b"", _KEY_INPUTS["hung-up"]
+        else:
+            closing_input = InputClosed()
+        if not data:
+            # It stays readable forever and would be read in every iteration of the loop.
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self._inputs.put_nowait(closing_input)
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = self._draft + line.decode(errors="replace")
+            if text.endswith("\\"):
+                self._draft = text[:-1] + "\n"
+            else:
+                self._draft = ""
+                self._inputs.put_nowait(LineEntered(text))

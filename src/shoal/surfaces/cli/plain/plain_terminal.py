@@ -1,0 +1,238 @@
+"""Plain terminal of a session: prompts, steering, questions, commands, interrupts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.session.delegate_mode import is_delegating
+from shoal.core.errors import ShoalError
+from shoal.core.events import AssistantReplied, Event, MessageAdded, QuestionAnswered, RunFinished
+from shoal.core.ids import LEAD_ID, AgentId, EntryId
+from shoal.core.messages import Message, user_message
+from shoal.core.text_format import strip_terminal_codes, to_one_line
+from shoal.stores.files.home_paths import get_subagent_path, get_subagents_directory, get_transcript_path
+from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
+from shoal.surfaces.cli.plain.agent_view_printer import TranscriptTail
+from shoal.surfaces.cli.plain.input_prompt import (
+    EscapePressed,
+    InputClosed,
+    InputPrompt,
+    InterruptPressed,
+    LineEntered,
+    PromptInput,
+    PromptWoken,
+    ShiftTabPressed,
+)
+from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
+from shoal.surfaces.cli.plain.question_queue import QuestionQueue
+from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.terminal import slash_commands
+from shoal.surfaces.terminal.screen import TerminalScreen
+from shoal.surfaces.terminal.slash_team_commands import parse_mention, suggest_addressee
+from shoal.surfaces.terminal.terminal_controller import TerminalController, TerminalOutcome
+from shoal.surfaces.terminal.text_styles import BOLD_CYAN, DIM, RED, apply_style, truncate_text
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+
+class PlainTerminal(TerminalController):
+    """Prints events line by line above the prompt; a question takes over the prompt."""
+
+    def __init__(
+        self,
+        session: Session,
+        screen: TerminalScreen,
+        prompt: InputPrompt,
+        statuses: AgentStatusTable | None = None,
+    ) -> None:
+        """Create the terminal; `statuses` holds the agents of the session's earlier runs."""
+        super().__init__(session, statuses)
+        self.screen = screen
+        self._printer = TurnPrinter(screen, statuses=self.statuses)
+        self.notices = self._printer
+        self._prompt = prompt
+        self._prompt.on_background_key = self._move_to_background
+        self._questions = QuestionQueue(
+            prompt, lambda asking: asking.show(screen), lambda: self._pending_answer is None
+        )
+        self._pending_answer: asyncio.Future[str] | None = None
+        self._last_shown_entry: EntryId | None = None
+        """Last answer that was printed in full."""
+        self._has_status = False
+
+    async def run_until_left(self, first: str | None = None) -> TerminalOutcome:
+        async with asyncio.TaskGroup() as tasks:
+            background_tasks = [*self.start_tasks(tasks, first), tasks.create_task(self._queue_questions())]
+            while self.outcome is None:
+                self._handle_input(await self._prompt.read_input())
+            for task in background_tasks:
+                task.cancel()
+            self._prompt.end_question()
+            self.cancel_tasks()
+        self.feed.close()
+        self._prompt.set_status_rows(None)
+        return self.outcome
+
+    def schedule_catch_up(self) -> None:
+        self.catch_up()
+
+    async def _queue_questions(self) -> None:
+        """Queue the questions of every agent, whether the lead works or not."""
+        async for question in self.session.services.question_broker.watch_questions():
+            self.catch_up()
+            asker = "" if question.agent == LEAD_ID else self.statuses.describe_agent(question.agent)
+            self._questions.add(QuestionDialog(question, asker))
+            self.update_idle()
+
+    @property
+    def can_start_turn(self) -> bool:
+        return super().can_start_turn and not self._questions and self._pending_answer is None
+
+    def update_idle(self) -> None:
+        super().update_idle()
+        modes = (
+            "delegate" if is_delegating(self.session) else "",
+            f"to {self.addressee.name}" if self.addressee else "",
+        )
+        self._prompt.set_label(" · ".join(filter(None, modes)))
+        is_shown = self.activity is not None or bool(self.statuses.list_working())
+        if is_shown != self._has_status:
+            self._has_status = is_shown
+            self._prompt.set_status_rows(self._render_rows if is_shown else None)
+
+    def _render_rows(self, columns: int) -> list[str]:
+        """Render the lead, each awaited agent, and the number of background agents."""
+        colours = self.screen.colours
+        working = self.statuses.list_working()
+        foreground = [each for each in working if not each.background]
+        rows = [] if self.activity is None else [self.activity.format_line(columns)]
+        background_count = sum(each.background for each in working)
+        if background_count:
+            background_text = "1 agent works" if background_count == 1 else f"{background_count} agents work"
+            rows.append(truncate_text(f"{background_text} in the background · /agents shows who", columns))
+        rows = [apply_style(row, DIM, colours=colours) for row in rows]
+        return [*rows[:1], *format_agent_rows(foreground, self.now, columns, colours=colours), *rows[1:]]
+
+    def _move_to_background(self) -> bool:
+        return bool(self.session.move_to_background())
+
+    def wake_input(self) -> None:
+        self._prompt.wake()
+
+    def clear_line(self) -> None:
+        self._prompt.clear_line()
+
+    def restore_unsent(self, message: Message) -> None:
+        self._prompt.offer_text(message.text)
+
+    async def ask_line(self, label: str) -> str:
+        self._pending_answer = asyncio.get_running_loop().create_future()
+        self.update_idle()
+        self._prompt.begin_question(label)
+        try:
+            return await self._pending_answer
+        finally:
+            self._pending_answer = None
+            self._prompt.end_question()
+            self.update_idle()
+            self._questions.show_first()
+
+    def _handle_input(self, prompt_input: PromptInput) -> None:
+        match prompt_input:
+            case InputClosed(status=status):
+                self.status = status
+                self.finish()
+            case InterruptPressed(line=line):
+                self.handle_interrupt(line)
+            case LineEntered(text=text):
+                self._handle_line(text)
+            case EscapePressed():
+                self.set_addressee(None)
+            case ShiftTabPressed():
+                self.session.set_delegate_mode(enabled=not is_delegating(self.session))
+            case PromptWoken():
+                pass
+
+    def _handle_line(self, text: str) -> None:
+        if self._pending_answer is not None:
+            if not self._pending_answer.done():
+                self._pending_answer.set_result(text)
+        elif (dialog := self._questions.first) is not None and not self._is_meant_for_others(text):
+            self._answer_question(dialog, text)
+        elif text.strip():
+            self.submit_input(user_message(text))
+
+    def _is_meant_for_others(self, text: str) -> bool:
+        """Return True for a command or a message to a teammate, which never answers an open question."""
+        if not text.strip():
+            return False
+        is_for_teammate = parse_mention(self.session, text) is not None or bool(
+            suggest_addressee(self.session, text)
+        )
+        return is_for_teammate or slash_commands.is_command(text)
+
+    def show_event(self, event: Event) -> None:
+        self.statuses.apply_event(event, self.now)
+        self._printer.print_event(event)
+        match event:
+            case QuestionAnswered(question=question):
+                self._remove_question(question)
+            case RunFinished(requests=0, reason="done", text=text) if text:
+                # No model answered: the report of the command's agent is the answer.
+                self.screen.write(f"{strip_terminal_codes(text)}\n\n")
+            case RunFinished():
+                self.screen.write("\n")
+            case MessageAdded(agent=agent, by="model", message=message, entry=entry):
+                self._last_shown_entry = entry
+                self._print_agent_text(agent, message.text)
+            case AssistantReplied(agent=agent, entry=entry, preview=preview) if (
+                entry != self._last_shown_entry
+            ):
+                self._print_agent_text(agent, self._read_full_text(agent, entry) or preview)
+            case _:
+                pass
+
+    def _print_agent_text(self, agent: str, text: str) -> None:
+        """Print the text of an agent other than the lead, only while the user talks to it."""
+        if self.addressee is not None and self.addressee.agent == agent and text.strip():
+            with self.notices.open_block():
+                self.screen.write(f"{self.addressee.name}: ", BOLD_CYAN)
+                self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
+
+    def _read_full_text(self, agent: AgentId, entry: EntryId) -> str | None:
+        """Read the full text from the transcript: other processes send a preview after writing it there."""
+        if self.addressee is None or self.addressee.agent != agent:
+            return None
+        parts = self.session.services
+        transcript = get_transcript_path(parts.settings.home, str(parts.workspace.root), self.session.id)
+        return TranscriptTail(get_subagent_path(get_subagents_directory(transcript), agent)).take_answer(
+            entry
+        )
+
+    def _answer_question(self, dialog: QuestionDialog, text: str) -> None:
+        self.show_input(text)
+        answer = dialog.parse_line(text)
+        if answer is None:
+            self._questions.show_first()
+            return
+        self._remove_question(dialog.question.id)
+        try:
+            self.session.services.question_broker.submit_answer(dialog.question.id, answer)
+        except ShoalError as error:
+            self.notices.write_note(f"✗ {to_one_line(str(error))}", RED)
+
+    def _remove_question(self, question: str) -> None:
+        self._questions.remove_question(question)
+        self.update_idle()
+
+    def show_input(self, text: str) -> None:
+        if not self._prompt.echoes_input:
+            self.show_prompt(text)
+
+    def show_prompt(self, text: str) -> None:
+        with self.notices.open_block():
+            self.screen.write("› ", BOLD_CYAN)
+            self.screen.write(text.strip().replace("\n", "\n  ") + "\n")

@@ -1,0 +1,202 @@
+"""Questions of agents shown at the prompt, and the answers parsed from typed lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shoal.core.permissions import find_suggestion
+from shoal.core.questions import (
+    AllowAnswer,
+    Answer,
+    ChoiceAnswer,
+    ChoiceQuestion,
+    DenyAnswer,
+    MultipleChoice,
+    PermissionQuestion,
+    PlanApprovalAnswer,
+    PlanApprovalQuestion,
+    Question,
+)
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.terminal.question_text import (
+    DEFAULT_DENIAL_REASON,
+    describe_suggestion,
+    format_value,
+    list_remember_options,
+)
+from shoal.surfaces.terminal.screen import TerminalScreen
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, truncate_text
+
+_MAX_LINES = 20
+_MAX_WIDTH = 400
+_CHANGE_MARKS = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
+_MAX_RULE_WIDTH = 30
+
+
+def show_permission(screen: TerminalScreen, question: PermissionQuestion, asker: str = "") -> None:
+    screen.end_line()
+    screen.write("? ", YELLOW)
+    screen.write(question.tool, BOLD)
+    screen.write(f" asks to run for {asker}" if asker else " asks to run")
+    screen.write(f": {question.reason}\n", DIM)
+    for line, style in format_input(question.tool, question.input):
+        screen.write(f"    {line}\n", style)
+    suggestion = find_suggestion(question.suggestions, "localSettings")
+    if suggestion is not None:
+        screen.write(
+            "  s kept in your settings for this project: "
+            f"{truncate_text(describe_suggestion(suggestion), _MAX_WIDTH)}\n",
+            DIM,
+        )
+    screen.write(f"  y once · {_format_session_choice(question.rule)}n no · or say why not\n", DIM)
+
+
+def _format_session_choice(rule: str) -> str:
+    if not rule:
+        return ""
+    can_be_shown = len(rule) <= _MAX_RULE_WIDTH and rule.isprintable()
+    return f"a for this session: {rule if can_be_shown else 'just this'} · "
+
+
+def format_input(tool: str, tool_input: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Format the whole input of a call as lines with their styles, cut to a readable length."""
+    lines: list[tuple[str, str]] = []
+    for key, value in tool_input.items():
+        text = format_value(value)
+        mark, style = _CHANGE_MARKS.get(key, ("", "")) if tool == "Edit" else ("", "")
+        if mark:
+            lines.extend((f"{mark} {line}", style) for line in _split_lines(text))
+        elif "\n" in text:
+            lines.append((f"{key}:", ""))
+            lines.extend((f"  {line}", "") for line in _split_lines(text))
+        else:
+            lines.append((f"{key}: {truncate_text(text, _MAX_WIDTH)}", ""))
+    return lines
+
+
+def _split_lines(text: str) -> list[str]:
+    """Split a text into lines; a cut is marked with the full length."""
+    lines = text.removesuffix("\n").split("\n")
+    shown_lines = [truncate_text(line, _MAX_WIDTH) for line in lines[:_MAX_LINES]]
+    if len(shown_lines) < len(lines):
+        shown_lines.append(f"… {len(lines) - len(shown_lines)} more lines ({len(text)} characters in all)")
+    return shown_lines
+
+
+def show_plan(screen: TerminalScreen, question: PlanApprovalQuestion, asker: str = "") -> None:
+    screen.end_line()
+    screen.write("? ", YELLOW)
+    screen.write(f"The plan of {asker}" if asker else "The plan", BOLD)
+    screen.write(f" ({question.path})\n", DIM)
+    for line in question.plan.splitlines():
+        screen.write(f"    {strip_terminal_codes(line)}\n")
+    for requested_permission in question.wishes:
+        screen.write(f"  will ask for {strip_terminal_codes(requested_permission)}\n", DIM)
+    screen.write("  y carry it out · e carry it out and accept edits · n no · or say what to change\n", DIM)
+
+
+def parse_approval(question: PlanApprovalQuestion, line: str) -> Answer | None:
+    """Return the answer; None if the line is empty."""
+    match line.strip().lower():
+        case "":
+            return None
+        case "y" | "yes":
+            return PlanApprovalAnswer(digest=question.digest)
+        case "e":
+            return PlanApprovalAnswer(digest=question.digest, mode="acceptEdits")
+        case "n" | "no":
+            return DenyAnswer(reason=DEFAULT_DENIAL_REASON)
+        case _:
+            return DenyAnswer(reason=line.strip())
+
+
+def parse_permission(question: PermissionQuestion, line: str) -> Answer | None:
+    """Return the answer; None if the line is empty or not an option."""
+    match line.strip().lower():
+        case "":
+            return None
+        case "y" | "yes":
+            return AllowAnswer()
+        case "a" | "always":
+            return AllowAnswer(remember="session") if "session" in list_remember_options(question) else None
+        case "s":
+            return AllowAnswer(remember="settings") if "settings" in list_remember_options(question) else None
+        case "n" | "no":
+            return DenyAnswer(reason=DEFAULT_DENIAL_REASON)
+        case _:
+            return DenyAnswer(reason=line.strip())
+
+
+def show_choice(screen: TerminalScreen, choice: MultipleChoice, asker: str = "") -> None:
+    screen.end_line()
+    screen.write("? ", YELLOW)
+    screen.write(f"{asker} asks: " if asker else "")
+    screen.write(f"{choice.question}\n", BOLD)
+    for number, option in enumerate(choice.options, 1):
+        screen.write(f"  {number}  {option.label}")
+        screen.write(f"  {option.description}\n" if option.description else "\n", DIM)
+    input_hint = "numbers, with commas" if choice.multi_select else "a number"
+    screen.write(f"  {input_hint}, or your own words\n", DIM)
+
+
+def parse_choice(choice: MultipleChoice, line: str) -> str | None:
+    """Return the chosen labels or the typed text; None if the line is not usable."""
+    answer_text = line.strip()
+    if not answer_text:
+        return None
+    parts = [part.strip() for part in answer_text.replace(",", " ").split()]
+    if all(part.isdigit() for part in parts):
+        numbers = [int(part) for part in parts]
+        if not all(1 <= number <= len(choice.options) for number in numbers):
+            return None
+        if len(numbers) > 1 and not choice.multi_select:
+            return None
+        return ", ".join(choice.options[number - 1].label for number in numbers)
+    return answer_text
+
+
+class QuestionDialog:
+    """Question being shown: a permission takes one line, choices take one line each."""
+
+    def __init__(self, question: Question, asker: str = "") -> None:
+        self.question = question
+        self._asker = asker
+        """Name of the agent that asks; empty for the lead."""
+        self._answers: dict[str, str] = {}
+
+    @property
+    def label(self) -> str:
+        match self.question:
+            case PermissionQuestion():
+                return "allow?"
+            case PlanApprovalQuestion():
+                return "approve?"
+            case ChoiceQuestion() as choice_question:
+                return f"{self._next_choice(choice_question).header}?"
+
+    def show(self, screen: TerminalScreen) -> None:
+        match self.question:
+            case PermissionQuestion() as permission_question:
+                show_permission(screen, permission_question, self._asker)
+            case PlanApprovalQuestion() as plan:
+                show_plan(screen, plan, self._asker)
+            case ChoiceQuestion() as choice_question:
+                show_choice(screen, self._next_choice(choice_question), self._asker)
+
+    def parse_line(self, line: str) -> Answer | None:
+        """Return the answer once the question is fully answered; None while more input is needed."""
+        if isinstance(self.question, PermissionQuestion):
+            return parse_permission(self.question, line)
+        if isinstance(self.question, PlanApprovalQuestion):
+            return parse_approval(self.question, line)
+        choice = self._next_choice(self.question)
+        answer_text = parse_choice(choice, line)
+        if answer_text is None:
+            return None
+        self._answers[choice.question] = answer_text
+        is_complete = len(self._answers) >= len({each.question for each in self.question.choices})
+        return ChoiceAnswer(answers=self._answers) if is_complete else None
+
+    def _next_choice(self, question: ChoiceQuestion) -> MultipleChoice:
+        return next((c for c in question.choices if c.question not in self._answers), question.choices[-1])

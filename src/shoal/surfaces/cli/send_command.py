@@ -1,0 +1,38 @@
+"""`shoal send` command: send a message to an agent of a live run, from another terminal."""
+
+from __future__ import annotations
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+
+
+@click.command("send")
+@click.argument("session")
+@click.argument("agent")
+@click.argument("text")
+@click.option("--json", "as_json", is_flag=True, help="What became of it, as a JSON object.")
+def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
+    """Say TEXT to AGENT (a name, an id, or lead) of the live run SESSION (the start of its id).
+
+    One at work hears it at its next step; one that has ended goes on with it in the background. With `-` as
+    TEXT it is read from standard input.
+    """
+    import asyncio
+
+    from shoal.app.run_access.run_handle import find_run, send_control_command
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.surfaces.cli.headless.stdin import read_text_to_send
+    from shoal.surfaces.terminal.user_messages import describe_delivery
+    from shoal.wire.control_codec import SendTextCommand
+
+    body = read_text_to_send(text)
+    delivery = asyncio.run(
+        send_control_command(find_run(find_home_directory(), session), SendTextCommand(to=agent, text=body))
+    )
+    if as_json:
+        print_json(delivery)
+    else:
+        click.echo(describe_delivery(delivery["name"], delivery["how"]))
+    return exit_codes.OK

@@ -1,0 +1,207 @@
+"""`shoal skills` commands: list, show and validate skills and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import (
+    TableCell,
+    debug_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+)
+from shoal.surfaces.terminal.text_styles import DIM
+
+if TYPE_CHECKING:
+    from shoal.app.skills.skill_catalog import SkillLibrary
+    from shoal.app.skills.skill_trust import SkillTrust
+    from shoal.core.agent_definitions import DefinitionProblem
+    from shoal.core.skills import Skill
+
+
+@click.group("skills")
+def command() -> None:
+    """List, show and check skills and commands. Those in .claude/skills, .agents/skills and .claude/commands
+    belong to the project, those in `skills` and `commands` of Shoal's home to you."""
+
+
+@command.command("ls")
+@json_option
+@debug_option
+def list_skills(*, as_json: bool) -> int:
+    """List the skills and commands that can be used here."""
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    catalog, trust = _load_skills()
+    all_skills = _list_all_skills(catalog)
+    if as_json:
+        print_json([_skill_to_dict(skill, trust) for skill in all_skills])
+        return exit_codes.OK
+    rows = [
+        (
+            TableCell(skill.name),
+            TableCell(skill.kind),
+            TableCell(_format_audience(skill)),
+            TableCell(skill.source.kind, DIM),
+            TableCell(skill.description),
+        )
+        for skill in all_skills
+    ]
+    if rows:
+        print_table(("NAME", "KIND", "FOR", "SOURCE", "DESCRIPTION"), rows)
+    else:
+        click.echo("There are no skills or commands here. A skill is a file .claude/skills/NAME/SKILL.md.")
+    for problem in catalog.describe_problems():
+        print_message(problem)
+    return exit_codes.OK
+
+
+@command.command("show", short_help="Show what a skill or command comes down to here.")
+@click.argument("name")
+@json_option
+@debug_option
+def show_skill(*, name: str, as_json: bool) -> int:
+    """Show what a skill or command comes down to here, and what it says."""
+    catalog, trust = _load_skills()
+    skill = _find_skill(catalog, name)
+    if as_json:
+        print_json({**_skill_to_dict(skill, trust), "body": skill.body})
+        return exit_codes.OK
+    click.echo(f"{strip_terminal_codes(skill.name)}\n")
+    print_facts([*_format_facts(skill, trust)])
+    click.echo(f"\n{strip_terminal_codes(skill.body)}")
+    return exit_codes.OK
+
+
+@command.command("validate", short_help="Check skills and commands: files, or all.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@json_option
+@debug_option
+def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
+    """Check skills and commands: files and directories, or all that are found from here. Exit code 1 where
+    one cannot be used."""
+    from shoal.app.skills.skill_catalog import load_skills_from_paths
+
+    for path in paths:
+        if not path.exists():
+            raise click.UsageError(f"There is no file or directory {str(path)!r}.")
+    catalog = load_skills_from_paths(paths) if paths else _load_skills()[0]
+    skill_sets = (catalog.skills, catalog.commands)
+    problems = sorted((problem for each in skill_sets for problem in each.problems), key=str)
+    warnings = [text for each in skill_sets for text in each.warnings]
+    shadowed = [
+        f"{skill.source}: {skill.name} is not used: {by.source} comes first"
+        for each in skill_sets
+        for skill, by in each.shadowed
+    ]
+    counts = [len(each.all()) for each in skill_sets]
+    if as_json:
+        summary = {
+            "skills": counts[0],
+            "commands": counts[1],
+            "problems": [_problem_to_dict(each) for each in problems],
+        }
+        print_json({**summary, "warnings": warnings, "shadowed": shadowed})
+    else:
+        for line in (*map(str, problems), *(f"{text} (warning)" for text in warnings), *shadowed):
+            click.echo(strip_terminal_codes(line))
+        counted_nouns = zip(
+            (*counts, len(problems), len(warnings)), ("skill", "command", "problem", "warning"), strict=True
+        )
+        click.echo(", ".join(format_quantity(number, word) for number, word in counted_nouns) + ".")
+    return exit_codes.ERROR if problems else exit_codes.OK
+
+
+def _load_skills() -> tuple[SkillLibrary, SkillTrust]:
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.skills.skill_catalog import load_skills
+    from shoal.app.skills.skill_trust import SkillTrust
+
+    cwd, home = Path.cwd().resolve(), find_home_directory()
+    return load_skills(cwd=cwd, home=home), SkillTrust(home, cwd)
+
+
+def _list_all_skills(skills: SkillLibrary) -> tuple[Skill, ...]:
+    return (*skills.skills.all(), *skills.commands.all())
+
+
+def _find_skill(skills: SkillLibrary, name: str) -> Skill:
+    from shoal.core.agent_definitions import DefinitionProblem
+    from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
+
+    name = name.removeprefix("/")
+    skill = skills.skills.get(name) or skills.commands.get(name)
+    if isinstance(skill, DefinitionProblem):
+        raise InvalidAgentDefinition(skill)
+    if skill is None:
+        try:
+            return skills.find_typed(name)
+        except UnknownSkill as error:
+            if error.available:
+                raise click.UsageError(str(error)) from error
+            message = f"There is no skill or command {name!r}, nor any other here. See: shoal skills ls"
+            raise click.UsageError(message) from error
+    return skill
+
+
+def _format_audience(skill: Skill) -> str:
+    if skill.kind == "command" or not skill.for_model:
+        return "you"
+    return "both" if skill.for_person else "agents"
+
+
+def _skill_to_dict(skill: Skill, trust: SkillTrust) -> dict[str, Any]:
+    return {
+        "name": skill.name,
+        "kind": skill.kind,
+        "description": skill.description,
+        "source": {"kind": skill.source.kind, "path": str(skill.source.path)},
+        "allowed_tools": skill.allowed_tools,
+        "trust": trust.read_trust(skill),
+        "context": "fork" if skill.forks else "inline",
+        "agent": skill.agent,
+        "model": skill.model,
+        "argument_hint": skill.argument_hint,
+        "for_model": skill.kind == "skill" and skill.for_model,
+        "for_person": skill.for_person,
+        "license": skill.license,
+        "compatibility": skill.compatibility,
+        "metadata": dict(skill.metadata),
+    }
+
+
+def _format_facts(skill: Skill, trust: SkillTrust) -> Iterator[tuple[str, str]]:
+    yield "description", skill.description
+    yield "source", f"{skill.source.kind}, {skill.source}"
+    yield "called by", {"you": "you", "agents": "agents", "both": "you and agents"}[_format_audience(skill)]
+    if skill.allowed_tools:
+        state = "" if trust.read_trust(skill) == "trusted" else "  (not trusted: see `shoal trust --show`)"
+        yield "allowed-tools", ", ".join(skill.allowed_tools) + state
+    if skill.forks:
+        yield "context", f"fork, as {skill.agent or 'general-purpose'}"
+    for key, value in (("model", skill.model), ("argument-hint", skill.argument_hint)):
+        if value:
+            yield key, value
+    for key, value in (("license", skill.license), ("compatibility", skill.compatibility)):
+        if value:
+            yield key, value
+    for key, value in skill.metadata.items():
+        yield f"metadata.{key}", value
+
+
+def _problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
+    return {
+        "path": None if problem.source.path is None else str(problem.source.path),
+        "line": problem.line,
+        "field": problem.field,
+        "what": problem.what,
+        "name": problem.name,
+    }

@@ -1,0 +1,63 @@
+"""`shoal stop` command: end a live run, or some of its agents, from another terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle
+
+
+@click.command("stop")
+@click.argument("session")
+@click.argument("agent", required=False)
+@click.option("--json", "as_json", is_flag=True, help="What was stopped, as a JSON object.")
+def command(*, session: str, agent: str | None, as_json: bool) -> int:
+    """End the live run SESSION (the start of its id), or only AGENT in it.
+
+    AGENT is a name, an id, a background shell such as bash_1, or `all` for every agent but the lead. The run
+    goes on without it, and its lead is told. A run that does not answer is terminated, and killed where that
+    does not help; what it had written is kept, and it can be resumed.
+    """
+    import asyncio
+
+    from shoal.app.run_access.run_handle import find_run, load_agent_statuses
+    from shoal.app.settings.settings import find_home_directory
+
+    run = find_run(find_home_directory(), session)
+    stop_result = asyncio.run(_stop_run_or_agent(run, agent))
+    if as_json:
+        print_json({"session": stop_result[0], "stopped": stop_result[1]})
+    elif agent is None:
+        click.echo(f"Session {stop_result[0]} ends.")
+    elif stop_result[1]:
+        statuses = load_agent_statuses(run)
+        lines = (
+            f"  {each}  {statuses.describe_agent(each)}" if each in statuses.all else f"  {each}"
+            for each in stop_result[1]
+        )
+        click.echo("Stopped:\n" + "\n".join(lines))
+    else:
+        click.echo("No agent is at work.")
+    return exit_codes.OK
+
+
+async def _stop_run_or_agent(run: RunHandle, agent: str | None) -> tuple[str, list[Any]]:
+    from shoal.app.run_access.run_handle import send_control_command
+    from shoal.app.run_access.run_termination import end_run
+    from shoal.wire.control_codec import StopAgentsCommand, StopTaskCommand
+
+    match agent:
+        case None:
+            await end_run(run)
+            return run.session, ["lead"]
+        case "all":
+            return run.session, (await send_control_command(run, StopAgentsCommand()))["stopped"]
+        case _:
+            await send_control_command(run, StopTaskCommand(task_id=agent))
+            return run.session, [agent]

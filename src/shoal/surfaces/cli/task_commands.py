@@ -1,0 +1,261 @@
+"""`shoal task` commands: show and change a task board, as a person or a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import (
+    TableCell,
+    debug_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+)
+from shoal.surfaces.cli.team_store_access import choose_board, person_name, run_with_team_store, team_option
+from shoal.surfaces.terminal.text_styles import CYAN, DIM, GREEN, YELLOW
+
+if TYPE_CHECKING:
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.core.names import TaskId
+    from shoal.core.tasks import Task, TaskUpdate
+
+_STYLES = {"pending": "", "in_progress": YELLOW, "completed": GREEN}
+session_option = click.option("--session", metavar="ID", help="The board of a session without a team.")
+
+
+@click.group("task")
+def command() -> None:
+    """List, show, add and change the tasks of a team or of a session.
+
+    Without --team and --session it is the only team's board, or where there is no team, that of the latest
+    session of this directory.
+    """
+
+
+@command.command("ls")
+@team_option
+@session_option
+@click.option("--open", "only_open", is_flag=True, help="Only what is not completed.")
+@json_option
+@debug_option
+def list_tasks(*, team: str | None, session: str | None, only_open: bool, as_json: bool) -> int:
+    """List the tasks."""
+
+    async def load_tasks(store: TeamStore) -> tuple[str, Sequence[Task]]:
+        name = await choose_board(store, team, session)
+        return name, await store.open_board(name).list_tasks()
+
+    name, all_tasks = run_with_team_store(load_tasks)
+    tasks = [task for task in all_tasks if not only_open or task.status != "completed"]
+    if as_json:
+        print_json([_task_to_dict(task) for task in tasks])
+    elif tasks:
+        _print_tasks(tasks, all_tasks)
+    else:
+        click.echo(f"The board {name} has no {'open ' if only_open else ''}tasks.")
+    return exit_codes.OK
+
+
+@command.command("show")
+@click.argument("task")
+@team_option
+@session_option
+@json_option
+@debug_option
+def show_task(*, task: str, team: str | None, session: str | None, as_json: bool) -> int:
+    """Show one task with everything it holds."""
+
+    async def find_task(store: TeamStore) -> Task:
+        from shoal.core.errors import TaskUpdateRefused
+        from shoal.core.names import parse_task_id
+
+        name = await choose_board(store, team, session)
+        board_task = await store.open_board(name).get(parse_task_id(task))
+        if board_task is None:
+            raise TaskUpdateRefused(
+                f"The board {name} has no task {task}. `shoal task ls` shows those it has."
+            )
+        return board_task
+
+    _print_task(run_with_team_store(find_task), as_json=as_json)
+    return exit_codes.OK
+
+
+@command.command("add")
+@click.argument("subject")
+@click.option("-d", "--description", default="", help="What belongs to it.")
+@click.option("--active-form", default="", metavar="TEXT", help="As it is being done: Running the tests.")
+@click.option("--blocked-by", multiple=True, metavar="ID", help="Waits for this task; may be repeated.")
+@team_option
+@session_option
+@json_option
+@debug_option
+def add_board_task(
+    *,
+    subject: str,
+    description: str,
+    active_form: str,
+    blocked_by: tuple[str, ...],
+    team: str | None,
+    session: str | None,
+    as_json: bool,
+) -> int:
+    """Put a task on the board."""
+
+    _check_subject(subject)
+
+    async def create_task(store: TeamStore) -> Task:
+        from shoal.app.teams.board_changes import add_board_task
+        from shoal.core.names import parse_task_id
+        from shoal.core.tasks import TaskDraft
+
+        name = await choose_board(store, team, session)
+        draft = TaskDraft(subject=subject, description=description, active_form=active_form)
+        blocker_ids = tuple(map(parse_task_id, blocked_by))
+        return await add_board_task(store, name, draft, blocked_by=blocker_ids, by=person_name())
+
+    task = run_with_team_store(create_task)
+    if as_json:
+        print_json(_task_to_dict(task))
+    else:
+        click.echo(f"Task {task.id} is on the board.")
+    return exit_codes.OK
+
+
+@command.command("update")
+@click.argument("task")
+@click.option("--status", type=click.Choice(["pending", "in_progress", "completed", "deleted"]))
+@click.option("--owner", metavar="NAME", help="Who works on it; '' for nobody.")
+@click.option("--subject", metavar="TEXT")
+@click.option("-d", "--description", metavar="TEXT")
+@click.option("--active-form", metavar="TEXT")
+@click.option("--blocks", multiple=True, metavar="ID", help="This task waits for it; may be repeated.")
+@click.option("--blocked-by", multiple=True, metavar="ID", help="It waits for this task; may be repeated.")
+@click.option("--metadata", metavar="JSON", help="An object, merged key by key; null deletes a key.")
+@team_option
+@session_option
+@json_option
+@debug_option
+def update_task(*, task: str, team: str | None, session: str | None, as_json: bool, **given: Any) -> int:
+    """Change a task. What an agent does with it meanwhile is not lost: every change is made under locks."""
+
+    async def apply_change(store: TeamStore) -> Task:
+        from shoal.app.teams.board_changes import change_board_task
+        from shoal.core.names import parse_task_id
+
+        name = await choose_board(store, team, session)
+        return await change_board_task(
+            store, name, parse_task_id(task), _build_change(given), by=person_name()
+        )
+
+    updated_task = run_with_team_store(apply_change)
+    if given["status"] == "deleted":
+        click.echo(f"Task {updated_task.id} is deleted.") if not as_json else print_json(
+            {"deleted": updated_task.id}
+        )
+    else:
+        _print_task(updated_task, as_json=as_json)
+    return exit_codes.OK
+
+
+def _check_subject(subject: str | None) -> None:
+    if subject is not None and not subject.strip():
+        raise click.UsageError("The subject is empty: say in a line what is to be done.")
+
+
+def _build_change(flag_values: dict[str, Any]) -> TaskUpdate:
+    from msgspec import UNSET
+
+    from shoal.core.names import parse_agent_name, parse_task_id
+    from shoal.core.tasks import TaskUpdate
+
+    def value_or_unset(name: str) -> Any:
+        return UNSET if flag_values[name] is None else flag_values[name]
+
+    owner = flag_values["owner"]
+    _check_subject(flag_values["subject"])
+    change = TaskUpdate(
+        subject=value_or_unset("subject"),
+        description=value_or_unset("description"),
+        active_form=value_or_unset("active_form"),
+        status=value_or_unset("status"),
+        owner=UNSET if owner is None else parse_agent_name(owner) if owner.strip() else None,
+        add_blocks=tuple(map(parse_task_id, flag_values["blocks"])),
+        add_blocked_by=tuple(map(parse_task_id, flag_values["blocked_by"])),
+        metadata=_parse_metadata(flag_values["metadata"]),
+    )
+    if change == TaskUpdate():
+        raise click.UsageError("There is nothing to change. Give --status, --owner or another option.")
+    return change
+
+
+def _parse_metadata(text: str | None) -> dict[str, Any]:
+    from shoal.wire.json_codec import decode_json
+
+    try:
+        value = {} if text is None else decode_json(text.encode())
+    except ValueError as error:
+        raise click.BadParameter(f"it is not JSON: {error}", param_hint="--metadata") from error
+    if not isinstance(value, dict):
+        raise click.BadParameter('it must be a JSON object, like {"key": 1}.', param_hint="--metadata")
+    return value
+
+
+def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task]) -> None:
+    from shoal.core.tasks import find_open_blockers
+
+    board = {task.id: task for task in all_tasks}
+    rows = []
+    for task in tasks:
+        open_blockers = find_open_blockers(task, board)
+        row_style = DIM if task.status == "completed" else ""
+        rows.append(
+            (
+                TableCell(task.id, row_style),
+                TableCell(task.status.replace("_", " "), _STYLES[task.status]),
+                TableCell(task.owner or "-", CYAN if task.owner else DIM),
+                TableCell(_join_ids(open_blockers) or "-", YELLOW if open_blockers else DIM),
+                TableCell(task.subject, row_style),
+            )
+        )
+    print_table(("ID", "STATUS", "OWNER", "WAITS FOR", "SUBJECT"), rows)
+
+
+def _print_task(task: Task, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_task_to_dict(task))
+        return
+    from shoal.tools.task_format import get_visible_metadata
+    from shoal.wire.json_codec import encode_json
+
+    metadata = get_visible_metadata(task)
+    print_facts(
+        (
+            ("task", task.id),
+            ("subject", task.subject),
+            ("status", task.status.replace("_", " ")),
+            ("owner", task.owner or ""),
+            ("waits for", _join_ids(task.blocked_by)),
+            ("blocks", _join_ids(task.blocks)),
+            ("active form", task.active_form),
+            ("metadata", encode_json(metadata).decode() if metadata else ""),
+            ("description", task.description),
+        )
+    )
+
+
+def _join_ids(ids: Sequence[TaskId]) -> str:
+    return ", ".join(ids)
+
+
+def _task_to_dict(task: Task) -> Any:
+    """Return the task in the format of its file."""
+    from shoal.wire.json_codec import decode_json
+    from shoal.wire.task_codec import encode_new_task
+
+    return decode_json(encode_new_task(task))

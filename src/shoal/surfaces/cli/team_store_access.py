@@ -1,0 +1,95 @@
+"""Access to the team store for commands on teams, tasks and mail, and the choice of a team or a board."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.core.names import AgentName
+
+ResultT = TypeVar("ResultT")
+PERSON = "user"
+"""Name under which a person at the command line acts."""
+
+team_option = click.option("--team", metavar="NAME", help="The team; needed only where there are several.")
+
+
+def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> ResultT:
+    """Run the work with the team store of the user's home."""
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.core.clock import SystemClock
+    from shoal.core.ids import IdGenerator
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    async def run_work() -> ResultT:
+        team_store = TeamStore(
+            find_home_directory(), clock=SystemClock(), ids=IdGenerator(), report=print_message
+        )
+        try:
+            return await work(team_store)
+        finally:
+            await team_store.aclose()
+
+    return asyncio.run(run_work())
+
+
+def person_name() -> AgentName:
+    from shoal.core.names import AgentName
+
+    return AgentName(PERSON)
+
+
+async def choose_team(
+    store: TeamStore, requested: str | None, hint: str = "Name one with --team NAME."
+) -> str:
+    """Return the named team, or the only one."""
+    from shoal.core.names import parse_team_name
+
+    teams = await store.rosters.list_teams()
+    if requested is not None:
+        name = parse_team_name(requested)
+        if name not in teams:
+            raise click.UsageError(f"There is no team {name}. {_describe_teams(teams)}")
+        return name
+    if len(teams) != 1:
+        raise click.UsageError(f"Which team? {_describe_teams(teams)} {hint if teams else ''}".rstrip())
+    return teams[0]
+
+
+async def choose_board(store: TeamStore, team: str | None, session: str | None) -> str:
+    """Return the board of the team or session; if neither is named, the only team's or latest session's."""
+    if team is not None and session is not None:
+        raise click.UsageError("--team and --session name two different boards: give one of them.")
+    if session is not None:
+        return _find_session_board(session)
+    if team is not None or await store.rosters.list_teams():
+        return await choose_team(store, team)
+    return _find_session_board(None)
+
+
+def _find_session_board(requested: str | None) -> str:
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.stores.files.session_files import find_latest_session, find_session
+
+    if requested is not None:
+        return find_session(find_home_directory(), requested).stem
+    latest = find_latest_session(find_home_directory(), str(Path.cwd()))
+    if latest is None:
+        raise click.UsageError(
+            f"There is no team, and no session has worked in {Path.cwd()}. "
+            "Name a board with --team NAME or --session ID."
+        )
+    return latest
+
+
+def _describe_teams(teams: Sequence[str]) -> str:
+    if teams:
+        return f"There are: {', '.join(teams)}."
+    return 'There are no teams yet. Start one: shoal team start review "the last commit"'

@@ -1,0 +1,100 @@
+"""`shoal team attach` command: view a whole team and send messages to its members."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import debug_option
+from shoal.surfaces.cli.team_store_access import run_with_team_store
+from shoal.surfaces.cli.teams.team_overview import find_active_team, find_team_run
+
+if TYPE_CHECKING:
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.core.roster import TeamRoster
+
+_SHOAL_SERVER_ARGS = ("-L", "shoal")
+
+
+@click.command("attach", short_help="See a team at work, answer it, talk to it.")
+@click.argument("name", required=False)
+@click.option("--panes", is_flag=True, help="Where members have tmux panes: attach to these instead.")
+@click.option("--json", "as_json", is_flag=True, help="The events themselves, one JSON object per line.")
+@debug_option
+def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
+    """Be there while a team works: see what it does, answer what it asks, and talk to it.
+
+    What you type goes to the lead, `@name text` to that member, `@* text` to everybody. Ctrl-D leaves, and
+    the team goes on.
+    """
+
+    async def load_team(store: TeamStore) -> TeamRoster:
+        return await find_active_team(store, name)
+
+    team = run_with_team_store(load_team)
+    run = find_team_run(team)
+    if panes:
+        return _attach_to_panes(team)
+    if not run.is_live:
+        raise click.ClickException(
+            f"The team {team.name} does not run. Go on with it: shoal team resume {team.name}. "
+            f"See what it did: shoal watch {run.session}"
+        )
+    if as_json:
+        from shoal.surfaces.cli.watch_command import print_events
+
+        try:
+            asyncio.run(print_events(run))
+        except KeyboardInterrupt:
+            return exit_codes.INTERRUPTED
+        return exit_codes.OK
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(
+            f"There is no terminal to talk at. Use --json, shoal watch {run.session}, or shoal team send."
+        )
+    from shoal.surfaces.cli.terminal_mode import is_plain_terminal
+
+    if not is_plain_terminal(Path.cwd()):
+        from shoal.surfaces.tui.launch import run_attached
+
+        return asyncio.run(run_attached(run, run.home))
+    from shoal.surfaces.cli.teams.team_terminal import run_team_terminal
+
+    return asyncio.run(run_team_terminal(team, run))
+
+
+def _attach_to_panes(team: TeamRoster) -> int:
+    """Replace this process by tmux, attached to the session that holds the team's panes."""
+    import shutil
+
+    ids = [member.tmux_pane_id for member in team.members if member.tmux_pane_id.startswith("%")]
+    if not ids:
+        raise click.ClickException(
+            f"No member of the team {team.name} has a tmux pane. Without --panes you see it here: "
+            f"shoal team attach {team.name}"
+        )
+    if shutil.which("tmux") is None:
+        raise click.ClickException("tmux is not installed, so there are no panes to attach to.")
+    for server in (_SHOAL_SERVER_ARGS, ()):
+        session = _find_tmux_session(server, ids[0])
+        if session:
+            tmux_command = ["tmux", *server, "attach-session", "-t", f"={session}"]
+            os.execvp("tmux", tmux_command)  # noqa: S606 - no shell reads a name
+    raise click.ClickException(f"The pane {ids[0]} is gone: no tmux server here has it.")
+
+
+def _find_tmux_session(server: tuple[str, ...], pane: str) -> str:
+    import subprocess
+
+    tmux_command = ["tmux", *server, "display-message", "-p", "-t", pane, "#{session_name}"]
+    try:
+        process = subprocess.run(tmux_command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return process.stdout.strip() if process.returncode == 0 else ""

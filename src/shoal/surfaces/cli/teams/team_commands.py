@@ -1,0 +1,277 @@
+"""`shoal team` commands: list, show and remove teams."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.text_format import format_count, format_dollars, format_duration, to_one_line
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import (
+    TableCell,
+    debug_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+)
+from shoal.surfaces.cli.team_store_access import run_with_team_store
+from shoal.surfaces.cli.teams.team_attach_command import attach_to_team
+from shoal.surfaces.cli.teams.team_control_commands import resume_command, send_to_team, stop_team
+from shoal.surfaces.cli.teams.team_export_command import export_team_data
+from shoal.surfaces.cli.teams.team_overview import (
+    build_overview,
+    find_active_team,
+    find_team,
+    overview_to_dict,
+)
+from shoal.surfaces.cli.teams.team_start_command import start_command
+from shoal.surfaces.cli.teams.template_commands import list_templates, template_group
+from shoal.surfaces.terminal.text_styles import (
+    CYAN,
+    DIM,
+    GREEN,
+    RED,
+    YELLOW,
+    apply_style,
+    get_agent_style,
+    has_colours,
+    truncate_text,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.core.roster import TeamRoster
+    from shoal.surfaces.cli.teams.team_overview import MemberOverview, TeamOverview
+
+_STATE_STYLES = {
+    "working": GREEN,
+    "waiting": YELLOW,
+    "idle": DIM,
+    "cut off": YELLOW,
+    "ended": DIM,
+    "died": RED,
+}
+_LEAD_STYLES = {"alive": GREEN, "ended": DIM, "died": RED}
+
+
+@click.group("team", context_settings={"max_content_width": 100})
+def command() -> None:
+    """See teams, talk to them, stop and resume them, and start one from a template.
+
+    A team's NAME may be left out where there is only one, or where only one runs.
+    """
+
+
+for part in (
+    send_to_team,
+    stop_team,
+    resume_command,
+    attach_to_team,
+    export_team_data,
+    start_command,
+    list_templates,
+    template_group,
+):
+    command.add_command(part)
+
+
+@command.command("ls", short_help="List the teams, and whether their leads are alive.")
+@json_option
+@debug_option
+def list_teams(*, as_json: bool) -> int:
+    """List the teams, whether their leads are alive, and what they cost."""
+
+    async def load_all_overviews(store: TeamStore) -> list[TeamOverview]:
+        rosters = [await store.rosters.read_team(name) for name in await store.rosters.list_teams()]
+        return [await build_overview(store, team) for team in rosters if team is not None]
+
+    overviews = run_with_team_store(load_all_overviews)
+    if as_json:
+        print_json([overview_to_dict(view) for view in overviews])
+    elif overviews:
+        _print_teams(overviews)
+    else:
+        click.echo("There are no teams.")
+    return exit_codes.OK
+
+
+@command.command("show", short_help="Show who is in a team, what each does and took.")
+@click.argument("name", required=False)
+@json_option
+@debug_option
+def show_team(*, name: str | None, as_json: bool) -> int:
+    """Show a team: each member with what it does and what it took, and the board."""
+
+    async def load_team_overview(store: TeamStore) -> TeamOverview:
+        return await build_overview(store, await find_active_team(store, name))
+
+    view = run_with_team_store(load_team_overview)
+    if as_json:
+        print_json(overview_to_dict(view))
+        return exit_codes.OK
+    print_facts(
+        (
+            ("team", view.team.name),
+            ("description", view.team.description or ""),
+            ("created", _format_time(view.team.created_at)),
+            ("lead", _describe_lead(view)),
+            ("session", view.session),
+            ("board", _describe_board(view)),
+            ("cost", f"{format_dollars(view.usd)} · {format_count(view.tokens)} tokens"),
+        )
+    )
+    click.echo()
+    for member_overview in view.members:
+        _print_member(member_overview)
+    if view.is_live:
+        click.echo(f"\nBe there: shoal team attach {view.team.name}")
+    return exit_codes.OK
+
+
+@command.command("rm", short_help="Remove a team with its mail and its tasks.")
+@click.argument("name", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@click.option("--force", is_flag=True, help="Even if a lead that died left members behind as active.")
+@json_option
+@debug_option
+def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> int:
+    """Remove a team with its mail and its tasks, for good. Refused while its lead is alive."""
+
+    async def confirm_and_remove(store: TeamStore) -> str:
+        team = await find_team(store, name)
+        if not yes and not as_json and not _confirm_removal(team):
+            return ""
+        await _delete_team(store, team, force=force)
+        return team.name
+
+    removed_name = run_with_team_store(confirm_and_remove)
+    if not removed_name:
+        print("Nothing was removed.", file=sys.stderr)
+        return exit_codes.ERROR
+    print_json({"removed": removed_name}) if as_json else click.echo(f"The team {removed_name} is removed.")
+    return exit_codes.OK
+
+
+async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> None:
+    from shoal.core.errors import StoreError, TeamBusy
+    from shoal.core.ids import SessionId
+    from shoal.stores.files.pid_locks import SessionLock
+    from shoal.surfaces.cli.teams.team_overview import find_team_run
+
+    run = find_team_run(team)
+    try:
+        # Held meanwhile, so that nobody resumes the team during its removal.
+        lock = SessionLock(run.home, SessionId(run.session))
+    except StoreError as lock_error:
+        raise TeamBusy(
+            f"The team {team.name} is led by a live session, so it was not removed. "
+            f"Stop it first: shoal team stop {team.name}"
+        ) from lock_error
+    try:
+        active_members = [member for member in team.members if member.is_active]
+        if active_members and not force:
+            names = ", ".join(member.name for member in active_members)
+            raise TeamBusy(
+                f"The lead of {team.name} is gone and left members at work: {names}. Go on with them: "
+                f"shoal team resume {team.name}. Or remove all of it: shoal team rm {team.name} --force"
+            )
+        for member in active_members:
+            await store.rosters.update_member(team.name, member.name, is_active=False)
+        await store.rosters.delete_team(team.name)
+    finally:
+        lock.release_unused()
+
+
+def _confirm_removal(team: TeamRoster) -> bool:
+    if not sys.stdin.isatty():
+        raise click.UsageError("There is no terminal to ask at whether to remove it. Say so with --yes.")
+    return click.confirm(f"Remove the team {team.name} with its mail and its tasks?", default=False)
+
+
+def _print_teams(overviews: Sequence[TeamOverview]) -> None:
+    rows = [
+        (
+            TableCell(view.team.name, CYAN),
+            TableCell(view.lead, _LEAD_STYLES[view.lead]),
+            TableCell(*_format_number(view.count_members("working", "waiting"), GREEN)),
+            TableCell(*_format_number(view.count_members("idle", "cut off"), "")),
+            TableCell(f"{view.open_tasks} open", "" if view.open_tasks else DIM),
+            TableCell(format_dollars(view.usd)),
+            TableCell(_format_time(view.team.created_at, "%m-%d %H:%M")),
+            TableCell(view.team.description or ""),
+        )
+        for view in overviews
+    ]
+    heads = ("TEAM", "LEAD", "WORKING", "IDLE", "TASKS", "COST", "CREATED", "DESCRIPTION")
+    print_table(heads, rows)
+    # Leads that died first: their work was cut off.
+    for state, description in (("died", "A lead that died"), ("ended", "A team that has ended")):
+        if team_name := next((view.team.name for view in overviews if view.lead == state), None):
+            click.echo(f"\n{description} can go on: shoal team resume {team_name}")
+            return
+
+
+def _print_member(overview: MemberOverview) -> None:
+    """Print a member on two lines, activity and numbers, so that both fit a narrow terminal."""
+    from shoal.surfaces.terminal.question_text import describe_question
+
+    colours, member = has_colours(sys.stdout), overview.member
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    activity = overview.doing if overview.question is None else ""
+    work = to_one_line(" · ".join(filter(None, (overview.task, activity))))
+    head = truncate_text(f"{member.name}  {overview.state}{'  ' if work else ''}{work}", columns - 4)
+    name, state = (
+        apply_style(member.name, get_agent_style(member.color), colours=colours),
+        head[len(member.name) :],
+    )
+    dot = apply_style("●", _STATE_STYLES[overview.state], colours=colours)
+    click.echo(f"  {dot} {name}{state}")
+    details = (
+        f"{overview.unread} unread" if overview.unread else "",
+        "" if overview.last_event is None else f"heard {format_duration(overview.last_event)} ago",
+        f"{format_count(overview.tokens)} tokens",
+        format_dollars(overview.usd),
+        member.model,
+        member.agent_type if member.agent_type != member.name else "",
+        member.backend_type if member.backend_type not in (None, "in-process") else "",
+    )
+    detail_line = " · ".join(to_one_line(fact) for fact in details if fact)
+    click.echo(apply_style(f"      {truncate_text(detail_line, columns - 6)}", DIM, colours=colours))
+    if overview.question is not None:
+        question = overview.question
+        question_line = (
+            f"      ? asks: {to_one_line(describe_question(question))}  shoal ask show {question.id}"
+        )
+        click.echo(apply_style(truncate_text(question_line, columns), YELLOW, colours=colours))
+
+
+def _format_number(value: int, style: str) -> tuple[str, str]:
+    return str(value), style if value else DIM
+
+
+def _describe_lead(view: TeamOverview) -> str:
+    match view.lead:
+        case "alive":
+            return "alive"
+        case "ended":
+            return f"not running; go on with: shoal team resume {view.team.name}"
+        case "died":
+            return f"died without a word; go on with: shoal team resume {view.team.name}"
+
+
+def _describe_board(view: TeamOverview) -> str:
+    if not view.tasks:
+        return "no tasks"
+    completed = len(view.tasks) - view.open_tasks
+    in_progress = sum(task.status == "in_progress" for task in view.tasks)
+    return f"{completed} of {len(view.tasks)} tasks done, {in_progress} under way"
+
+
+def _format_time(ms: int, form: str = "%Y-%m-%d %H:%M") -> str:
+    return datetime.fromtimestamp(ms / 1000).astimezone().strftime(form) if ms else "-"

@@ -1,0 +1,319 @@
+"""`shoal team send`, `stop` and `resume` commands: control a team, whether it runs or not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json
+from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_with_flags
+from shoal.surfaces.cli.team_store_access import person_name, run_with_team_store
+from shoal.surfaces.cli.teams.team_overview import (
+    find_active_team,
+    find_only_running,
+    find_team,
+    find_team_run,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.core.names import AgentName
+    from shoal.core.roster import TeamRoster
+
+EVERYONE = "*"
+_LEAD_NAMES = ("team-lead", "lead")
+_END_TIMEOUT = 30.0
+"""Timeout in seconds for a run that was told to end."""
+
+
+@click.command("send", short_help="Say something to a member, the lead or everybody.")
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] MEMBER TEXT")
+@json_option
+@debug_option
+def send_to_team(*, words: tuple[str, ...], as_json: bool) -> int:
+    """Say TEXT to MEMBER, as yourself: a name, team-lead, or '*' for everybody.
+
+    Who is at work hears it at the next step, before anything that agents said. Where the team does not run,
+    it waits in the inbox and is heard when the team is resumed. With `-` as TEXT it is read from standard
+    input.
+    """
+    from shoal.surfaces.cli.headless.stdin import read_text_to_send
+
+    name, member, text = _parse_send_arguments(words)
+    body = read_text_to_send(text)
+
+    async def send_to_members(store: TeamStore) -> tuple[TeamRoster, list[dict[str, Any]]]:
+        team = await find_active_team(store, name)
+        return team, [await deliver_message(store, team, to, body) for to in resolve_members(team, member)]
+
+    team, deliveries = run_with_team_store(send_to_members)
+    if as_json:
+        print_json({"team": team.name, "sent": deliveries})
+        return exit_codes.OK
+    for delivery in deliveries:
+        click.echo(
+            f"{delivery['to']} hears it at its next step."
+            if delivery["live"]
+            else f"Sent to {delivery['to']}."
+        )
+    if not all(each["live"] for each in deliveries):
+        click.echo(f"The team does not run: it is heard after `shoal team resume {team.name}`.")
+    return exit_codes.OK
+
+
+def _parse_send_arguments(arguments: tuple[str, ...]) -> tuple[str | None, str, str]:
+    if len(arguments) == 3:
+        return arguments
+    if len(arguments) == 2:
+        return None, *arguments
+    raise click.UsageError('Give a member and a text, and put the text in quotes: shoal team send alice "…"')
+
+
+def resolve_members(team: TeamRoster, member: str) -> list[AgentName]:
+    from shoal.core.names import LEAD_NAME
+
+    if member == EVERYONE:
+        return [each.name for each in team.members]
+    if member in _LEAD_NAMES:
+        return [LEAD_NAME]
+    roster_entry = team.find_member(member.removesuffix(f"@{team.name}"))
+    if roster_entry is None:
+        member_names = ", ".join(each.name for each in team.members)
+        raise click.UsageError(
+            f"Nobody in the team {team.name} is called {member!r}. There are: {member_names}."
+        )
+    return [roster_entry.name]
+
+
+async def deliver_message(store: TeamStore, team: TeamRoster, to: AgentName, text: str) -> dict[str, Any]:
+    """Send the text through the live run, if any: the run, not the text, states that a person speaks."""
+    from shoal.app.run_access.run_handle import send_control_command
+    from shoal.core.clock import SystemClock, format_iso_time
+    from shoal.core.ids import IdGenerator
+    from shoal.core.mail import MailMessage
+    from shoal.core.mail_envelopes import prepare_envelope
+    from shoal.wire.control_codec import SendTextCommand
+
+    run = find_team_run(team)
+    if run.is_live:
+        return {**await send_control_command(run, SendTextCommand(to=to, text=text)), "to": to, "live": True}
+    mail = MailMessage(
+        id=IdGenerator().new_uuid(),
+        sender=person_name(),
+        text=text,
+        timestamp=format_iso_time(SystemClock().now()),
+    )
+    receipt = await store.post_mail(team.name, to, prepare_envelope(mail, "notice", from_lead=False))
+    return {"to": to, "live": False, "id": receipt.id, "standing": receipt.standing}
+
+
+@click.command("stop", short_help="End a team, or one member of it.")
+@click.argument("words", nargs=-1, metavar="[NAME] [MEMBER]")
+@click.option("--now", is_flag=True, help="Do not ask: end at once. Members can be resumed with the team.")
+@json_option
+@debug_option
+def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
+    """End a team, or one MEMBER of it.
+
+    Each member is asked to finish, and ended after `shoal.shutdown_grace` seconds whatever it answers; who is
+    shut down so leaves the team. With no MEMBER the lead's run ends then too. With --now a run ends at once,
+    and its members are as they were when the team is resumed.
+    """
+
+    async def stop_team_or_member(store: TeamStore) -> tuple[TeamRoster, list[str]]:
+        name, member = await _parse_stop_arguments(store, words)
+        team = await find_active_team(store, name)
+        run = find_team_run(team)
+        if not run.is_live:
+            raise click.ClickException(
+                f"The team {team.name} does not run. Go on with it: shoal team resume {team.name}. "
+                f"Remove it: shoal team rm {team.name}"
+            )
+        if member is None:
+            return team, await _stop_whole_team(team, run, now=now)
+        return team, [await _stop_member(run, resolve_members(team, member)[0], now=now)]
+
+    team, stopped_names = run_with_team_store(stop_team_or_member)
+    if as_json:
+        print_json({"team": team.name, "stopped": stopped_names})
+    elif "team-lead" in stopped_names:
+        click.echo(f"The team {team.name} has ended. Go on with it: shoal team resume {team.name}")
+    else:
+        click.echo(f"{', '.join(stopped_names)} has ended, and the lead is told.")
+    return exit_codes.OK
+
+
+async def _parse_stop_arguments(
+    store: TeamStore, arguments: tuple[str, ...]
+) -> tuple[str | None, str | None]:
+    """Parse the arguments: one word is a team, or a member of the only existing or running team."""
+    if len(arguments) > 2:
+        raise click.UsageError("Give a team and at most one of its members.")
+    if len(arguments) != 1:
+        return (arguments[0], arguments[1]) if arguments else (None, None)
+    teams = await store.rosters.list_teams()
+    if arguments[0] not in teams and (len(teams) == 1 or await find_only_running(store)):
+        return None, arguments[0]
+    return arguments[0], None
+
+
+async def _stop_member(run: RunHandle, member: AgentName, *, now: bool) -> str:
+    from shoal.app.run_access.run_handle import send_control_command
+    from shoal.core.names import LEAD_NAME
+    from shoal.wire.control_codec import ShutDownMemberCommand, StopTaskCommand
+
+    if member == LEAD_NAME:
+        raise click.UsageError("The lead ends with its team: leave MEMBER out to end them all.")
+    if not now:
+        _print_shutdown_notice(member)
+    await send_control_command(
+        run, StopTaskCommand(task_id=member) if now else ShutDownMemberCommand(name=member)
+    )
+    return member
+
+
+def _print_shutdown_notice(names: str) -> None:
+    click.echo(f"Asking {names} to end; who is busy has a grace. At once: --now.", err=True)
+
+
+async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> list[str]:
+    from shoal.app.run_access.run_handle import send_control_command
+    from shoal.app.run_access.run_termination import end_run
+    from shoal.core.errors import ShoalError
+    from shoal.core.names import LEAD_NAME
+    from shoal.wire.control_codec import ShutDownMemberCommand
+
+    members = [each.name for each in team.members if each.name != LEAD_NAME]
+    if not now and members:
+        _print_shutdown_notice(", ".join(members))
+        requests = (send_control_command(run, ShutDownMemberCommand(name=name)) for name in members)
+        for outcome in await asyncio.gather(*requests, return_exceptions=True):
+            # A member that is already gone, alone or with its run, is the intended result.
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ShoalError):
+                raise outcome
+    try:
+        await end_run(run)
+    except ShoalError:
+        if run.is_live:
+            raise
+    await _wait_until_ended(run)
+    return [*members, LEAD_NAME]
+
+
+async def _wait_until_ended(run: RunHandle) -> None:
+    from shoal.app.run_access.run_handle import watch_run
+    from shoal.core.clock import SystemClock
+    from shoal.core.errors import StoreError
+
+    try:
+        async with asyncio.timeout(_END_TIMEOUT):
+            async for _ in watch_run(run, SystemClock()):
+                pass
+            # The last event is written a moment before the process releases the lock.
+            while run.is_live:  # noqa: ASYNC110 - a released lock notifies nobody
+                await asyncio.sleep(0.02)
+    except TimeoutError as error:
+        raise StoreError(
+            f"The run {run.session} was told to end and has not ended within {_END_TIMEOUT:g} s. "
+            f"See what holds it: shoal watch {run.session}",
+            path=run.directory,
+        ) from error
+
+
+def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> int:
+    async def load_team(store: TeamStore) -> TeamRoster:
+        return await find_team(store, name)
+
+    team = run_with_team_store(load_team)
+    run = find_team_run(team)
+    if run.is_live:
+        raise click.ClickException(
+            f"The team {team.name} runs already, in session {run.session}. "
+            f"Be there: shoal team attach {team.name}"
+        )
+    _check_lead_started(team, run)
+    _enter_team_directory(team)
+    _report_mode_change(team, run, flag_values)
+    model = flag_values["model"] or _find_lead_model(team, run)
+    return run_with_flags(
+        {**flag_values, "model": model}, prompt=prompt, headless=prompt is not None, resume=run.session
+    )
+
+
+def _check_lead_started(team: TeamRoster, run: RunHandle) -> None:
+    """Check that the session can be resumed: a lead that died before its first message left nothing."""
+    from shoal.core.errors import SessionNotFound
+    from shoal.stores.files.session_files import find_session
+
+    try:
+        find_session(run.home, run.session)
+    except SessionNotFound as error:
+        raise click.ClickException(
+            f"The lead of {team.name} died before it said a word, or its conversation is gone: there is "
+            f"nothing to go on from. Remove the team and start again: shoal team rm {team.name} --force"
+        ) from error
+
+
+def _enter_team_directory(team: TeamRoster) -> None:
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    lead = team.find_member("team-lead")
+    cwd = Path(lead.cwd) if lead is not None else Path.cwd()
+    if cwd == Path.cwd() or not cwd.is_dir():
+        return
+    print_message(f"The team works in {cwd}.")
+    os.chdir(cwd)
+
+
+def _find_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
+    """Return the model that a flag named when the lead was started."""
+    from shoal.app.run_access.run_handle import read_requested_model
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    name = read_requested_model(run)
+    if name:
+        print_message(f"The lead of {team.name} asks {name}, as when it was started; --model names another.")
+    return name or None
+
+
+def _report_mode_change(team: TeamRoster, run: RunHandle, flag_values: Mapping[str, Any]) -> None:
+    """Report that the mode is not carried over: the person who chose it may not be present now."""
+    if flag_values["mode"] or flag_values["skip_permissions"]:
+        return
+    from shoal.app.reports.permission_report import build_permission_report, load_project_settings
+    from shoal.app.run_access.run_handle import read_last_mode
+    from shoal.surfaces.terminal.user_messages import print_message
+
+    cwd = Path.cwd()
+    old_mode, new_mode = (
+        read_last_mode(run),
+        build_permission_report(load_project_settings(cwd, given=flag_values["settings"]), cwd).mode,
+    )
+    if old_mode and old_mode != new_mode:
+        skipped_permissions = old_mode == "bypassPermissions"
+        flag = "--dangerously-skip-permissions" if skipped_permissions else f"--permission-mode {old_mode}"
+        print_message(
+            f"The lead of {team.name} goes on in the mode {new_mode}. It had {old_mode}; again: {flag}"
+        )
+
+
+resume_command = click.Command(
+    "resume",
+    callback=_resume_team,
+    short_help="Go on with a team whose lead has ended or died.",
+    help="""Go on with a team whose lead has ended or died: its session, members, mail and tasks.
+
+    At a terminal you talk to the lead; with -p it runs headless. The flags of a run hold here too.""",
+    params=[
+        click.Argument(["name"], required=False),
+        click.Option(["-p", "--print", "prompt"], metavar="PROMPT", help="Headless, with this prompt."),
+        *RUN_FLAGS,
+    ],
+)

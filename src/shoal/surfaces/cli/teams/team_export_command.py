@@ -1,0 +1,129 @@
+"""`shoal team export` command: write everything stored about a team into one file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.app.run_view.mail_text import format_mail
+from shoal.core.text_format import format_count, format_dollars, strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import debug_option, print_json
+from shoal.surfaces.cli.team_store_access import run_with_team_store
+from shoal.surfaces.cli.teams.team_overview import build_overview, find_team, overview_to_dict
+
+if TYPE_CHECKING:
+    from shoal.app.teams.team_export import TeamExport
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.surfaces.cli.teams.team_overview import TeamOverview
+
+
+@click.command("export", short_help="Give out all that is kept of a team.")
+@click.argument("name", required=False)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@click.option(
+    "--format", "form", type=click.Choice(["json", "md"]), default="json", help="json, or md to read."
+)
+@click.option("--json", "as_json", is_flag=True, help="With -o: say what was written as JSON.")
+@debug_option
+def export_team_data(*, name: str | None, output: Path | None, form: str, as_json: bool) -> int:
+    """Give out all of a team: roster, tasks, mail in order, events, costs and last reports.
+
+    It works for a team that runs, has ended or whose lead died, and changes nothing.
+    """
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.teams.team_export import export_team
+
+    async def load_team_export(store: TeamStore) -> tuple[TeamOverview, TeamExport]:
+        team = await find_team(store, name)
+        return await build_overview(store, team), await export_team(store, find_home_directory(), team)
+
+    view, team_export = run_with_team_store(load_team_export)
+    text = (
+        "\n".join(_render_markdown(view, team_export)) + "\n"
+        if form == "md"
+        else _render_json(view, team_export)
+    )
+    if output is None:
+        sys.stdout.write(text)
+        return exit_codes.OK
+    from shoal.stores.files.home_paths import write_atomically
+
+    try:
+        write_atomically(output.absolute(), text.encode("utf-8", "surrogatepass"))
+    except OSError as error:
+        raise click.ClickException(f"{output} cannot be written: {error.strerror}.") from error
+    if as_json:
+        print_json({"team": view.team.name, "written": str(output), "bytes": len(text.encode())})
+    else:
+        click.echo(f"The team {view.team.name} is in {strip_terminal_codes(str(output))}.")
+    return exit_codes.OK
+
+
+def _render_json(view: TeamOverview, team_export: TeamExport) -> str:
+    from shoal.app.teams.team_export import encode_team_export
+    from shoal.wire.json_codec import encode_json
+
+    return (
+        encode_json({"standing": overview_to_dict(view), **encode_team_export(team_export)}).decode() + "\n"
+    )
+
+
+def _render_markdown(view: TeamOverview, team_export: TeamExport) -> Iterator[str]:
+    team = team_export.team
+    yield f"# The team {team.name}\n"
+    if team.description:
+        yield f"{strip_terminal_codes(team.description)}\n"
+    yield (
+        f"Made {_format_time(team.created_at)}, led by session `{team.lead_session_id}`; "
+        f"its lead: {view.lead}."
+    )
+    yield f"{format_count(team_export.total.usage.total_tokens)} tokens, {format_dollars(view.usd)}.\n"
+    yield "## Members\n"
+    yield "| name | type | model | state | tokens | cost |\n|---|---|---|---|---|---|"
+    states = {each.member.name: each for each in view.members}
+    for person in team_export.people:
+        totals = team_export.by_agent.get(person.agent)
+        tokens = format_count(totals.usage.total_tokens) if totals else "0"
+        cost = format_dollars(None if totals and totals.unpriced else totals.usd if totals else 0.0)
+        state = states[person.name].state if person.name in states else "left the team"
+        yield f"| {person.name} | {person.kind} | {person.model} | {state} | {tokens} | {cost} |"
+    yield "\n## Tasks\n"
+    yield from _render_tasks(team_export)
+    yield "\n## Last reports\n"
+    for person in team_export.people:
+        if person.report:
+            yield f"### {person.name}\n\n{strip_terminal_codes(person.report)}\n"
+    yield "## Mail\n"
+    for delivered_mail in team_export.mail:
+        mail = delivered_mail.mail
+        sender, sent_at = strip_terminal_codes(mail.sender), strip_terminal_codes(mail.timestamp)
+        yield f"**{sender} → {delivered_mail.to}**, {sent_at}\n"
+        yield (
+            "\n".join(f"> {line}".rstrip() for line in strip_terminal_codes(format_mail(mail)).splitlines())
+            + "\n"
+        )
+
+
+def _render_tasks(team_export: TeamExport) -> Iterator[str]:
+    if not team_export.tasks:
+        yield "None."
+    for task in team_export.tasks:
+        mark = "x" if task.status == "completed" else " "
+        owner = f" ({task.owner})" if task.owner else ""
+        blockers_note = (
+            f", after {', '.join(f'#{each}' for each in task.blocked_by)}" if task.blocked_by else ""
+        )
+        status = task.status.replace("_", " ")
+        yield f"- [{mark}] #{task.id} {strip_terminal_codes(task.subject)}{owner}: {status}{blockers_note}"
+        for change in team_export.changes.get(task.id, ()):
+            yield f"  - {_format_time(change.at)} {change.by}: {change.status or 'changed'}"
+
+
+def _format_time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

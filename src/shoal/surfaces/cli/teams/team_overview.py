@@ -1,0 +1,248 @@
+"""Overview of a team: its roster, each member's status from the run's journal, its mail and its board."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from shoal.surfaces.cli.team_store_access import choose_team
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle
+    from shoal.app.run_view.agent_status import AgentStatus, AgentStatusTable
+    from shoal.app.teams.team_store import TeamStore
+    from shoal.core.questions import Question
+    from shoal.core.roster import RosterEntry, TeamRoster
+    from shoal.core.tasks import Task
+
+LeadState: TypeAlias = Literal["alive", "ended", "died"]
+MemberState: TypeAlias = Literal["working", "waiting", "idle", "cut off", "ended", "died"]
+_MAIL_LIMIT = 100_000
+
+
+class MemberOverview(Struct, frozen=True, kw_only=True):
+    member: RosterEntry
+    state: MemberState
+    task: str = ""
+    doing: str = ""
+    tokens: int = 0
+    usd: float | None = 0.0
+    """None if a price is not known."""
+    last_event: float | None = None
+    """Seconds ago; None if there was no event."""
+    unread: int = 0
+    question: Question | None = None
+
+
+class TeamOverview(Struct, frozen=True, kw_only=True):
+    team: TeamRoster
+    run: RunHandle
+    lead: LeadState
+    members: tuple[MemberOverview, ...]
+    """The lead first."""
+    tasks: tuple[Task, ...]
+    tokens: int
+    usd: float | None
+
+    @property
+    def is_live(self) -> bool:
+        return self.lead == "alive"
+
+    def count_members(self, *states: MemberState) -> int:
+        """Count the members in these states, without the lead."""
+        return sum(each.state in states for each in self.members[1:])
+
+    @property
+    def open_tasks(self) -> int:
+        return sum(task.status != "completed" for task in self.tasks)
+
+    @property
+    def session(self) -> str:
+        return self.run.session
+
+
+async def find_active_team(store: TeamStore, name: str | None) -> TeamRoster:
+    """Find a team as `find_team` does; among several teams choose the only running one."""
+    return await find_team(store, name or await find_only_running(store))
+
+
+async def find_only_running(store: TeamStore) -> str | None:
+    teams = [await store.rosters.read_team(name) for name in await store.rosters.list_teams()]
+    running_names = [team.name for team in teams if team is not None and find_team_run(team).is_live]
+    return running_names[0] if len(running_names) == 1 else None
+
+
+async def find_team(store: TeamStore, name: str | None) -> TeamRoster:
+    from shoal.core.errors import TeamNotFound
+    from shoal.core.names import TeamName
+
+    team_name = TeamName(await choose_team(store, name, hint="Name one."))
+    team = await store.rosters.read_team(team_name)
+    if team is None:
+        raise TeamNotFound(f"The team {team_name} is gone. `shoal team ls` lists those there are.")
+    return team
+
+
+async def build_overview(store: TeamStore, team: TeamRoster) -> TeamOverview:
+    from shoal.core.clock import SystemClock
+    from shoal.core.names import LEAD_NAME
+
+    run = find_team_run(team)
+    statuses, lead = _load_statuses(run)
+    tasks = tuple(await store.open_board(team.name).list_tasks())
+    now = SystemClock().now() / 1000
+    members = [
+        _build_member_overview(each, _find_status(each, statuses), tasks, now, lead)
+        for each in sorted(team.members, key=lambda each: each.name != LEAD_NAME)
+    ]
+    for number, member_overview in enumerate(members):
+        members[number] = _add_unread_count(
+            member_overview, await _count_unread(store, team, member_overview.member)
+        )
+    return TeamOverview(
+        team=team,
+        run=run,
+        lead=lead,
+        members=tuple(members),
+        tasks=tasks,
+        tokens=sum(each.tokens for each in statuses.all.values()),
+        usd=_sum_cost(statuses),
+    )
+
+
+def find_team_run(team: TeamRoster) -> RunHandle:
+    from shoal.app.run_access.run_handle import RunHandle
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.core.ids import SessionId
+
+    return RunHandle(session=SessionId(team.lead_session_id), home=find_home_directory())
+
+
+def _load_statuses(run: RunHandle) -> tuple[AgentStatusTable, LeadState]:
+    """Load the statuses from the run's journal, which is read once because it may be long."""
+    from shoal.app.run_view.agent_status import AgentStatusTable
+    from shoal.core.events import Event, SessionEnded
+    from shoal.stores.files.file_journal import read_journal
+
+    # Checked first, so that the last events of a run that ends meanwhile are still read.
+    is_live = run.is_live
+    statuses, last = AgentStatusTable(), None
+    for record in read_journal(run.journal):
+        last = record.event
+        if isinstance(last, Event):
+            statuses.apply_event(last, record.at / 1000)
+    if is_live:
+        return statuses, "alive"
+    statuses.mark_lost()
+    return statuses, "ended" if isinstance(last, SessionEnded) else "died"
+
+
+def _find_status(member: RosterEntry, statuses: AgentStatusTable) -> AgentStatus | None:
+    from shoal.core.ids import LEAD_ID, AgentId
+    from shoal.core.names import LEAD_NAME
+
+    return statuses.all.get(LEAD_ID if member.name == LEAD_NAME else AgentId(member.agent_id))
+
+
+def _build_member_overview(
+    member: RosterEntry, status: AgentStatus | None, tasks: tuple[Task, ...], now: float, lead: LeadState
+) -> MemberOverview:
+    own_tasks = [
+        f"#{task.id} {task.subject}" for task in tasks if task.owner == member.name and _is_in_progress(task)
+    ]
+    if status is None:
+        return MemberOverview(
+            member=member, state=_resolve_member_state(member, status, lead), task=", ".join(own_tasks)
+        )
+    return MemberOverview(
+        member=member,
+        state=_resolve_member_state(member, status, lead),
+        task=", ".join(own_tasks),
+        doing=status.activity if status.is_live else "",
+        tokens=status.tokens,
+        usd=status.usd if status.priced else None,
+        last_event=max(now - status.last_event_at, 0.0),
+        question=status.question if lead == "alive" else None,
+    )
+
+
+def _resolve_member_state(member: RosterEntry, status: AgentStatus | None, lead: LeadState) -> MemberState:
+    from shoal.core.names import LEAD_NAME
+
+    if lead != "alive":
+        if member.name == LEAD_NAME:
+            return lead
+        # The roster is up to a second late, the journal is not.
+        was_working = member.is_active if status is None else status.is_working
+        return "cut off" if was_working else "idle"
+    if status is not None and status.state in ("working", "waiting"):
+        return "waiting" if status.state == "waiting" else "working"
+    return "working" if status is None and member.is_active else "idle"
+
+
+def _is_in_progress(task: Task) -> bool:
+    return task.status == "in_progress"
+
+
+def _add_unread_count(overview: MemberOverview, unread: int) -> MemberOverview:
+    from msgspec.structs import replace
+
+    return replace(overview, unread=unread)
+
+
+async def _count_unread(store: TeamStore, team: TeamRoster, member: RosterEntry) -> int:
+    from shoal.core.errors import InboxNotFound
+
+    try:
+        return len(await store.open_mailboxes(team.name).take_unread(member.name, limit=_MAIL_LIMIT))
+    except InboxNotFound:
+        return 0
+
+
+def _sum_cost(statuses: AgentStatusTable) -> float | None:
+    all_statuses = statuses.all.values()
+    return sum(each.usd for each in all_statuses) if all(each.priced for each in all_statuses) else None
+
+
+def overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
+    """Return the overview for programs."""
+    counts = Counter(task.status for task in overview.tasks)
+    return {
+        "name": overview.team.name,
+        "description": overview.team.description,
+        "session": overview.session,
+        "lead": overview.lead,
+        "created_at": overview.team.created_at,
+        "working": overview.count_members("working", "waiting"),
+        "idle": overview.count_members("idle"),
+        "cut_off": overview.count_members("cut off"),
+        "open_tasks": overview.open_tasks,
+        "tasks": {status: counts[status] for status in ("pending", "in_progress", "completed")},
+        "tokens": overview.tokens,
+        "cost_usd": None if overview.usd is None else round(overview.usd, 6),
+        "members": [_member_to_dict(each) for each in overview.members],
+    }
+
+
+def _member_to_dict(overview: MemberOverview) -> dict[str, Any]:
+    member = overview.member
+    return {
+        "name": member.name,
+        "agent": member.agent_id,
+        "type": member.agent_type,
+        "state": overview.state,
+        "task": overview.task,
+        "doing": overview.doing,
+        "model": member.model,
+        "color": member.color,
+        "runs_in": member.backend_type,
+        "cwd": member.cwd,
+        "joined_at": member.joined_at,
+        "last_event_seconds": None if overview.last_event is None else round(overview.last_event, 3),
+        "tokens": overview.tokens,
+        "cost_usd": None if overview.usd is None else round(overview.usd, 6),
+        "unread": overview.unread,
+        "question": overview.question,
+    }

@@ -1,0 +1,255 @@
+"""`shoal team start` command: a team from a template, whose members work before the lead's first turn."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import TableCell, print_facts, print_json, print_table
+from shoal.surfaces.cli.flags import parse_session_uuid
+from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_with_flags
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, has_colours
+
+if TYPE_CHECKING:
+    from shoal.app.options import Options
+    from shoal.app.session.session import Session
+    from shoal.app.teams.team_templates import TemplateLimits
+    from shoal.core.team_templates import TeamTemplate, TemplateRole
+
+
+def _start_team(template: str, goal: str | None, **flag_values: Any) -> int:
+    team_template = find_template(template)
+    name, dry_run, as_json = (
+        flag_values.pop("team_name"),
+        flag_values.pop("dry_run"),
+        flag_values.pop("as_json"),
+    )
+    is_headless = flag_values.pop("print_") or not (sys.stdin.isatty() and sys.stdout.isatty())
+    goal = _read_goal(team_template, goal)
+    _check_template(team_template, flag_values)
+    if dry_run:
+        _print_plan(team_template, goal, name or team_template.name, flag_values, as_json=as_json)
+        return exit_codes.OK
+    if as_json:
+        flag_values["output_format"] = "json"
+    return run_with_flags(
+        flag_values,
+        headless=is_headless,
+        prepare=_create_preparer(team_template, goal, name),
+        adapt_options=lambda options: _apply_template_budget(options, team_template),
+    )
+
+
+start_command = click.Command(
+    "start",
+    callback=_start_team,
+    short_help="Start a team from a template, and lead it.",
+    help="""Start a team from TEMPLATE for GOAL, and lead it.
+
+    The team, its tasks and its members are made before the lead's first turn. At a terminal you talk to the
+    lead; with -p, or without a terminal, it runs headless and prints the result. With `-` as GOAL it is read
+    from standard input. The flags of a run hold here too.""",
+    params=[
+        click.Argument(["template"]),
+        click.Argument(["goal"], required=False),
+        click.Option(
+            ["-p", "--print", "print_"], is_flag=True, help="Headless: run, print the result, exit."
+        ),
+        click.Option(["--name", "team_name"], metavar="NAME", help="Call the team so; else as the template."),
+        click.Option(["--dry-run"], is_flag=True, help="Show what would be made, and make nothing."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON: the plan, or one result object."),
+        click.Option(["--session-id"], type=parse_session_uuid, hidden=True),
+        *RUN_FLAGS,
+    ],
+)
+
+
+def find_template(name: str) -> TeamTemplate:
+    """Find a template by name, or by the path of a file."""
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.teams.team_templates import SUFFIXES, load_templates, read_template_file
+    from shoal.core.errors import InvalidTeamTemplate
+
+    path = Path(name)
+    if path.suffix in SUFFIXES or "/" in name:
+        entry = read_template_file(path)
+        if entry.template is None:
+            assert entry.problem is not None
+            raise InvalidTeamTemplate(entry.problem)
+        return entry.template
+    return load_templates(cwd=Path.cwd(), home=find_home_directory()).find(name)
+
+
+def _read_goal(template: TeamTemplate, argument: str | None) -> str:
+    from shoal.surfaces.cli.headless.stdin import decode_text, read_prompt
+
+    goal = (
+        read_prompt() if argument == "-" else decode_text(os.fsencode(argument or ""), "The goal")
+    ).strip()
+    if template.needs_goal and not goal:
+        raise click.UsageError(
+            f"The template {template.name} needs a goal. Give it in quotes: "
+            f'shoal team start {template.name} "what is to be achieved"'
+        )
+    return goal
+
+
+def _check_template(template: TeamTemplate, flag_values: dict[str, Any]) -> None:
+    """Check, before anything starts, that the agents exist and that the template stays within the limits."""
+    from shoal.app.definitions.agent_catalog import load_agent_catalog, load_given_agents
+    from shoal.app.definitions.plugin_set import load_plugins
+    from shoal.app.reports import permission_report
+    from shoal.app.teams.team_templates import check_template
+
+    cwd = Path.cwd()
+    settings = permission_report.load_project_settings(cwd, given=flag_values["settings"])
+    definitions = load_agent_catalog(
+        cwd=cwd,
+        home=settings.home,
+        given=load_given_agents(flag_values["agents"], cwd),
+        plugins=load_plugins(settings, cwd, flag_values["plugin_dirs"]).list_agent_dirs(),
+    )
+    check_template(
+        template,
+        definitions,
+        _resolve_limits(
+            flag_values, permission_report.build_permission_report(settings, cwd).mode, settings.own
+        ),
+    )
+    if any(role.isolation == "worktree" for role in template.roles) and not _is_in_repository(cwd):
+        role_names = ", ".join(role.name for role in template.roles if role.isolation == "worktree")
+        raise click.UsageError(
+            f"{role_names} works in a worktree of its own, and {cwd} is in no git repository. "
+            "Make one first: git init && git add -A && git commit -m start"
+        )
+
+
+def _resolve_limits(flag_values: dict[str, Any], mode: Any, own_settings: Any) -> TemplateLimits:
+    """Return the limits; a flag of the user overrides the settings."""
+    from shoal.app.teams.team_templates import TemplateLimits
+
+    if flag_values["skip_permissions"]:
+        mode = "bypassPermissions"
+    usd, tokens = flag_values["max_budget_usd"], flag_values["max_total_tokens"]
+    return TemplateLimits(
+        mode=flag_values["mode"] or mode,
+        max_usd=None if usd else own_settings.max_budget_usd,
+        max_tokens=None if tokens else own_settings.max_total_tokens,
+    )
+
+
+def _is_in_repository(cwd: Path) -> bool:
+    return any((place / ".git").exists() for place in (cwd, *cwd.parents))
+
+
+def _apply_template_budget(options: Options, template: TeamTemplate) -> Options:
+    """Apply the template's budget where the user gave none."""
+    from msgspec.structs import replace
+
+    return replace(
+        options,
+        max_budget_usd=options.max_budget_usd or template.budget_usd,
+        max_total_tokens=options.max_total_tokens or template.budget_tokens,
+    )
+
+
+def _create_preparer(
+    template: TeamTemplate, goal: str, name: str | None
+) -> Callable[[Session], Awaitable[str]]:
+    async def prepare_team(session: Session) -> str:
+        from shoal.app.session.team_start import start_team
+
+        started_team = await start_team(session, template, goal, name=name or "")
+        session.note(
+            f"The team {started_team.name} is made: {', '.join(each.name for each in started_team.members)}."
+        )
+        return started_team.prompt
+
+    return prepare_team
+
+
+def _print_plan(
+    template: TeamTemplate, goal: str, name: str, flag_values: dict[str, Any], *, as_json: bool
+) -> None:
+    from shoal.app.session.team_start import build_lead_prompt, preview_tasks
+
+    filled_template = template.fill_goal(goal)
+    tasks = preview_tasks(filled_template)
+    prompt = build_lead_prompt(name, filled_template, goal, tasks)
+    usd = flag_values["max_budget_usd"] or template.budget_usd
+    tokens = flag_values["max_total_tokens"] or template.budget_tokens
+    if as_json:
+        print_json(
+            {
+                "team": name,
+                "template": template.name,
+                "source": str(template.source),
+                "members": [_member_to_dict(member, role) for member, role in filled_template.members],
+                "tasks": tasks,
+                "budget": {"usd": usd, "tokens": tokens},
+                "prompt": prompt,
+            }
+        )
+        return
+    print_facts(
+        (
+            ("team", name),
+            ("template", f"{template.name}  ({template.source.kind}, {template.source})"),
+            ("budget", format_budget(usd, tokens) or "none of its own"),
+        )
+    )
+    click.echo()
+    print_roster(filled_template)
+    if tasks:
+        print_tasks([(task.id, task.owner, task.blocked_by, task.subject) for task in tasks])
+    colours = has_colours(sys.stdout)
+    click.echo(f"\n{apply_style('The lead is told', BOLD, colours=colours)}")
+    click.echo("\n".join(f"  {line}".rstrip() for line in strip_terminal_codes(prompt).splitlines()))
+    click.echo(apply_style("\nNothing was made. Leave --dry-run out to start it.", YELLOW, colours=colours))
+
+
+def format_budget(usd: float | None, tokens: int | None) -> str:
+    amounts = (f"${usd:g}" if usd else "", f"{tokens:,} tokens" if tokens else "")
+    return ", ".join(filter(None, amounts))
+
+
+def _member_to_dict(member: str, role: TemplateRole) -> dict[str, Any]:
+    return {
+        "name": member,
+        "type": role.kind,
+        "model": role.model,
+        "mode": role.mode,
+        "isolation": role.isolation,
+        "prompt": role.prompt,
+    }
+
+
+def print_tasks(tasks: Sequence[tuple[str, str | None, Sequence[str], str]]) -> None:
+    rows = [
+        (TableCell(key), TableCell(owner or "-"), TableCell(", ".join(waits_for) or "-"), TableCell(subject))
+        for key, owner, waits_for, subject in tasks
+    ]
+    click.echo()
+    print_table(("TASK", "OWNER", "WAITS FOR", "SUBJECT"), rows)
+
+
+def print_roster(template: TeamTemplate) -> None:
+    rows = [
+        (
+            TableCell(member),
+            TableCell(role.kind or "-"),
+            TableCell(role.model or "inherit"),
+            TableCell(role.mode or "-", DIM if role.mode is None else YELLOW),
+            TableCell(role.isolation or "-"),
+            TableCell(" ".join(role.prompt.split())),
+        )
+        for member, role in template.members
+    ]
+    print_table(("MEMBER", "TYPE", "MODEL", "MODE", "ISOLATION", "PROMPT"), rows)

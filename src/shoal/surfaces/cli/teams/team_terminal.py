@@ -1,0 +1,269 @@
+"""Terminal of a team that runs in another process: its events, its questions, and messages to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.core.clock import Clock, SystemClock
+from shoal.core.errors import ShoalError
+from shoal.core.events import (
+    AssistantReplied,
+    Event,
+    MemberWentIdle,
+    MessageAdded,
+    QuestionAnswered,
+    QuestionAsked,
+    SessionEnded,
+    SessionStarted,
+)
+from shoal.core.ids import LEAD_ID
+from shoal.core.questions import Question
+from shoal.core.text_format import format_count, format_dollars, to_one_line
+from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
+from shoal.surfaces.cli.plain.input_prompt import (
+    InputClosed,
+    InputPrompt,
+    InterruptPressed,
+    LineEntered,
+    LiveInputPrompt,
+    PlainInputPrompt,
+    PromptInput,
+    PromptWoken,
+)
+from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
+from shoal.surfaces.cli.plain.question_queue import QuestionQueue
+from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_screen
+from shoal.surfaces.terminal.text_styles import (
+    BOLD,
+    BOLD_CYAN,
+    DIM,
+    RED,
+    YELLOW,
+    apply_style,
+    get_agent_style,
+    truncate_text,
+)
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle, TimedEvent
+    from shoal.core.roster import TeamRoster
+
+REPLAYED_EVENTS = 200
+"""Number of earlier events that are printed on attaching."""
+USAGE_HINT = (
+    "What you type goes to the lead; @name to a member, @* to everybody. Ctrl-D leaves, the team goes on."
+)
+
+
+async def run_team_terminal(team: TeamRoster, run: RunHandle) -> int:
+    """Run the terminal of the team, and return the exit code."""
+    screen = open_screen(sys.stdout)
+    names = [f"@{member.name} " for member in team.members]
+    prompt: InputPrompt
+    if isinstance(screen, LiveScreen):
+        prompt = LiveInputPrompt(screen, run.home / "shoal" / "history", lambda: names)
+    else:
+        prompt = PlainInputPrompt(screen)
+    prompt.open()
+    try:
+        return await _TeamTerminal(team, run, screen, prompt).run()
+    finally:
+        prompt.close()
+
+
+class _TeamTerminal:
+    def __init__(self, team: TeamRoster, run: RunHandle, screen: TerminalScreen, prompt: InputPrompt) -> None:
+        self._team = team
+        self._run = run
+        self._screen = screen
+        self._prompt = prompt
+        self._clock: Clock = SystemClock()
+        self._statuses = AgentStatusTable()
+        self._printer = TurnPrinter(screen, is_observer=True, statuses=self._statuses)
+        self._questions = QuestionQueue(prompt, self._show_question, lambda: self._replay_done)
+        self._run_ended = self._has_left = False
+        self._replay_done = False
+        """True once earlier events are printed: from then on, questions are shown at once."""
+        self._status = 0
+
+    async def run(self) -> int:
+        """Run until the user leaves or the run ends."""
+        self._screen.write(f"team {self._team.name}", BOLD)
+        self._screen.write(f"  session {self._run.session}\n  {USAGE_HINT}\n", DIM)
+        async with asyncio.TaskGroup() as tasks:
+            follow_task = tasks.create_task(self._follow_run())
+            while not (self._has_left or self._run_ended):
+                self._handle_input(await self._prompt.read_input(), tasks)
+            follow_task.cancel()
+        self._prompt.end_question()
+        self._prompt.set_status_rows(None)
+        self._print_farewell()
+        return self._status
+
+    async def _follow_run(self) -> None:
+        from shoal.app.run_access.run_handle import watch_run
+        from shoal.stores.files.file_journal import read_journal
+
+        self._prompt.set_status_rows(self._render_rows)
+        past_count = sum(1 for _ in read_journal(self._run.journal))
+        number = 0
+        if not past_count:
+            self._finish_replay()
+        async for timed_event in watch_run(self._run, self._clock):
+            number += 1
+            self._handle_event(timed_event, is_shown=number > past_count - REPLAYED_EVENTS)
+            if number == past_count:
+                self._finish_replay()
+        self._run_ended = True
+        self._prompt.wake()
+
+    def _finish_replay(self) -> None:
+        """Show the open questions; later ones are shown as they are asked."""
+        self._replay_done = True
+        self._questions.show_first()
+
+    def _handle_event(self, timed_event: TimedEvent, *, is_shown: bool) -> None:
+        event = timed_event.event
+        if not isinstance(event, Event):
+            return
+        self._statuses.apply_event(event, timed_event.at / 1000)
+        match event:
+            case QuestionAsked(question=question):
+                self._queue_question(question)
+            case QuestionAnswered(question=question_id):
+                self._questions.remove_question(question_id)
+            case SessionEnded() | SessionStarted():
+                self._questions.clear()
+            case _:
+                pass
+        if is_shown:
+            self._printer.print_event(event)
+            self._print_member_event(event)
+
+    def _print_member_event(self, event: Event) -> None:
+        """Print what an observer of a single run does not see: what members say, and when they are idle."""
+        match event:
+            case AssistantReplied(preview=preview) if event.agent != LEAD_ID and preview.strip():
+                self._print_member_line(event, f": {to_one_line(preview)}")
+            case MemberWentIdle(reason=reason):
+                self._print_member_line(
+                    event, " is idle" if reason == "available" else f" is idle ({reason})"
+                )
+            case MessageAdded(by="person", message=message) if event.agent != LEAD_ID:
+                self._print_member_line(event, f" heard you: {to_one_line(message.text)}")
+            case _:
+                pass
+
+    def _print_member_line(self, event: Event, text: str) -> None:
+        status = self._statuses.all[event.agent]
+        with self._printer.open_block():
+            self._screen.write(f"  {status.display_name}", get_agent_style(status.color))
+            self._screen.write(
+                f"{truncate_text(text, max(self._screen.columns - len(status.display_name) - 3, 20))}\n", DIM
+            )
+
+    def _render_rows(self, columns: int) -> list[str]:
+        """Render every agent, working or not, with the totals of the team."""
+        all_statuses = list(self._statuses.all.values())
+        usd = sum(each.usd for each in all_statuses) if all(each.priced for each in all_statuses) else None
+        tokens = sum(each.tokens for each in all_statuses)
+        questions_note = f" · {len(self._questions)} waiting for you" if self._questions else ""
+        head = f"{self._team.name} · {format_count(tokens)} tokens · {format_dollars(usd)}{questions_note}"
+        unfinished = [each for each in self._statuses.iter_tree() if each.completion is None]
+        colours = self._screen.colours
+        rows = format_agent_rows(unfinished, self._clock.now() / 1000, columns, colours=colours)
+        return [apply_style(truncate_text(head, columns), DIM, colours=colours), *rows]
+
+    def _handle_input(self, prompt_input: PromptInput, tasks: asyncio.TaskGroup) -> None:
+        match prompt_input:
+            case InputClosed(status=status):
+                self._has_left, self._status = True, status
+            case InterruptPressed(line=line):
+                if line:
+                    self._prompt.clear_line()
+                else:
+                    self._has_left = True
+            case LineEntered(text=text) if text.strip():
+                self._echo_input(text)
+                # A message to a member is not an answer to an open question.
+                if (dialog := self._questions.first) is not None and not text.startswith("@"):
+                    self._answer_question(dialog, text)
+                else:
+                    tasks.create_task(self._send_message(text.strip()))
+            case LineEntered() | PromptWoken():
+                pass
+
+    async def _send_message(self, text: str) -> None:
+        import click
+
+        from shoal.app.run_access.run_handle import send_control_command
+        from shoal.surfaces.cli.teams.team_control_commands import resolve_members
+        from shoal.wire.control_codec import SendTextCommand
+
+        recipient, body = "team-lead", text
+        if text.startswith("@"):
+            recipient, _, body = text[1:].partition(" ")
+        if not body.strip():
+            self._printer.write_note(f"There is nothing to say to {recipient}.", YELLOW)
+            return
+        try:
+            for name in resolve_members(await self._load_roster(), recipient):
+                await send_control_command(self._run, SendTextCommand(to=name, text=body.strip()))
+        except click.UsageError as error:
+            self._printer.write_note(error.format_message(), YELLOW)
+        except ShoalError as error:
+            self._printer.write_note(f"✗ {to_one_line(str(error))}", RED)
+
+    async def _load_roster(self) -> TeamRoster:
+        """Load the current roster: members come and go."""
+        from shoal.app.teams.team_store import TeamStore
+        from shoal.core.ids import IdGenerator
+
+        team_store = TeamStore(self._run.home, clock=self._clock, ids=IdGenerator())
+        try:
+            return await team_store.rosters.read_team(self._team.name) or self._team
+        finally:
+            await team_store.aclose()
+
+    def _queue_question(self, question: Question) -> None:
+        asker = "" if question.agent == LEAD_ID else self._statuses.describe_agent(question.agent)
+        self._questions.add(QuestionDialog(question, asker))
+
+    def _show_question(self, dialog: QuestionDialog) -> None:
+        with self._printer.open_block():
+            dialog.show(self._screen)
+
+    def _answer_question(self, dialog: QuestionDialog, text: str) -> None:
+        from shoal.stores.files.question_files import QuestionFiles
+
+        answer = dialog.parse_line(text)
+        if answer is None:
+            self._questions.show_first()
+            return
+        try:
+            was_accepted = QuestionFiles(self._run.directory / "questions").answer(dialog.question.id, answer)
+            if not was_accepted:
+                self._printer.write_note("Somebody answered first; this answer is dropped.", YELLOW)
+        except ShoalError as error:
+            self._printer.write_note(f"✗ {to_one_line(str(error))}", RED)
+        self._questions.remove_question(dialog.question.id)
+
+    def _echo_input(self, text: str) -> None:
+        if self._prompt.echoes_input:
+            return
+        with self._printer.open_block():
+            self._screen.write("› ", BOLD_CYAN)
+            self._screen.write(text.strip().replace("\n", "\n  ") + "\n")
+
+    def _print_farewell(self) -> None:
+        self._screen.end_line()
+        if self._run_ended:
+            self._screen.write(
+                f"  The team's run has ended. Go on with it: shoal team resume {self._team.name}\n"
+            )
+        else:
+            self._screen.write(f"  The team goes on. Come back: shoal team attach {self._team.name}\n", DIM)

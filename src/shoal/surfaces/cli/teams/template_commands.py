@@ -1,0 +1,239 @@
+"""`shoal team templates` and `shoal team template` commands: list, show, validate and create templates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import (
+    TableCell,
+    debug_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+)
+from shoal.surfaces.terminal.text_styles import CYAN, DIM, RED
+
+if TYPE_CHECKING:
+    from shoal.app.teams.team_templates import TemplateCatalog, TemplateEntry
+    from shoal.core.team_templates import TeamTemplate, TemplateProblem
+
+_NEW_TEMPLATE = """\
+---
+name: {name}
+# What it is for: `shoal team templates` shows this.
+description: Say in a sentence what this team does and when to use it.
+# Each role is a teammate, or `count` of them. {{goal}} is what the person asks for.
+roles:
+  - name: worker
+    # A type of agent: `shoal agents ls` lists them.
+    type: general-purpose
+    # model: sonnet
+    # mode: plan            only reads until its plan is approved
+    # isolation: worktree   works in a copy of its own
+    # count: 2              worker-1 and worker-2
+    prompt: |
+      Work on this: {{goal}}
+      Report to team-lead what you did and how one sees that it is done.
+  - name: checker
+    type: general-purpose
+    prompt: |
+      Check what worker did for: {{goal}}
+      Run it, look for what is missing, and report to team-lead.
+# Without an owner, whoever is free takes a task. blockedBy names keys.
+tasks:
+  - key: work
+    subject: Do it
+    owner: worker
+  - key: check
+    subject: Check it
+    blockedBy: [work]
+    owner: checker
+# For the whole team with its lead.
+# budget:
+#   usd: 5
+#   tokens: 2000000
+---
+You lead this team. Wait for what its members report, settle what they disagree about, and give the person
+the result.
+"""
+
+
+@click.command("templates", short_help="List the team templates.")
+@json_option
+@debug_option
+def list_templates(*, as_json: bool) -> int:
+    """List the team templates: the project's, your own, and those that come with Shoal."""
+    catalog = _load_templates()
+    if as_json:
+        print_json([_summary_to_dict(each) for each in catalog.effective])
+        return exit_codes.OK
+    rows = [
+        (
+            TableCell(each.name, CYAN),
+            TableCell("-" if each.template is None else str(len(each.template.members))),
+            TableCell("-" if each.template is None else str(len(each.template.tasks))),
+            TableCell(each.origin.kind, DIM),
+            TableCell(f"cannot be used: {each.problem}", RED)
+            if each.template is None
+            else TableCell(each.template.description),
+        )
+        for each in catalog.effective
+    ]
+    print_table(("TEMPLATE", "MEMBERS", "TASKS", "SOURCE", "DESCRIPTION"), rows)
+    click.echo('\nStart one: shoal team start NAME "the goal"\nSee one: shoal team template show NAME')
+    return exit_codes.OK
+
+
+@click.group("template", short_help="Show, check and write team templates.")
+def template_group() -> None:
+    """Show, check and write team templates: .claude/teams in the project, `teams` in Shoal's home."""
+
+
+@template_group.command("show")
+@click.argument("name")
+@json_option
+@debug_option
+def show_template(*, name: str, as_json: bool) -> int:
+    """Show a template: its roles, its tasks, and what the lead is told."""
+    from shoal.surfaces.cli.teams.team_start_command import (
+        find_template,
+        format_budget,
+        print_roster,
+        print_tasks,
+    )
+
+    template = find_template(name)
+    if as_json:
+        print_json(_template_to_dict(template))
+        return exit_codes.OK
+    print_facts(
+        (
+            ("template", template.name),
+            ("description", template.description),
+            ("source", f"{template.source.kind}, {template.source}"),
+            ("budget", format_budget(template.budget_usd, template.budget_tokens)),
+        )
+    )
+    click.echo()
+    print_roster(template)
+    if template.tasks:
+        print_tasks(
+            [(task.key, task.owner, task.blocked_by, task.subject) for task in template.order_tasks()]
+        )
+    click.echo(f"\n{strip_terminal_codes(template.prompt)}")
+    return exit_codes.OK
+
+
+@template_group.command("validate")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(path_type=Path))
+@json_option
+@debug_option
+def validate_templates(*, paths: Sequence[Path], as_json: bool) -> int:
+    """Check templates: these files, or all that are found from here. Exit code 1 where one cannot be used."""
+    from shoal.app.teams.team_templates import read_template_file
+
+    for path in paths:
+        if not path.is_file():
+            raise click.UsageError(f"There is no file {str(path)!r}.")
+    entries = [read_template_file(path) for path in paths] if paths else [*_load_templates().all]
+    all_problems = [problem for each in entries if (problem := _find_problem(each)) is not None]
+    shadowed = [
+        f"{each.origin}: not used, {each.hidden_by} comes first" for each in entries if each.hidden_by
+    ]
+    if as_json:
+        problems = [_problem_to_dict(each) for each in all_problems]
+        print_json({"templates": len(entries), "problems": problems, "shadowed": shadowed})
+    else:
+        for line in (*map(str, all_problems), *shadowed):
+            click.echo(strip_terminal_codes(line))
+        click.echo(
+            f"{format_quantity(len(entries), 'template')}, {format_quantity(len(all_problems), 'problem')}."
+        )
+    return exit_codes.ERROR if all_problems else exit_codes.OK
+
+
+@template_group.command("new")
+@click.argument("name")
+@click.option("--user", is_flag=True, help="For you in every project, instead of for this project.")
+@json_option
+@debug_option
+def create_template_file(*, name: str, user: bool, as_json: bool) -> int:
+    """Write the file of a new template, with every field explained, for you to change."""
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.core.names import parse_team_name
+    from shoal.surfaces.cli.new_files import write_new_file
+
+    name = parse_team_name(name)
+    directory = find_home_directory() / "teams" if user else Path.cwd() / ".claude" / "teams"
+    path = directory / f"{name}.md"
+    write_new_file(path, _NEW_TEMPLATE.format(name=name))
+    if as_json:
+        print_json({"template": name, "written": str(path)})
+    else:
+        click.echo(
+            f"{strip_terminal_codes(str(path))} is written. "
+            f'Change it, then: shoal team start {name} "…" --dry-run'
+        )
+    return exit_codes.OK
+
+
+def _load_templates() -> TemplateCatalog:
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.teams.team_templates import load_templates
+
+    return load_templates(cwd=Path.cwd(), home=find_home_directory())
+
+
+def _find_problem(entry: TemplateEntry) -> TemplateProblem | None:
+    """Return the flaw of a template: in its file, or an agent that does not exist."""
+    from shoal.app.definitions.agent_catalog import load_agent_catalog
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.teams.team_templates import check_template
+    from shoal.core.errors import InvalidTeamTemplate
+
+    if entry.template is None:
+        return entry.problem
+    try:
+        check_template(entry.template, load_agent_catalog(cwd=Path.cwd(), home=find_home_directory()))
+    except InvalidTeamTemplate as error:
+        return error.problem
+    return None
+
+
+def _summary_to_dict(entry: TemplateEntry) -> dict[str, Any]:
+    data = {"name": entry.name, "source": {"kind": entry.origin.kind, "path": str(entry.origin.path)}}
+    if entry.template is None:
+        return {**data, "problem": None if entry.problem is None else _problem_to_dict(entry.problem)}
+    return {**data, **_template_to_dict(entry.template)}
+
+
+def _template_to_dict(team_template: TeamTemplate) -> dict[str, Any]:
+    return {
+        "name": team_template.name,
+        "description": team_template.description,
+        "source": {"kind": team_template.source.kind, "path": str(team_template.source.path)},
+        "roles": [
+            {"name": role.name, "members": role.members, "type": role.kind, "model": role.model}
+            | {"mode": role.mode, "isolation": role.isolation, "prompt": role.prompt}
+            for role in team_template.roles
+        ],
+        "tasks": team_template.order_tasks(),
+        "budget": {"usd": team_template.budget_usd, "tokens": team_template.budget_tokens},
+        "prompt": team_template.prompt,
+    }
+
+
+def _problem_to_dict(problem: TemplateProblem) -> dict[str, Any]:
+    return {
+        "path": str(problem.source.path),
+        "line": problem.line,
+        "field": problem.field,
+        "what": problem.what,
+    }

@@ -1,0 +1,119 @@
+"""`shoal trust` command: trust project settings that would allow its agents more."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.text_format import strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, YELLOW, apply_style, has_colours
+
+if TYPE_CHECKING:
+    from shoal.app.options import Options
+    from shoal.app.settings.settings_listing import TrustRow
+    from shoal.app.skills.skill_trust import SkillTrust
+    from shoal.core.skills import Skill
+
+
+@click.command("trust")
+@click.option("--show", is_flag=True, help="Show what there is to trust, and change nothing.")
+@click.option("--revoke", is_flag=True, help="Take back what was said about this project.")
+@click.option("--json", "as_json", is_flag=True, help="With --show, as one JSON object.")
+def command(*, show: bool, revoke: bool, as_json: bool) -> int:
+    """Trust what this project's .claude/settings.json and settings.local.json would allow, its skills and
+    commands, the MCP servers of its .mcp.json, the hooks and servers of its agents, and the plug-ins that
+    lie in it, as they are now.
+
+    A change of what they allow needs trust again. What they forbid always counts.
+    """
+    from shoal.app.definitions.agent_trust import find_escalations
+    from shoal.app.definitions.plugin_set import load_plugins
+    from shoal.app.settings import settings_trust
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.settings.settings_listing import list_trust_rows
+
+    if show and revoke:
+        raise click.UsageError("--show changes nothing and --revoke does: give one of them.")
+    if as_json and not show:
+        raise click.UsageError("--json goes with --show: what is trusted or taken back is told in words.")
+    project = Path.cwd().resolve()
+    settings = load_settings(cwd=project)
+    escalations = (*find_escalations(settings, project), *load_plugins(settings, project).escalations)
+    skills, skill_trust = _load_escalating_skills(settings.home, project)
+    rows = (*list_trust_rows(escalations), *skill_trust.list_trust_rows(skills))
+    if as_json:
+        print_json({"project": str(project), "settings": tuple(rows)})
+    elif not revoke:
+        for line in format_trust_rows(rows, colours=has_colours(sys.stdout)):
+            click.echo(line)
+    if revoke:
+        settings_trust.forget_trust(settings.home, project)
+        click.echo(f"Nothing that {project} allows itself is trusted any more.")
+    elif rows and not show:
+        settings_trust.save_trust_decision(settings, project, trusted=True, escalations=escalations)
+        skill_trust.save_decisions(skills, trusted=True)
+        click.echo(f"Trusted for {project}, until it changes. Take it back with: shoal trust --revoke")
+    return exit_codes.OK
+
+
+def ask_for_trust(options: Options) -> None:
+    """Ask at the start of an interactive session whether to trust settings nobody has decided on yet."""
+    from shoal.app.definitions.agent_trust import find_escalations
+    from shoal.app.definitions.plugin_set import load_plugins
+    from shoal.app.settings import settings_trust
+    from shoal.app.settings.settings import load_settings
+    from shoal.app.settings.settings_listing import list_trust_rows
+
+    project = (options.cwd or Path.cwd()).expanduser().resolve()
+    settings = load_settings(cwd=project, given=options.settings)
+    escalations = (*find_escalations(settings, project), *load_plugins(settings, project).escalations)
+    new = [each for each in escalations if each.trust == "unasked"]
+    skills, skill_trust = _load_escalating_skills(settings.home, project)
+    skills = tuple(skill for skill in skills if skill_trust.read_trust(skill) == "unasked")
+    if not new and not skills:
+        return
+    click.echo(
+        f"The settings of {strip_terminal_codes(str(project))} would allow its agents more than yours do:"
+    )
+    for line in format_trust_rows(
+        (*list_trust_rows(new), *skill_trust.list_trust_rows(skills)), colours=has_colours(sys.stdout)
+    ):
+        click.echo(line)
+    trusted = click.confirm("Trust these settings, until they change?", default=False)
+    if new:
+        settings_trust.save_trust_decision(settings, project, trusted=trusted, escalations=new)
+    skill_trust.save_decisions(skills, trusted=trusted)
+
+
+def _load_escalating_skills(home: Path, project: Path) -> tuple[tuple[Skill, ...], SkillTrust]:
+    """Load the project's skills that would allow something."""
+    from shoal.app.skills.skill_catalog import load_skills
+    from shoal.app.skills.skill_trust import SkillTrust, find_escalating_skills
+
+    return find_escalating_skills(load_skills(cwd=project, home=home)), SkillTrust(home, project)
+
+
+def format_trust_rows(rows: Iterable[TrustRow], *, colours: bool) -> Iterator[str]:
+    is_empty = True
+    for row in rows:
+        is_empty = False
+        state, style = ("trusted", GREEN) if row.trust == "trusted" else ("not trusted", YELLOW)
+        key, state = (
+            apply_style(strip_terminal_codes(row.key), BOLD, colours=colours),
+            apply_style(state, style, colours=colours),
+        )
+        origin = apply_style(strip_terminal_codes(row.origin), DIM, colours=colours)
+        yield f"  {key}  {state}  {origin}"
+        # In full: nobody should trust what they were not shown.
+        for value in row.value if isinstance(row.value, list) else [row.value]:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            yield f"    {strip_terminal_codes(text)}"
+    if is_empty:
+        yield "This project's own settings allow nothing that yours do not. There is nothing to trust."

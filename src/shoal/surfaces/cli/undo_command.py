@@ -1,0 +1,135 @@
+"""`shoal undo` command: restore files, and optionally the conversation, to the state before a turn."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.text_format import to_one_line
+from shoal.surfaces.cli.cli_output import json_option, print_json
+from shoal.surfaces.terminal.listings import format_path, undo_lines
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, apply_style, has_colours, truncate_text
+
+if TYPE_CHECKING:
+    from shoal.app.config.undo_history import UndoableTurn, UndoHistory
+    from shoal.workspaces.checkpoints import UndoReport
+
+_MAX_FILES_SHOWN = 6
+
+
+@click.command(
+    name="undo",
+    help="Bring files back to how they were before TURN (default: the last turn that changed files). "
+    "What somebody else changed since is left alone.",
+)
+@click.argument("turn", type=int, required=False)
+@click.option("--session", metavar="ID", help="Of this session; else the latest one of this directory.")
+@click.option("--conversation", is_flag=True, help="Let the conversation go back, too.")
+@click.option("--list", "list_", is_flag=True, help="Only list the turns and what they changed.")
+@json_option
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+def command(
+    *, turn: int | None, session: str | None, conversation: bool, list_: bool, as_json: bool, yes: bool
+) -> int:
+    from shoal.app.config.undo_history import select_turn, undo_closed_session
+    from shoal.core.clock import SystemClock
+
+    history = _open_undo_history(session)
+    turns = history.list_turns()
+    if list_:
+        _print_turns(turns, as_json=as_json)
+        return 0
+    chosen_turn = select_turn(turns, turn)
+    if not yes and not as_json and not _confirm_undo(turns, chosen_turn, conversation=conversation):
+        print("Nothing was changed.", file=sys.stderr)
+        return 1
+    report = undo_closed_session(history, chosen_turn, SystemClock(), conversation=conversation)
+    if as_json:
+        print_json(_undo_report_to_dict(report, history, conversation=conversation))
+    else:
+        for line, style in undo_lines(report, Path.cwd()):
+            _print_line(line, style)
+        if conversation:
+            _print_line(
+                f"The conversation is back before turn {chosen_turn.turn}: shoal --resume {history.session}"
+            )
+    return 0
+
+
+def _open_undo_history(session: str | None) -> UndoHistory:
+    from shoal.app.config.undo_history import UndoHistory
+    from shoal.app.settings.settings import find_home
+    from shoal.core.errors import SessionNotFound
+    from shoal.core.ids import SessionId
+    from shoal.stores.files.home_paths import get_transcript_path
+    from shoal.stores.files.session_files import find_latest_session, find_session
+
+    home = find_home(os.environ, Path.cwd())
+    if session is not None:
+        path = find_session(home, session)
+        return UndoHistory(home=home, session=SessionId(path.stem), transcript=path)
+    latest = find_latest_session(home, str(Path.cwd()))
+    if latest is None:
+        raise SessionNotFound(f"No session has worked in {Path.cwd()}. Name one: --session ID.", path=home)
+    return UndoHistory(
+        home=home, session=latest, transcript=get_transcript_path(home, str(Path.cwd()), latest)
+    )
+
+
+def _confirm_undo(turns: tuple[UndoableTurn, ...], chosen_turn: UndoableTurn, *, conversation: bool) -> bool:
+    """Ask for confirmation after listing every affected turn: undoing turn 2 of 4 also undoes 3 and 4."""
+    for turn in turns:
+        if turn.turn >= chosen_turn.turn and (turn.files or conversation):
+            _print_turn(turn)
+    if not sys.stdin.isatty():
+        raise click.UsageError("There is no terminal to ask at whether to undo this. Say so with --yes.")
+    scope = "these files and the conversation" if conversation else "these files"
+    return click.confirm(f"Bring {scope} back to before turn {chosen_turn.turn}?", default=True)
+
+
+def _print_turns(turns: tuple[UndoableTurn, ...], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {
+                    "turn": each.turn,
+                    "prompt": each.prompt,
+                    "files": [{"path": str(file.path), "how": file.how} for file in each.files],
+                }
+                for each in turns
+            ]
+        )
+        return
+    for turn in turns:
+        _print_turn(turn)
+    if not turns:
+        _print_line("This session has no turns.", DIM)
+
+
+def _print_turn(turn: UndoableTurn) -> None:
+    _print_line(f"turn {turn.turn}  {truncate_text(to_one_line(turn.prompt), 60)}", BOLD)
+    for file in turn.files[:_MAX_FILES_SHOWN]:
+        _print_line(f"    {file.how:<8} {format_path(file.path, Path.cwd())}")
+    if len(turn.files) > _MAX_FILES_SHOWN:
+        _print_line(f"    … and {len(turn.files) - _MAX_FILES_SHOWN} more", DIM)
+
+
+def _undo_report_to_dict(
+    report: UndoReport, history: UndoHistory, *, conversation: bool
+) -> dict[str, object]:
+    return {
+        "session": history.session,
+        "turn": report.turn,
+        "conversation": conversation,
+        "restored": [str(path) for path in report.restored],
+        "deleted": [str(path) for path in report.removed],
+        "left_alone": [{"path": str(left.path), "why": left.why} for left in report.left_alone],
+    }
+
+
+def _print_line(text: str, style: str = "") -> None:
+    sys.stdout.write(apply_style(text, style, colours=has_colours(sys.stdout)) + "\n")

@@ -1,0 +1,208 @@
+"""`shoal view` command: show one agent of a run and send messages to it. Panes of teammates run it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.core.errors import ShoalError
+from shoal.core.events import AgentStarted, Event, SessionStarted
+from shoal.core.ids import LEAD_ID
+from shoal.core.text_format import to_one_line
+from shoal.stores.files.file_journal import follow_journal, read_journal
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.plain.agent_view_printer import AgentViewPrinter, TranscriptTail
+from shoal.surfaces.cli.plain.input_prompt import (
+    InputClosed,
+    InterruptPressed,
+    LineEntered,
+    LiveInputPrompt,
+    PlainInputPrompt,
+)
+from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_screen
+from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW, apply_style, truncate_text
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle
+    from shoal.wire.journal_codec import JournalRecord
+
+REPLAYED_EVENTS = 200
+"""Number of earlier events of an agent that are printed at the start."""
+
+
+@click.command("view")
+@click.argument("session")
+@click.argument("agent")
+@click.option("--exit", "leave", is_flag=True, help="End with the agent, without waiting for a key.")
+def command(*, session: str, agent: str, leave: bool) -> int:
+    """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
+    from shoal.app.run_access.run_handle import find_run, load_agent_statuses
+    from shoal.app.settings.settings import find_home_directory
+
+    run = find_run(find_home_directory(), session)
+    screen = open_screen(sys.stdout)
+    is_terminal = sys.stdin.isatty()
+    view = AgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
+    # A live run may still start this agent; an ended run never will.
+    if not run.is_live and not view.has_agent():
+        names = ", ".join(dict.fromkeys(each.display_name for each in load_agent_statuses(run).iter_tree()))
+        raise click.ClickException(
+            f"The run {run.session[:8]} has ended, and had no agent {agent!r}. It had: {names}."
+        )
+    try:
+        return asyncio.run(view.run_with_prompt() if is_terminal else view.follow_agent())
+    except KeyboardInterrupt:
+        return exit_codes.INTERRUPTED
+
+
+class AgentViewer:
+    """Reads from disk, so that many viewers cost the run nothing; only typed messages reach the run."""
+
+    def __init__(self, run: RunHandle, agent: str, screen: TerminalScreen, *, exits_with_agent: bool) -> None:
+        self._run = run
+        self._screen = screen
+        self._exits_with_agent = exits_with_agent
+        self._printer = AgentViewPrinter(agent, screen)
+        self._prompt: LiveInputPrompt | PlainInputPrompt | None = None
+        self._cwd = ""
+        self._unsent: deque[str] = deque()
+        self._input_ready = asyncio.Event()
+        self._is_over = False
+
+    def has_agent(self) -> bool:
+        """Return True if the run's journal mentions the agent."""
+        return any(map(self._is_relevant, read_journal(self._run.journal)))
+
+    async def run_with_prompt(self) -> int:
+        history = self._run.home / "shoal" / "history"
+        screen = self._screen
+        self._prompt = (
+            LiveInputPrompt(screen, history) if isinstance(screen, LiveScreen) else PlainInputPrompt(screen)
+        )
+        self._prompt.open()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self.follow_agent()), group.create_task(self._send_typed())]
+                status = await self._read_inputs(self._prompt)
+                for task in tasks:
+                    task.cancel()
+            return status
+        finally:
+            self._prompt.close()
+
+    async def _read_inputs(self, prompt: LiveInputPrompt | PlainInputPrompt) -> int:
+        while True:
+            match await prompt.read_input():
+                case LineEntered(text=text) if text.strip():
+                    self._unsent.append(text)
+                    self._input_ready.set()
+                    prompt.set_status_rows(self._render_unsent)
+                case InputClosed(status=status) if status:
+                    return status
+                case InterruptPressed() | InputClosed():
+                    self._print_farewell()
+                    return exit_codes.OK
+                case _:
+                    pass
+            if self._is_over:
+                return exit_codes.OK
+
+    async def follow_agent(self) -> int:
+        """Follow the agent until the run ends, or until the agent ends if the view exits with it."""
+        journal, offset = self._run.journal, 0
+        pending_records: deque[JournalRecord] = deque(maxlen=REPLAYED_EVENTS)
+        for record in read_journal(journal):
+            offset = record.next
+            if self._is_relevant(record):
+                pending_records.append(record)
+                if isinstance(record.event, AgentStarted):
+                    self._printer.agent = record.event.agent
+        for record in pending_records:
+            self._print_event(record)
+        if not pending_records:
+            self._printer.print_note(f"{self._printer.name} has not started yet", YELLOW)
+        async for record in follow_journal(journal, offset, is_running=lambda: self._run.is_live):
+            if self._is_relevant(record):
+                self._print_event(record)
+            if self._is_over:
+                break
+        else:
+            self._printer.print_note("The run has ended, and this view with it.", YELLOW)
+        self._close_view()
+        return exit_codes.OK
+
+    def _is_relevant(self, record: JournalRecord) -> bool:
+        event = record.event
+        if isinstance(event, SessionStarted):
+            self._cwd = self._cwd or event.cwd
+        return isinstance(event, Event) and self._printer.is_about_agent(event)
+
+    def _print_event(self, record: JournalRecord) -> None:
+        event, printer = record.event, self._printer
+        assert isinstance(event, Event)
+        if printer.transcript is None:
+            from shoal.app.run_access.conversation_path import find_conversation_path
+
+            agent = LEAD_ID if printer.agent == LEAD_ID else event.agent
+            printer.transcript = TranscriptTail(find_conversation_path(self._run, self._cwd, agent))
+        stage_before = printer.stage
+        printer.print_event(event, record.at)
+        if stage_before in (printer.stage, "awaited"):
+            return
+        has_ended = printer.stage == "ended"
+        if has_ended and self._exits_with_agent:
+            self._is_over = True
+        elif isinstance(self._prompt, LiveInputPrompt):
+            self._prompt.closes_on_any_key = has_ended
+            if has_ended:
+                self._prompt.begin_question("any key closes this view")
+            else:
+                self._prompt.end_question()
+
+    def _close_view(self) -> None:
+        self._is_over = True
+        if self._prompt is not None:
+            self._prompt.wake()
+
+    def _render_unsent(self, columns: int) -> list[str]:
+        rows = [truncate_text(f"  on its way: {to_one_line(text)}", columns) for text in self._unsent]
+        return [apply_style(row, DIM, colours=self._screen.colours) for row in rows]
+
+    async def _send_typed(self) -> None:
+        """Send typed messages one after the other; a slow run does not block typing."""
+        while True:
+            await self._input_ready.wait()
+            self._input_ready.clear()
+            while self._unsent:
+                await self._send_message(self._unsent[0])
+                self._unsent.popleft()
+            if self._prompt is not None:
+                self._prompt.set_status_rows(None)
+
+    async def _send_message(self, text: str) -> None:
+        from shoal.app.run_access.run_handle import send_control_command
+        from shoal.surfaces.terminal.user_messages import describe_delivery
+        from shoal.wire.control_codec import SendTextCommand
+
+        printer = self._printer
+        try:
+            # No timeout: a repeated message would be delivered twice.
+            delivery = await send_control_command(
+                self._run, SendTextCommand(to=printer.agent, text=text), patience=None
+            )
+        except ShoalError as error:
+            printer.print_note(f"It was not said: {to_one_line(str(error))}", RED)
+            if self._prompt is not None:
+                self._prompt.offer_text(text)
+            return
+        printer.print_note(describe_delivery(printer.name, delivery["how"]).removesuffix("."), DIM)
+
+    def _print_farewell(self) -> None:
+        name = self._printer.name
+        if self._printer.stage == "there":
+            self._printer.print_note(f"This view is closed; {name} works on.", YELLOW)
+            self._printer.print_note(f"See it again with: shoal view {self._run.session[:8]} {name}", DIM)

@@ -1,0 +1,222 @@
+"""`shoal watch` command: follow a run from another terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.run_view.run_view import describe_unknown_event
+from shoal.core.clock import Clock, SystemClock
+from shoal.core.events import (
+    Event,
+    MailPosted,
+    QuestionAsked,
+    RequestSettled,
+    SessionEnded,
+    SessionStarted,
+    TaskChanged,
+    TurnEnded,
+    TurnStarted,
+)
+from shoal.core.ids import LEAD_ID
+from shoal.core.text_format import format_count, format_dollars, to_one_line
+from shoal.core.usage import Usage
+from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
+from shoal.surfaces.cli.plain.agent_rows import format_detailed_rows
+from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
+from shoal.surfaces.terminal.event_text import mark_truncated_preview
+from shoal.surfaces.terminal.screen import TerminalScreen, open_screen
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, truncate_at_word
+from shoal.surfaces.terminal.turn_activity import TurnActivity
+
+if TYPE_CHECKING:
+    from shoal.app.run_access.run_handle import RunHandle, TimedEvent
+    from shoal.wire.journal_codec import UnknownEvent
+
+
+_TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}
+
+
+@click.command(
+    name="watch",
+    help="Follow a run: the one with this id (or its beginning), else the newest live one of this directory.",
+)
+@click.argument("session", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The events themselves, one JSON object per line.")
+@click.option(
+    "--frames",
+    is_flag=True,
+    help="The live view as JSON: a line has the rows of agents, tasks, mail, questions, costs that changed.",
+)
+def command(*, session: str | None, as_json: bool, frames: bool) -> int:
+    run = _choose_run(session)
+    if run is None:
+        return 1
+    try:
+        asyncio.run(print_view_deltas(run) if frames else print_events(run) if as_json else _print_run(run))
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _choose_run(session: str | None) -> RunHandle | None:
+    from shoal.app.run_access.run_handle import find_run, list_live_runs
+    from shoal.app.settings.settings import find_home
+
+    cwd = Path.cwd()
+    home = find_home(os.environ, cwd)
+    if session is not None:
+        return find_run(home, session)
+    runs = list_live_runs(home, cwd)
+    if not runs:
+        print(_describe_no_live_run(home, cwd), file=sys.stderr)
+        return None
+    for other in runs[1:]:
+        print(f"shoal: another one is live: shoal watch {other.session}", file=sys.stderr)
+    return runs[0]
+
+
+def _describe_no_live_run(home: Path, cwd: Path) -> str:
+    from shoal.stores.files.session_files import list_sessions
+
+    lines = [f"shoal: No run is live in {cwd}."]
+    sessions = list_sessions(home, str(cwd), limit=5)
+    if sessions:
+        lines.append("Past ones can be printed:")
+        lines.extend(
+            f"  shoal watch {each.session[:8]}  {truncate_at_word(to_one_line(each.prompt), 52)}"
+            for each in sessions
+        )
+    return "\n".join(lines)
+
+
+async def print_events(run: RunHandle) -> None:
+    from shoal.app.run_access.run_handle import watch_run
+    from shoal.wire.json_codec import encode_json
+
+    async for timed_event in watch_run(run, SystemClock()):
+        sys.stdout.buffer.write(encode_json(getattr(timed_event.event, "raw", timed_event.event)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+async def print_view_deltas(run: RunHandle) -> None:
+    from shoal.app.run_access.run_follower import RunFollower
+    from shoal.wire.json_codec import encode_json
+
+    async with RunFollower(run, SystemClock()) as follower:
+        async for delta in follower.iter_deltas():
+            sys.stdout.buffer.write(encode_json(delta) + b"\n")
+            sys.stdout.buffer.flush()
+            if follower.is_over and delta.offset == follower.view.offset:
+                return
+
+
+async def _print_run(run: RunHandle) -> None:
+    from shoal.app.run_access.run_handle import watch_run
+
+    screen, clock = open_screen(sys.stdout), SystemClock()
+    printer = _RunWatchPrinter(screen, clock, live=run.is_live, session=run.session)
+    try:
+        async for timed_event in watch_run(run, clock):
+            printer.print_event(timed_event)
+    except asyncio.CancelledError:
+        printer.close()
+        raise
+    printer.close(run_ended=True)
+
+
+class _RunWatchPrinter:
+    """Prints a run's events; while a live run is active, rows below show what each agent does."""
+
+    def __init__(self, screen: TerminalScreen, clock: Clock, *, live: bool, session: str) -> None:
+        self._screen = screen
+        self._session = session
+        self._clock = clock
+        self._statuses = AgentStatusTable()
+        self._printer = TurnPrinter(screen, is_observer=True, statuses=self._statuses)
+        self._live = live
+        self._activity = TurnActivity(clock)
+        self._in_turn = False
+        self._rows: LiveStatusRows | None = None
+        self._usage = Usage()
+        self._usd = 0.0
+        self._has_ended = False
+        self._unknown: set[str] = set()
+
+    def print_event(self, timed_event: TimedEvent) -> None:
+        event = timed_event.event
+        if not isinstance(event, Event):
+            self._note_unknown(event)
+            return
+        self._statuses.apply_event(event, timed_event.at / 1000)
+        match event:
+            case SessionStarted(session=session, model=model, cwd=cwd):
+                self._screen.end_line()
+                self._screen.write(f"session {session}", BOLD)
+                self._screen.write(f"  {model} · {cwd}\n", DIM)
+            case TurnStarted():
+                self._activity, self._in_turn = TurnActivity(self._clock), True
+            case TurnEnded() | SessionEnded():
+                self._in_turn = False
+                self._has_ended = isinstance(event, SessionEnded)
+            case RequestSettled(usage=usage, cost_usd=cost):
+                self._usage, self._usd = self._usage + usage, self._usd + (cost or 0.0)
+            case _:
+                pass
+        self._activity.apply_event(event)
+        self._printer.print_event(event)
+        self._print_team_event(event)
+        self._update_live_rows(is_active=self._in_turn or bool(self._statuses.list_working()))
+
+    def _note_unknown(self, event: UnknownEvent) -> None:
+        if event.type not in self._unknown:
+            self._unknown.add(event.type)
+            self._printer.write_note(describe_unknown_event(event))
+
+    def _print_team_event(self, event: Event) -> None:
+        match event:
+            case MailPosted(kind="message", sender=sender, to=recipient, preview=preview):
+                mail_line = f"✉ {sender} → {recipient}: {to_one_line(mark_truncated_preview(preview))}"
+                self._printer.write_note(truncate_at_word(mail_line, self._screen.columns - 3))
+            case TaskChanged(task=task, subject=subject, status=status, owner=owner):
+                owner_note = f" ({owner})" if owner else ""
+                self._printer.write_note(
+                    f"{_TASK_MARKS.get(status, '☐')} #{task} {to_one_line(subject)}{owner_note}"
+                )
+            case QuestionAsked(question=question):
+                self._printer.write_note(f"answer it with: shoal ask answer {question.id}")
+            case _:
+                pass
+
+    def close(self, *, run_ended: bool = False) -> None:
+        """Close the screen; `run_ended` means that no events will follow, else the user stopped watching."""
+        self._update_live_rows(is_active=False)
+        self._screen.end_line()
+        if run_ended and not self._has_ended:
+            self._screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
+            self._screen.write(f"  go on with it: shoal --resume {self._session}\n", YELLOW)
+        self._screen.write(
+            f"\n  {format_count(self._usage.total_tokens)} tokens · {format_dollars(self._usd)}\n", DIM
+        )
+        self._screen.close()
+
+    def _update_live_rows(self, *, is_active: bool) -> None:
+        if is_active and self._live and self._rows is None:
+            self._rows = LiveStatusRows(self._screen, self._render_rows)
+        elif not is_active and self._rows is not None:
+            self._rows.close()
+            self._rows = None
+
+    def _render_rows(self, columns: int) -> list[str]:
+        colours = self._screen.colours
+        lead = (
+            [apply_style(self._activity.format_line(columns), DIM, colours=colours)] if self._in_turn else []
+        )
+        agents = [each for each in self._statuses.iter_tree() if each.agent != LEAD_ID and each.is_live]
+        return [*lead, *format_detailed_rows(agents, self._clock.now() / 1000, columns, colours=colours)]

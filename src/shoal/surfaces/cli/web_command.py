@@ -1,0 +1,86 @@
+"""`shoal web` command: serve a view of this home's runs to a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import print_json
+
+if TYPE_CHECKING:
+    from shoal.surfaces.web.web_server import ServerAddress
+
+_MIN_TOKEN_LENGTH = 16
+LOOPBACK = "127.0.0.1"
+
+
+@click.command("web")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="A fixed one; usually a free one.")
+@click.option("--host", default=LOOPBACK, metavar="HOST", help="Another address than this machine's own.")
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar="SHOAL_WEB_TOKEN",
+    help="The word that lets people in, of 16 characters or more; usually a random one.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
+def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bool) -> int:
+    """Show every run of this home in a browser: team, board, mail, questions, cost and replay.
+
+    It serves until Ctrl-C. Only this machine can reach it, and only with the token in the address. From
+    another machine or a phone, come through ssh: ssh -L 8080:localhost:PORT HOST.
+    """
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        from shoal.core.errors import MissingExtra
+
+        raise MissingExtra("The web view", "web")
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.surfaces.web.web_server import ServerAddress, is_loopback
+
+    if token is None and not is_loopback(host):
+        raise click.UsageError(
+            f"With --host {host} others can reach the server, so it needs a --token of your choice."
+        )
+    if token is not None and len(token) < _MIN_TOKEN_LENGTH:
+        raise click.UsageError(f"The token must have at least {_MIN_TOKEN_LENGTH} characters.")
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise click.UsageError("The token must be of ASCII letters, digits and signs: it goes into a cookie.")
+    home = find_home_directory()
+    if home.exists() and not home.is_dir():
+        raise click.ClickException(
+            f"{home} is not a directory, so no run is kept there. Name one with SHOAL_HOME=DIRECTORY."
+        )
+    ticket = secrets.token_urlsafe(24) if opens else ""
+    address = ServerAddress(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
+    asyncio.run(_serve_web(home, address, open_browser=opens, as_json=as_json))
+    return exit_codes.OK
+
+
+async def _serve_web(home: Path, endpoint: ServerAddress, *, open_browser: bool, as_json: bool) -> None:
+    from shoal.surfaces.web.web_server import serve_web
+
+    stop_event = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # A signal that our parent ignored (nohup, a shell's background job) stays ignored.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, stop_event.set)
+
+    def announce_address(address: str) -> None:
+        if as_json:
+            print_json({"url": address, "token": endpoint.token})
+        else:
+            click.echo(f"The web view is at {address}\nCtrl-C ends it; the runs go on.")
+        if open_browser:
+            # Process arguments are visible to every user of the machine, so the token stays out of them.
+            click.launch(f"{address.partition('?')[0]}?ticket={endpoint.ticket}")
+
+    await serve_web(home, endpoint, on_ready=announce_address, ended=stop_event)

@@ -1,0 +1,260 @@
+"""`shoal worktree` commands: list, show, merge and remove the worktrees of this repository's agents."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shoal.core.text_format import format_quantity, strip_terminal_codes
+from shoal.surfaces.cli import exit_codes
+from shoal.surfaces.cli.cli_output import (
+    TableCell,
+    debug_option,
+    json_option,
+    print_facts,
+    print_json,
+    print_table,
+)
+from shoal.surfaces.terminal.listings import format_age
+from shoal.surfaces.terminal.text_styles import CYAN, DIM, GREEN, YELLOW
+
+if TYPE_CHECKING:
+    from shoal.core.worktrees import RemovedWorktree, RetainedWorktree, WorktreeStatus
+    from shoal.workspaces.worktree_service import WorktreeService
+
+ResultT = TypeVar("ResultT")
+_SUBJECTS_SHOWN = 10
+
+
+@click.group("worktree")
+def command() -> None:
+    """See what agents did in worktrees of their own, bring it into this checkout, and clear up."""
+
+
+@command.command("ls", short_help="List the worktrees, and work that is kept.")
+@json_option
+@debug_option
+def list_worktrees(*, as_json: bool) -> int:
+    """List the worktrees of this repository, and work that is kept under a ref alone."""
+    statuses = _run_with_worktrees(lambda worktrees: worktrees.list_worktrees())
+    if as_json:
+        print_json([_worktree_to_dict(each) for each in statuses])
+    elif statuses:
+        heads = ("NAME", "STATE", "AGE", "COMMITS", "FILES", "AGENT", "BRANCH OR REF")
+        print_table(heads, [_build_row(each) for each in statuses])
+    else:
+        click.echo("This repository has no worktrees of agents.")
+    return exit_codes.OK
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+@debug_option
+def show_worktree(*, name: str, as_json: bool) -> int:
+    """Show what was done in one, file by file."""
+    status, diff_stat = _run_with_worktrees(
+        lambda worktrees: worktrees.show_worktree(_to_worktree_name(name))
+    )
+    if as_json:
+        print_json({**_worktree_to_dict(status), "stat": diff_stat})
+        return exit_codes.OK
+    record, work = status.record, status.work
+    print_facts(
+        (
+            ("worktree", status.name),
+            ("state", _build_state_cell(status).text),
+            ("path", "" if record is None else str(record.path)),
+            ("branch", "" if record is None else record.branch),
+            ("made", "" if record is None else f"{format_age(record.made_at)} ago, from {record.base[:12]}"),
+            ("agent", "" if record is None else record.agent),
+            ("session", "" if record is None else record.owner.session),
+            ("process", "" if record is None else _format_process(status)),
+            ("kept as", "" if status.ref is None else f"{status.ref} ({status.ref_commit[:12]})"),
+            ("commits", "" if work is None else "\n".join(work.subjects[:_SUBJECTS_SHOWN])),
+            ("not committed", "" if work is None else "\n".join(work.uncommitted)),
+            ("repositories", "" if work is None else "\n".join(work.nested)),
+        )
+    )
+    if diff_stat:
+        click.echo()
+        click.echo(strip_terminal_codes(diff_stat))
+    return exit_codes.OK
+
+
+@command.command("merge", short_help="Merge its work into the branch of this checkout.")
+@click.argument("name")
+@json_option
+@debug_option
+def merge_worktree(*, name: str, as_json: bool) -> int:
+    """Merge its work, committed or not, into the branch of this checkout, and remove it.
+
+    Where it conflicts, nothing is changed and the files are named. Hooks are not run.
+    """
+    result = _run_with_worktrees(lambda worktrees: worktrees.merge_worktree(_to_worktree_name(name)))
+    if as_json:
+        print_json(
+            {
+                "name": result.name,
+                "into": result.into,
+                "commit": result.commit,
+                "commits": result.commits,
+                "files": list(result.files),
+            }
+        )
+    elif result.commits:
+        click.echo(
+            f"Merged {result.name} into {result.into}: {format_quantity(result.commits, 'commit')}, "
+            f"{format_quantity(len(result.files), 'file')}. The worktree is removed."
+        )
+    else:
+        click.echo(f"{result.into} holds all of {result.name} already. The worktree is removed.")
+    return exit_codes.OK
+
+
+@command.command("rm")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Even if work is not merged: it stays under a ref.")
+@json_option
+@debug_option
+def remove_worktree(*, name: str, force: bool, as_json: bool) -> int:
+    """Remove one with its branch. Refused while it holds work that is not merged."""
+    removal = _run_with_worktrees(
+        lambda worktrees: worktrees.remove_worktree(_to_worktree_name(name), force=force)
+    )
+    if as_json:
+        print_json({"name": removal.name, "ref": removal.ref})
+    elif removal.ref is None:
+        click.echo(f"Removed {removal.name}.")
+    else:
+        click.echo(
+            f"Removed {removal.name}. Its work stays under {removal.ref}.\n"
+            f"Bring it back: shoal worktree merge {removal.name}\n"
+            f"Let it go for good: git update-ref -d {removal.ref}"
+        )
+    return exit_codes.OK
+
+
+@command.command("reap", short_help="Clear up after processes that died.")
+@json_option
+@debug_option
+def reap_worktrees(*, as_json: bool) -> int:
+    """Clear up after processes that died: unchanged worktrees go, all others are kept."""
+    reap_results = _run_with_worktrees(lambda worktrees: worktrees.reap_abandoned())
+    if as_json:
+        print_json([_reap_result_to_dict(each) for each in reap_results])
+        return exit_codes.OK
+    for reap_result in reap_results:
+        row = _reap_result_to_dict(reap_result)
+        click.echo(
+            f"kept     {reap_result.name}  {row['path']}{'  ' if row['note'] else ''}{row['note']}"
+            if row["kept"]
+            else f"removed  {reap_result.name}  (it was unchanged)"
+        )
+    if not reap_results:
+        click.echo("There was nothing to clear up.")
+    return exit_codes.OK
+
+
+def _run_with_worktrees(work: Callable[[WorktreeService], Awaitable[ResultT]]) -> ResultT:
+    from shoal.app.isolation.repository_worktrees import open_worktrees
+    from shoal.app.settings.settings import find_home_directory
+    from shoal.core.clock import SystemClock
+
+    async def run_work() -> ResultT:
+        clock = SystemClock()
+        return await work(
+            open_worktrees(Path.cwd(), home=find_home_directory(), environ=os.environ, clock=clock)
+        )
+
+    return asyncio.run(run_work())
+
+
+def _to_worktree_name(name: str) -> str:
+    """Return the worktree name for a name or an agent id."""
+    return name if name.startswith("agent-") else f"agent-{name[:8]}"
+
+
+def _build_row(status: WorktreeStatus) -> tuple[TableCell, ...]:
+    record, work = status.record, status.work
+    return (
+        TableCell(status.name, CYAN),
+        _build_state_cell(status),
+        TableCell("-" if record is None else format_age(record.made_at)),
+        TableCell("-" if work is None else str(work.commits)),
+        TableCell("-" if work is None else str(len(work.files))),
+        TableCell("-" if record is None else record.agent),
+        TableCell((status.ref or "-") if record is None else record.branch),
+    )
+
+
+def _build_state_cell(status: WorktreeStatus) -> TableCell:
+    record = status.record
+    if record is None:
+        return TableCell("ref only, merged" if status.merged else "ref only", DIM)
+    if record.state != "kept":
+        return TableCell("working", GREEN) if status.alive else TableCell("owner dead", YELLOW)
+    return TableCell("merged", DIM) if status.merged else TableCell("kept", YELLOW)
+
+
+def _format_process(status: WorktreeStatus) -> str:
+    assert status.record is not None
+    return f"{status.record.owner.pid} ({'runs' if status.alive else 'has ended'})"
+
+
+def _worktree_to_dict(status: WorktreeStatus) -> dict[str, Any]:
+    record, work = status.record, status.work
+    record_fields: dict[str, Any] = (
+        {}
+        if record is None
+        else {
+            "path": str(record.path),
+            "branch": record.branch,
+            "base": record.base,
+            "agent": record.agent,
+            "session": record.owner.session,
+            "pid": record.owner.pid,
+            "made_at": record.made_at,
+        }
+    )
+    work_fields: dict[str, Any] = (
+        {}
+        if work is None
+        else {
+            "head": work.head,
+            "commits": work.commits,
+            "subjects": list(work.subjects),
+            "files": list(work.files),
+            "uncommitted": list(work.uncommitted),
+            "repositories": list(work.nested),
+        }
+    )
+    return {
+        "name": status.name,
+        "state": _build_state_cell(status).text,
+        "alive": status.alive,
+        "merged": status.merged,
+        "ref": status.ref,
+        "ref_commit": status.ref_commit or None,
+        **record_fields,
+        **work_fields,
+    }
+
+
+def _reap_result_to_dict(result: RetainedWorktree | RemovedWorktree) -> dict[str, Any]:
+    from shoal.core.worktrees import RetainedWorktree
+
+    if isinstance(result, RetainedWorktree):
+        return {
+            "name": result.name,
+            "kept": True,
+            "path": str(result.path),
+            "ref": result.ref,
+            "note": result.note,
+        }
+    return {"name": result.name, "kept": False, "path": None, "ref": result.ref, "note": ""}

@@ -1,0 +1,367 @@
+"""Tools of `shoal mcp serve`, with which any MCP client leads or joins teams and starts runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Annotated, Any, Literal, ParamSpec, TypeAlias
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import Field
+
+import shoal
+from shoal.app.run_access.background_runs import BackgroundRuns
+from shoal.app.teams.external_member import ExternalMember, TeamIdentity, VerifiedMail
+from shoal.app.teams.external_task_board import ExternalTaskBoard, TaskUpdateRequest, encode_task_with_attempt
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.errors import AgentRequestRefused, ShoalError
+from shoal.core.ids import AgentId
+from shoal.core.member_backends import MemberLaunchArgs
+from shoal.core.names import parse_agent_name
+from shoal.core.roster import NewMember, RosterEntry, TeamRoster
+from shoal.core.tasks import TaskDraft
+from shoal.wire.launch_args_codec import build_command_line
+
+Given = ParamSpec("Given")
+Data: TypeAlias = dict[str, Any]
+LONGEST_WAIT = 300.0
+LONGEST_TEXT = 20_000
+"""Characters of one returned text."""
+MOST_TASKS = 200
+MOST_MEMBERS = 200
+_TeamName: TypeAlias = Annotated[
+    str | None, Field(description="The team; needed only where you are in several")
+]
+_TaskIds: TypeAlias = Annotated[list[str], Field(max_length=1000)]
+_Wait: TypeAlias = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it")]
+_Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
+_INSTRUCTIONS = (
+    "Shoal runs teams of agents that share a task board and write to each other. Make a team and lead it, or "
+    "work in the one you were put into: take messages, claim tasks, tell the lead what came of them."
+)
+
+
+def report_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
+    """Report a `ShoalError` to the client as a failed call with its message."""
+
+    @wraps(work)
+    async def call_tool(*args: Given.args, **arguments: Given.kwargs) -> Data:
+        try:
+            return await work(*args, **arguments)
+        except ShoalError as error:
+            raise ToolError(str(error)[:LONGEST_TEXT]) from error
+
+    return call_tool
+
+
+class McpTeamTools:
+    """One method per tool, with the tool's name."""
+
+    def __init__(
+        self,
+        team_store: TeamStore,
+        external_member: ExternalMember,
+        runs: BackgroundRuns,
+        *,
+        model: str | None,
+        kind: str,
+    ) -> None:
+        self._team_store = team_store
+        self._external_member = external_member
+        self._tasks = ExternalTaskBoard(team_store, external_member)
+        self._runs = runs
+        self._model = model
+        self._kind = kind
+
+    # Teams
+
+    async def team_create(self, name: _Text, description: str = "") -> Data:
+        """Make a team that you lead. A name that is taken gets a number."""
+        return self._team_data(await self._external_member.create_team(name, description or None))
+
+    async def team_list(self) -> Data:
+        """List the teams there are, and who you are in yours."""
+        own_names = {identity.team: identity.name for identity in self._external_member.list_identities()}
+        return {
+            "teams": [
+                {"name": name, "you": own_names.get(name)}
+                for name in await self._team_store.rosters.list_teams()
+            ]
+        }
+
+    async def team_show(self, team: _TeamName = None) -> Data:
+        """Show a team: its members, and how many tasks are open."""
+        name = team or self._external_member.get_identity(None).team
+        roster = await self._external_member.read_team(name)
+        tasks = await self._team_store.open_board(roster.name).list_tasks()
+        open_tasks = sum(task.status != "completed" for task in tasks)
+        return {**self._team_data(roster), "tasks": {"all": len(tasks), "open": open_tasks}}
+
+    async def team_delete(self, team: _TeamName = None) -> Data:
+        """Delete a team that you lead, with its mail and tasks. Refused while a member is at work: ask it to
+        shut down first."""
+        identity = self._external_member.get_identity(team)
+        if identity.is_lead:
+            for member in (await self._external_member.read_team(identity.team)).members:
+                if self._runs.is_running(member.agent_id) is False:
+                    await self._external_member.remove_member(identity.team, member.name)
+        await self._external_member.delete_team(identity)
+        return {"deleted": identity.team}
+
+    # Tasks
+
+    async def task_create(
+        self,
+        subject: _Text,
+        description: str = "",
+        blocked_by: Annotated[_TaskIds, Field(description="Tasks that this one waits for")] = [],  # noqa: B006 - copied for each call
+        metadata: Data = {},  # noqa: B006
+        team: _TeamName = None,
+    ) -> Data:
+        """Put a task on the board: one piece of work that one agent can finish alone."""
+        draft = TaskDraft(subject=subject, description=description, metadata=metadata)
+        return encode_task_with_attempt(
+            await self._tasks.create(self._external_member.get_identity(team), draft, blocked_by)
+        )
+
+    async def task_list(
+        self, status: Literal["pending", "in_progress", "completed"] | None = None, team: _TeamName = None
+    ) -> Data:
+        """List tasks without their descriptions. A task is free when it is pending, has no owner, and what it
+        waits for is completed."""
+        all_tasks = await self._tasks.list(self._external_member.get_identity(team))
+        matching_tasks = [task for task in all_tasks if status in (None, task.status)]
+        rows = [_summarize_task(encode_task_with_attempt(task)) for task in matching_tasks[:MOST_TASKS]]
+        return {"tasks": rows, "left_out": max(0, len(matching_tasks) - MOST_TASKS)}
+
+    async def task_get(self, task: str, team: _TeamName = None) -> Data:
+        """Read one task with everything it holds."""
+        encoded_task = encode_task_with_attempt(
+            await self._tasks.get(self._external_member.get_identity(team), task)
+        )
+        return {**encoded_task, "description": _truncate_text(encoded_task["description"])}
+
+    async def task_update(  # noqa: PLR0913, PLR0917 - the inputs of the tool
+        self,
+        task: str,
+        status: Literal["pending", "in_progress", "completed", "deleted"] | None = None,
+        owner: Annotated[str | None, Field(description="Who works on it; empty for nobody")] = None,
+        subject: str | None = None,
+        description: str | None = None,
+        add_blocks: _TaskIds = [],  # noqa: B006
+        add_blocked_by: _TaskIds = [],  # noqa: B006
+        metadata: Annotated[Data, Field(description="Merged key by key; null deletes a key")] = {},  # noqa: B006
+        attempt: Annotated[
+            str | None, Field(description="From your claim; without it the one you hold it under counts")
+        ] = None,
+        team: _TeamName = None,
+    ) -> Data:
+        """Change a task. Set it in_progress when you begin: that claims it for you under an attempt, and
+        fails if another has it. Set it completed when it is wholly done. A change of status under an attempt
+        that no longer holds the task is refused."""
+        update_request = TaskUpdateRequest(
+            status=status,
+            owner=owner,
+            subject=subject,
+            description=description,
+            blocks=add_blocks,
+            blocked_by=add_blocked_by,
+            metadata=metadata,
+            attempt=attempt,
+        )
+        return encode_task_with_attempt(
+            *await self._tasks.update(self._external_member.get_identity(team), task, update_request)
+        )
+
+    # Mail
+
+    async def message_send(
+        self,
+        to: Annotated[str, Field(description="A member's name, team-lead, or * for everyone")],
+        text: _Text,
+        summary: Annotated[str, Field(description="What it is about, in five to ten words")] = "",
+        kind: Annotated[
+            Literal["message", "fyi", "shutdown_request"],
+            Field(description="fyi wakes nobody; a lead asks a member to end with shutdown_request"),
+        ] = "message",
+        team: _TeamName = None,
+    ) -> Data:
+        """Write to a member of your team. It is kept on disk when this returns."""
+        identity = self._external_member.get_identity(team)
+        if kind == "shutdown_request":
+            return {"request_id": await self._external_member.request_shutdown(identity, to, text)}
+        receipts = await self._external_member.send_mail(identity, to, text, summary, fyi=kind == "fyi")
+        return {"sent": [{"id": receipt.id, "standing": receipt.standing} for receipt in receipts]}
+
+    async def message_take(
+        self,
+        wait_seconds: _Wait = 0.0,
+        limit: Annotated[int, Field(ge=1, le=50)] = 20,
+        team: _TeamName = None,
+    ) -> Data:
+        """Take your unread messages, the oldest first; with wait_seconds wait for one. They count as read
+        when you call this again: if you end before, you get them again, with the same ids."""
+        messages = await self._external_member.take_mail(
+            self._external_member.get_identity(team), wait=wait_seconds, limit=limit
+        )
+        return {"messages": [_mail_data(message) for message in messages]}
+
+    # Runs
+
+    async def spawn(
+        self,
+        prompt: _Text,
+        name: Annotated[
+            str | None, Field(description="Start a member of this name in a team that you lead")
+        ] = None,
+        agent_type: Annotated[str | None, Field(description="Of a member: which agent it is")] = None,
+        template: Annotated[
+            str | None, Field(description="Start a team of its own from this template; prompt is its goal")
+        ] = None,
+        max_budget_usd: Annotated[float | None, Field(gt=0)] = None,
+        team: _TeamName = None,
+    ) -> Data:
+        """Start work in the background and get its id: an agent that works on the prompt alone, with a name a
+        member of your team, with a template a whole team. It goes on if you end. See run_status and
+        run_result; a member writes to you."""
+        if name is not None and template is not None:
+            raise AgentRequestRefused("A member has a name and a team run a template: give one of them.")
+        if name is not None:
+            identity = self._external_member.get_identity(team)
+            return await self._start_member(identity, name, prompt, agent_type, max_budget_usd)
+        if agent_type is not None:
+            raise AgentRequestRefused("agent_type is for a member of your team: give it a name too.")
+        if template is not None:
+            return {"id": self._runs.start_team(template, prompt, max_budget_usd=max_budget_usd)}
+        return {"id": self._runs.start(prompt, max_budget_usd=max_budget_usd)}
+
+    async def run_status(self, id: str) -> Data:  # noqa: A002 - the tool's input
+        """How a run stands: running, done, failed or died."""
+        if "@" in id:
+            return await self._member_status(id)
+        status = self._runs.get_status(id)
+        return {name: getattr(status, name) for name in status.__struct_fields__}
+
+    async def run_result(self, id: str, wait_seconds: _Wait = 0.0) -> Data:  # noqa: A002
+        """What came of a run that spawn started, waiting for its end. A member's results are its messages."""
+        if "@" in id:
+            raise AgentRequestRefused(f"{id} is a member of a team: it writes to you. See message_take.")
+        outcome = await self._runs.wait_for_result(id, wait=wait_seconds)
+        data = {name: getattr(outcome, name) for name in outcome.__struct_fields__}
+        return {**data, "text": _truncate_text(outcome.text)}
+
+    async def _start_member(
+        self, identity: TeamIdentity, name: str, prompt: str, kind: str | None, max_budget_usd: float | None
+    ) -> Data:
+        if self._model is None:
+            raise AgentRequestRefused(
+                "No model is configured for members. Start this server with --model NAME, or set one in "
+                "settings."
+            )
+        flags = self._runs.flags
+        new_member = NewMember(
+            name=parse_agent_name(name),
+            agent_type=kind or self._kind,
+            model=self._model,
+            cwd=str(self._runs.cwd),
+            prompt=prompt,
+            backend_type="process",
+            tmux_pane_id="process",
+        )
+        member = await self._external_member.add_member(identity, new_member)
+        launch_args = MemberLaunchArgs(
+            agent=AgentId(member.agent_id),
+            name=member.name,
+            team=identity.team,
+            color=member.color,
+            session=self._external_member.session,
+            kind=member.agent_type,
+            model=self._model,
+            mode=flags.mode,
+            allowed=flags.allowed,
+            disallowed=flags.disallowed,
+            skip_permissions=flags.skip_permissions,
+            max_budget_usd=flags.cap_budget(max_budget_usd),
+            settings=flags.settings,
+            plugin_dirs=tuple(map(str, flags.plugin_dirs)),
+        )
+        try:
+            self._runs.start_member(member.agent_id, build_command_line(launch_args))
+        except BaseException:
+            await self._external_member.remove_member(identity.team, member.name)
+            raise
+        return {"id": member.agent_id, "name": member.name, "team": identity.team}
+
+    async def _member_status(self, id_: str) -> Data:
+        name, _, team = id_.partition("@")
+        member = (await self._external_member.read_team(team)).find_member(name)
+        is_running = self._runs.is_running(id_)
+        if member is None or is_running is False:
+            code = self._runs.get_exit_code(id_)
+            state = "done" if code in (None, 0) else "failed"
+            return {
+                "id": id_,
+                "state": state,
+                "exit_code": code,
+                "detail": self._runs.read_stderr_tail(id_) if code else "",
+            }
+        return {"id": id_, "state": "running", "working": bool(member.is_active)}
+
+    def _team_data(self, team: TeamRoster) -> Data:
+        own_names = {identity.team: identity.name for identity in self._external_member.list_identities()}
+        return {
+            "name": team.name,
+            "description": team.description,
+            "you": own_names.get(team.name),
+            "members": [_member_data(each) for each in team.members[:MOST_MEMBERS]],
+            "members_left_out": max(0, len(team.members) - MOST_MEMBERS),
+        }
+
+
+def _member_data(member: RosterEntry) -> Data:
+    return {
+        "name": member.name,
+        "type": member.agent_type,
+        "model": member.model,
+        "working": member.is_active,
+    }
+
+
+def _summarize_task(task: Data) -> Data:
+    return {key: value for key, value in task.items() if key not in ("description", "metadata")}
+
+
+def _mail_data(verified_mail: VerifiedMail) -> Data:
+    mail = verified_mail.mail
+    return {
+        "id": mail.id,
+        "from": mail.sender,
+        "text": _truncate_text(mail.text),
+        "summary": mail.summary,
+        "timestamp": mail.timestamp,
+        "kind": verified_mail.kind,
+        "signature": verified_mail.verdict,
+    }
+
+
+def _truncate_text(text: str) -> str:
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}\n[… cut, {len(text):,} characters in all]"
+
+
+TOOLS = (
+    *("team_create", "team_list", "team_show", "team_delete"),
+    *("task_create", "task_list", "task_get", "task_update"),
+    *("message_send", "message_take", "spawn", "run_status", "run_result"),
+)
+
+
+def create_server(tools: McpTeamTools) -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer(
+        "shoal", instructions=_INSTRUCTIONS, version=shoal.__version__, log_level="ERROR"
+    )
+    for name in TOOLS:
+        server.add_tool(report_errors(getattr(tools, name)), name=name)
+    return server

@@ -1,0 +1,84 @@
+"""Texts for events: an agent started or ended, and notices for the person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from shoal.app.run_view.agent_status import AgentStatus
+from shoal.core.agents import AgentResult
+from shoal.core.events import (
+    PREVIEW_LENGTH,
+    AgentEnded,
+    AgentMovedToBackground,
+    AgentStarted,
+    BudgetThresholdReached,
+    ConversationCompacted,
+    Event,
+    NoteAdded,
+    StreamDiscarded,
+    TurnUndone,
+    WorkRetained,
+)
+from shoal.core.text_format import format_count, format_duration, format_quantity, to_one_line
+from shoal.surfaces.terminal.text_styles import DIM, YELLOW, keep_whole_words, truncate_text
+from shoal.surfaces.terminal.user_messages import describe_budget_warning
+
+_WIDEST = 100
+
+
+def describe_notice(event: Event) -> tuple[str, str] | None:
+    """Return the notice and its style; None for other events."""
+    match event:
+        case StreamDiscarded(reason=reason, retry_in=delay, attempt=attempt):
+            return (
+                f"⟳ asked again in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}",
+                YELLOW,
+            )
+        case ConversationCompacted(tokens_before=tokens):
+            return f"the conversation goes on from a summary of itself ({tokens} tokens before)", DIM
+        case TurnUndone(turn=turn):
+            return f"files are back to before turn {turn}", DIM
+        case NoteAdded(text=text):
+            return to_one_line(text), YELLOW
+        case BudgetThresholdReached():
+            return to_one_line(describe_budget_warning(event)), YELLOW
+        case _:
+            return None
+
+
+def describe_agent_event(event: Event, status: AgentStatus) -> str | None:
+    """Describe the start or end of a background agent. The tool call describes a foreground agent.
+
+    Work left in a worktree is described for both.
+    """
+    task = f": {to_one_line(status.task)}" if status.task else ""
+    match event:
+        case AgentStarted(background=True, resumed=is_resumed):
+            verb = "goes on" if is_resumed else "started"
+            return f"agent {status.display_name} {verb} in the background{task}"
+        case AgentMovedToBackground():
+            return f"agent {status.display_name} goes on in the background{task}"
+        case AgentEnded(completion=completion) if completion.background:
+            return f"agent {status.display_name} {describe_completion(completion)}{task}"
+        case WorkRetained(work=retained_work):
+            name = to_one_line(Path(retained_work.path).name)
+            return (
+                f"agent {status.display_name} left work in a worktree; "
+                f"bring it in with: shoal worktree merge {name}"
+            )
+        case _:
+            return None
+
+
+def describe_completion(result: AgentResult) -> str:
+    """Describe how the agent ended and its usage."""
+    calls = format_quantity(result.evidence.tool_calls, "tool call")
+    outcome = "was stopped" if result.status == "killed" else result.status
+    detail = f", {truncate_text(to_one_line(result.detail), _WIDEST)}" if result.detail else ""
+    duration = format_duration(result.duration_ms / 1000)
+    return f"{outcome} ({calls}, {format_count(result.usage.total_tokens)} tokens, {duration}{detail})"
+
+
+def mark_truncated_preview(text: str) -> str:
+    """Mark a preview that the event truncated: keep whole words and append an ellipsis."""
+    return text if len(text) < PREVIEW_LENGTH else keep_whole_words(text) or f"{text}…"

@@ -1,0 +1,81 @@
+"""Questions and answers described in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shoal.core.permissions import (
+    AddDirectoriesSuggestion,
+    AddRulesSuggestion,
+    PermissionSuggestion,
+    SetModeSuggestion,
+    find_suggestion,
+)
+from shoal.core.questions import (
+    AllowAnswer,
+    Answer,
+    ChoiceAnswer,
+    ChoiceQuestion,
+    DenyAnswer,
+    PermissionQuestion,
+    PlanApprovalAnswer,
+    PlanApprovalQuestion,
+    Question,
+    RememberScope,
+)
+from shoal.core.text_format import strip_terminal_codes, to_one_line
+
+DEFAULT_DENIAL_REASON = "the person said no."
+"""Reason sent to the agent if the person gives none."""
+
+
+def describe_question(question: Question) -> str:
+    match question:
+        case PermissionQuestion(tool=tool):
+            return f"may {tool} run?"
+        case ChoiceQuestion():
+            return "which is it to be?"
+        case PlanApprovalQuestion():
+            return "is the plan good?"
+
+
+def list_remember_options(question: PermissionQuestion) -> tuple[RememberScope, ...]:
+    """Return how long a yes can last: longer than once only if there is a rule or setting to store."""
+    session_options: tuple[RememberScope, ...] = ("session",) if question.rule else ()
+    can_save = find_suggestion(question.suggestions, "localSettings") is not None
+    return ("once", *session_options, *(("settings",) if can_save else ()))
+
+
+def describe_answer(answer: Answer) -> str | None:
+    """Describe the answer. A denial is shown as the result of its call instead."""
+    match answer:
+        case AllowAnswer(remember="settings"):
+            return "allowed, and kept in settings"
+        case AllowAnswer(remember="session"):
+            return "allowed for this session"
+        case AllowAnswer():
+            return "allowed once"
+        case PlanApprovalAnswer():
+            return "the plan is approved"
+        case ChoiceAnswer(answers=answers):
+            return f"answered: {to_one_line(', '.join(answers.values()))}"
+        case DenyAnswer():
+            return None
+
+
+def describe_suggestion(suggestion: PermissionSuggestion) -> str:
+    """Describe the suggested permission change."""
+    match suggestion:
+        case AddRulesSuggestion(rules=rules, behavior=behavior):
+            return to_one_line(f"{behavior} {', '.join(map(str, rules))}")
+        case AddDirectoriesSuggestion(directories=directories):
+            return to_one_line(f"work in {', '.join(directories)}")
+        case SetModeSuggestion(mode=mode):
+            return f"mode {mode}"
+
+
+def format_value(value: Any) -> str:
+    return strip_terminal_codes(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    )

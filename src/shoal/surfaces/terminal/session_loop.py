@@ -1,0 +1,82 @@
+"""Loop over the sessions at one terminal: `/clear` and `/resume` end one session and start another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from shoal.core.text_format import format_count, format_dollars
+from shoal.surfaces.terminal.text_styles import DIM, YELLOW
+from shoal.surfaces.terminal.user_messages import describe_stopped_agents
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeAlias
+
+    from shoal.app.options import Options
+    from shoal.app.session.session import Session
+    from shoal.core.agents import AgentSnapshot
+    from shoal.surfaces.terminal.screen import TerminalScreen
+    from shoal.surfaces.terminal.terminal_controller import TerminalController
+
+    PreparePrompt: TypeAlias = Callable[[Session], Awaitable[str]]
+    OpenTerminal: TypeAlias = Callable[[Session], Awaitable[TerminalController]]
+    OnSessionEnd: TypeAlias = Callable[[Session, Sequence[AgentSnapshot]], None]
+
+
+async def run_sessions(
+    options: Options,
+    prompt: str | None,
+    prepare_prompt: PreparePrompt | None,
+    *,
+    open_terminal: OpenTerminal,
+    on_session_end: OnSessionEnd,
+) -> int:
+    """Run sessions until the person leaves; return the exit status.
+
+    `prepare_prompt` returns the first prompt once the session is open. `open_terminal` shows an open session.
+    `on_session_end` is called with a session that ends and with its stopped agents.
+    """
+    from shoal.app.session.session import Session
+
+    options = structs.replace(options, attended=True)
+    while True:
+        async with Session(options) as session:
+            controller = await open_terminal(session)
+            outcome = await controller.run_until_left(
+                prompt if prepare_prompt is None else await prepare_prompt(session)
+            )
+            session.services.lifecycle_hooks.end_reason = (
+                "prompt_input_exit" if outcome == "ended" else "clear"
+            )
+            on_session_end(session, await session.stop_agents())
+        if outcome == "ended":
+            return controller.status
+        prompt = prepare_prompt = None
+        new_options = {
+            "resume": controller.resume_session or None,
+            "continue_last": False,
+            "fork": False,
+            "session_id": None,
+        }
+        start_source = "startup" if controller.resume_session else "clear"
+        options = structs.replace(options, begun=start_source, **new_options)
+
+
+def print_farewell(screen: TerminalScreen, session: Session, stopped: Sequence[AgentSnapshot]) -> None:
+    """Print the usage, the stopped agents, and how to resume the session."""
+    screen.end_line()
+    if stopped:
+        screen.write(f"{describe_stopped_agents(stopped)}\n", YELLOW)
+        screen.write("  In the session, /agents send ID TEXT lets one go on.\n", DIM)
+    if session.turn == 0:
+        return
+    budget = session.agent.budget.budget
+    screen.write(
+        f"  {format_dollars(budget.usd if budget.is_priced else None)} · "
+        f"{format_count(budget.usage.total_tokens)} tokens\n",
+        DIM,
+    )
+    screen.write("  Go on with: ", DIM)
+    screen.write(f"shoal --resume {session.id}\n")

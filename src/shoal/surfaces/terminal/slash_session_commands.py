@@ -1,0 +1,162 @@
+"""The `/tasks`, `/team`, `/permissions`, `/doctor`, `/resume` and `/export` commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from shoal.core.errors import ShoalError
+from shoal.core.ids import SessionId
+from shoal.core.text_format import format_count, format_dollars, to_one_line
+from shoal.surfaces.terminal.listings import diagnostic_lines, rule_lines, session_lines
+from shoal.surfaces.terminal.status_text import describe_activity
+from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, get_agent_style
+
+if TYPE_CHECKING:
+    from shoal.core.tasks import Task
+    from shoal.surfaces.terminal.terminal_controller import TerminalController
+
+_MARKS = {"completed": ("✓", GREEN), "in_progress": ("▸", YELLOW), "pending": ("○", DIM)}
+
+
+async def show_tasks(controller: TerminalController, _: str) -> None:
+    """Show the team's board, or the session's if there is no team."""
+    parts = controller.session.services
+    name = _get_team_name(controller) or controller.session.id
+    tasks = list(await parts.team_store.open_board(name).list_tasks())
+    if not tasks:
+        controller.notices.write_note(
+            "There is no task on the board. Agents put some there, and so does: shoal task add"
+        )
+        return
+    open_ids = {str(task.id) for task in tasks if task.status != "completed"}
+    with controller.notices.open_block() as write:
+        for task in tasks:
+            mark, style = _MARKS.get(task.status, ("?", ""))
+            write(f"  {mark} ", style)
+            write(f"#{task.id} {to_one_line(task.subject)}")
+            write(f"{_describe_task(task, open_ids)}\n", DIM)
+
+
+def _describe_task(task: Task, open_ids: set[str]) -> str:
+    blockers = [f"#{each}" for each in task.blocked_by if each in open_ids]
+    notes = (to_one_line(task.owner or ""), f"waits for {', '.join(blockers)}" if blockers else "")
+    return "".join(f"  {word}" for word in notes if word)
+
+
+def _get_team_name(controller: TerminalController) -> str:
+    from shoal.team.session_teams import SessionTeams
+
+    teams = controller.session.services.teams
+    return teams.led_team_name if isinstance(teams, SessionTeams) else ""
+
+
+async def show_team(controller: TerminalController, _: str) -> None:
+    """Show the members of the team and their activity."""
+    name = _get_team_name(controller)
+    members = [
+        each
+        for each in controller.statuses.iter_tree()
+        if each.start_event is not None and each.start_event.team
+    ]
+    if not name and not members:
+        controller.notices.write_note(
+            "There is no team. Ask for one, or begin with one: shoal team start NAME"
+        )
+        return
+    with controller.notices.open_block() as write:
+        write(
+            f"  team {name or members[0].start_event.team if members and members[0].start_event else name}\n",
+            BOLD,
+        )
+        for status in members:
+            write("  ● ", get_agent_style(status.color))
+            write(f"{status.display_name}  ")
+            activity = (
+                f"{status.state}: {describe_activity(status)}" if status.is_live else status.state_label
+            )
+            cost = format_dollars(status.usd if status.priced else None)
+            write(f"{to_one_line(activity)} · {format_count(status.tokens)} tokens · {cost}\n", DIM)
+
+
+async def show_permissions(controller: TerminalController, mode: str) -> None:
+    """Show the rules; with the name of a mode, switch to it."""
+    from shoal.app.reports.permission_report import build_session_permission_report
+    from shoal.core.permissions import PermissionMode
+
+    if mode:
+        modes = {each.lower(): each for each in get_args(PermissionMode)}
+        if mode.lower() not in modes:
+            controller.notices.write_note(
+                f"There is no mode {mode}. There are: {', '.join(modes.values())}.", YELLOW
+            )
+            return
+        controller.session.set_mode(modes[mode.lower()])
+        controller.notices.write_note(f"The mode is {modes[mode.lower()]}.")
+        return
+    with controller.notices.open_block() as write:
+        for line in rule_lines(build_session_permission_report(controller.session), colours=False):
+            write(f"  {line}\n")
+
+
+async def run_doctor(controller: TerminalController, _: str) -> None:
+    from shoal.app.doctor.health_checks import run_health_checks
+
+    cwd = controller.session.services.workspace.root
+    diagnostics = await asyncio.to_thread(run_health_checks, os.environ, cwd)
+    with controller.notices.open_block() as write:
+        for line in diagnostic_lines(diagnostics, colours=False):
+            write(f"  {line}\n", RED if line.strip().startswith("BAD") else "")
+
+
+async def resume_session(controller: TerminalController, name: str) -> None:
+    """End this session and resume another; without a name, list the sessions."""
+    from shoal.stores.files.pid_locks import is_session_running
+    from shoal.stores.files.session_files import find_session, list_sessions
+
+    home, current_session = controller.session.services.settings.home, controller.session.id
+    if not name:
+        sessions = list_sessions(home, str(controller.session.services.workspace.root), limit=11)
+        others = [each for each in sessions if each.session != current_session][:10]
+        with controller.notices.open_block() as write:
+            for line in session_lines(others):
+                write(f"  {line}\n")
+            usage_hint = "/resume ID goes on with one; its first characters are enough."
+            write(f"  {usage_hint if others else 'There is no other session of this directory.'}\n", DIM)
+        return
+    session = SessionId(find_session(home, name).stem)
+    if session == current_session:
+        controller.notices.write_note("That is this session.", YELLOW)
+    elif is_session_running(home, session):
+        controller.notices.write_note(
+            f"A process works on it: shoal attach {session[:8]} takes you there.", YELLOW
+        )
+    else:
+        controller.resume_session = session
+        controller.finish("resumed")
+
+
+async def export_conversation(controller: TerminalController, name: str) -> None:
+    """Write the conversation to a Markdown file; never overwrite a file."""
+    from shoal.surfaces.terminal.conversation_markdown import render_markdown
+
+    session = controller.session
+    text = "\n".join(render_markdown(session.agent.conversation.messages, str(session.id)))
+    path = session.services.workspace.root / (name or f"shoal-{session.id[:8]}.md")
+    try:
+        await asyncio.to_thread(_write_new_file, path, text)
+    except FileExistsError:
+        controller.notices.write_note(
+            f"{path} is there already; nothing was written. Name another file.", YELLOW
+        )
+    except OSError as error:
+        raise ShoalError(f"{path} cannot be written: {error.strerror}.") from error
+    else:
+        controller.notices.write_note(f"The conversation is in {path}.")
+
+
+def _write_new_file(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8", errors="replace") as file:
+        file.write(text)

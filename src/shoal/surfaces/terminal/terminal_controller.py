@@ -1,0 +1,385 @@
+"""Controller of a session at a terminal: turns, steering, commands, interrupts. It draws nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from shoal.app.run_view.agent_status import AgentStatusTable
+from shoal.app.session.slash_commands import SlashInvocation, is_slash_command
+from shoal.core.errors import ShoalError
+from shoal.core.events import Event
+from shoal.core.ids import LEAD_ID
+from shoal.core.messages import Message, TextBlock, user_message
+from shoal.core.text_format import to_one_line
+from shoal.surfaces.terminal import slash_commands
+from shoal.surfaces.terminal.event_feed import EventFeed
+from shoal.surfaces.terminal.slash_team_commands import Addressee, parse_mention, suggest_addressee
+from shoal.surfaces.terminal.text_styles import RED, YELLOW, truncate_text
+from shoal.surfaces.terminal.turn_activity import TurnActivity
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+    from shoal.app.session.turn import Turn
+
+SECOND_INTERRUPT_SECONDS = 2.0
+"""Seconds within which a second Ctrl-C ends the program."""
+_GIST_COLUMNS = 160
+
+TerminalOutcome: TypeAlias = Literal["ended", "cleared", "resumed"]
+
+
+class WriteText(Protocol):
+    def __call__(self, text: str, style: str = "") -> None: ...
+
+
+class NoticeWriter(Protocol):
+    """Writes Shoal's own notices to the person."""
+
+    def write_note(self, text: str, style: str = ...) -> None:
+        """Write one line between the agent's texts."""
+        ...
+
+    def open_block(self) -> AbstractContextManager[WriteText]:
+        """Return a writer for several lines that form one block."""
+        ...
+
+
+class TerminalController(ABC):
+    """Receives everything the person types. At most one thing runs at a time: a turn or a slow command."""
+
+    notices: NoticeWriter
+    key_help: Sequence[str] = (
+        "A line ending in \\ goes on. Typing while the agent works steers it.",
+        "@NAME TEXT says it to a teammate; after /to NAME all you type goes there, until Esc.",
+        "Ctrl-B lets agents that are waited for go on in the background; Shift-Tab is /delegate.",
+        "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
+    )
+    """Key help lines that /help prints."""
+    shows_entries = False
+    """True if the screen already shows everything that enters the transcript."""
+
+    def __init__(self, session: Session, statuses: AgentStatusTable | None = None) -> None:
+        """`statuses` knows the agents of the session's earlier runs."""
+        self.session = session
+        self.statuses = statuses or AgentStatusTable()
+        self.feed = EventFeed(session)
+        self.activity: TurnActivity | None = None
+        self.addressee: Addressee | None = None
+        """Agent the person talks to; None for the lead."""
+        self.status = 0
+        self.resume_session = ""
+        """Session to resume, if the outcome is `resumed`."""
+        self.outcome: TerminalOutcome | None = None
+        self._clock = session.agent.clock
+        self._idle = asyncio.Event()
+        """Set while nothing runs and no answer is awaited, so that a queued turn may start."""
+        self._current_work: asyncio.Task[None] | None = None
+        self._aside_tasks: set[asyncio.Task[None]] = set()
+        """Commands that run next to the current work."""
+        self._pending_messages: list[Message] = []
+        self._interrupted_at = float("-inf")
+        self._was_interrupted = self._is_past_deadline = False
+
+    # Display and input: implemented by subclasses
+
+    @abstractmethod
+    async def run_until_left(self, first: str | None = None) -> TerminalOutcome:
+        """Run until the person leaves."""
+
+    @abstractmethod
+    async def ask_line(self, label: str) -> str:
+        """Return the next typed line as the answer to a question of the program."""
+
+    @abstractmethod
+    def schedule_catch_up(self) -> None:
+        """Schedule `catch_up`, now or soon, because something happened."""
+
+    @abstractmethod
+    def show_event(self, event: Event) -> None: ...
+
+    @abstractmethod
+    def show_prompt(self, text: str) -> None:
+        """Show the person's prompt, unless the screen shows it already."""
+
+    @abstractmethod
+    def restore_unsent(self, message: Message) -> None:
+        """Put an unsent message back into the input, where the person can edit and submit it."""
+
+    @abstractmethod
+    def clear_line(self) -> None: ...
+
+    @abstractmethod
+    def wake_input(self) -> None:
+        """Wake the code that waits for input."""
+
+    @property
+    def can_start_turn(self) -> bool:
+        """True if a turn may start by itself."""
+        return self._current_work is None
+
+    def update_idle(self) -> None:
+        if self.can_start_turn:
+            self._idle.set()
+        else:
+            self._idle.clear()
+
+    def show_input(self, text: str) -> None:
+        self.show_prompt(text)
+
+    # Shared by all terminals
+
+    @property
+    def now(self) -> float:
+        """Unix time in seconds, the unit of the statuses."""
+        return self._clock.now() / 1000
+
+    @property
+    def is_busy(self) -> bool:
+        return self._current_work is not None
+
+    def start_tasks(self, tasks: asyncio.TaskGroup, first: str | None) -> list[asyncio.Task[None]]:
+        """Start the background tasks and submit the first prompt. The caller cancels the returned tasks."""
+        self._tasks = tasks
+        self.update_idle()
+        if first and is_slash_command(self.session.services, first):
+            self.show_prompt(first)
+            self._run_command(first)
+        elif first:
+            self._start_prompt(user_message(first))
+        background = (self._watch_for_stop(), self._follow_events(), self._run_queued_turns())
+        return [tasks.create_task(each) for each in background]
+
+    def cancel_tasks(self) -> None:
+        for aside_task in self._aside_tasks:
+            aside_task.cancel()
+        if self._current_work is not None:
+            self._current_work.cancel()
+
+    def finish(self, outcome: TerminalOutcome = "ended") -> None:
+        self.outcome = outcome
+        self.wake_input()
+
+    def submit_input(self, message: Message) -> None:
+        """Handle typed input that does not answer a question."""
+        text = message.text
+        if not text.strip() and not message.content:
+            return
+        if text.strip() and slash_commands.is_command(text):
+            self.show_input(text)
+            self._run_command(text)
+        elif (mention := parse_mention(self.session, text)) is not None:
+            self.show_input(text)
+            self.run_aside(self._message_agent(*mention))
+        elif suggestion := suggest_addressee(self.session, text):
+            self.show_input(text)
+            self.notices.write_note(suggestion, YELLOW)
+        elif self.addressee is not None:
+            self.show_input(text)
+            self.run_aside(self._message_agent(self.addressee, text))
+        elif self._current_work is not None:
+            self._steer_turn(message)
+        else:
+            self.show_input(text)
+            self._start_work(self._run_turn(self.session.run(message)))
+
+    def set_addressee(self, addressee: Addressee | None) -> None:
+        """Send what is typed to this agent from now on, or to the lead again."""
+        if addressee != self.addressee:
+            self.addressee = addressee
+            self.notices.write_note(
+                "You talk to the lead." if addressee is None else f"You talk to {addressee.name}."
+            )
+            self.update_idle()
+
+    def handle_interrupt(self, line: str) -> None:
+        """Handle Ctrl-C with this text in the input line."""
+        if line:
+            # The line may hold input restored from a stopped turn: clearing it must not end the program.
+            self.clear_line()
+            return
+        now = self._clock.monotonic()
+        if now - self._interrupted_at <= SECOND_INTERRUPT_SECONDS:
+            self.finish()
+            return
+        self._interrupted_at = now
+        if not self.stop_turn():
+            self.notices.write_note("Ctrl-C again ends Shoal.")
+
+    def stop_turn(self) -> bool:
+        """Stop the current work; return False if there is none."""
+        if self._current_work is None:
+            return False
+        self._was_interrupted = True
+        self._tasks.create_task(self._interrupt_work(self._current_work))
+        return True
+
+    def run_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it next to the current work."""
+        aside_task = self._tasks.create_task(self._report_errors(work))
+        self._aside_tasks.add(aside_task)
+        aside_task.add_done_callback(self._aside_tasks.discard)
+
+    def start_activity(self) -> TurnActivity:
+        """Show the activity of the current work until it ends."""
+        activity = self.activity = TurnActivity(self._clock)
+        self.update_idle()
+        return activity
+
+    def catch_up(self) -> None:
+        for event in self.feed.drain():
+            if self.activity is not None:
+                self.activity.apply_event(event)
+            self.show_event(event)
+        self.update_idle()
+
+    async def _follow_events(self) -> None:
+        """Schedule `catch_up` for events that arrive while nobody reads a turn."""
+        while True:
+            self.schedule_catch_up()
+            await self.feed.wait_for_events()
+
+    async def _run_queued_turns(self) -> None:
+        """Start a turn when something is queued and the person is not answering a question."""
+        while not self._is_past_deadline:
+            await self._idle.wait()
+            await self.session.services.queue.wait_for_item(LEAD_ID)
+            self.update_idle()
+            if self._idle.is_set():
+                self._start_work(self._run_next_turn())
+
+    async def _watch_for_stop(self) -> None:
+        """Finish when another process stops the run through its control socket."""
+        await self.session.stop_requested.wait()
+        self.notices.write_note("stopped from outside", YELLOW)
+        self.finish()
+
+    async def _message_agent(self, addressee: Addressee, text: str) -> None:
+        try:
+            receipt = await self.session.send(addressee.agent, text)
+        except ShoalError:
+            if addressee == self.addressee:
+                self.set_addressee(None)
+            raise
+        self.notices.write_note(f"↳ told {receipt.name}: {_shorten_text(text)}")
+
+    def _start_prompt(self, message: Message) -> None:
+        self.show_prompt(message.text)
+        self._start_work(self._run_turn(self.session.run(message)))
+
+    def _steer_turn(self, message: Message) -> None:
+        if self.session.is_busy:
+            self.session.steer(message)
+            short_text = _shorten_text(message.text)
+            self.notices.write_note(f"↳ told the agent, it hears it after its running calls: {short_text}")
+        else:
+            self._pending_messages.append(message)
+            self.notices.write_note(f"↳ said when this is done: {_shorten_text(message.text)}")
+
+    def _run_command(self, text: str) -> None:
+        command = slash_commands.find_command(text, self.session)
+        if isinstance(command, str):
+            self.notices.write_note(command, RED)
+        elif isinstance(command, SlashInvocation):
+            self._run_invocation(command)
+        elif command.during_turn:
+            self.run_aside(
+                self._contain_faults(command.name, command.run(self, slash_commands.parse_argument(text)))
+            )
+        elif self._current_work is not None:
+            self.notices.write_note(
+                f"{command.name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW
+            )
+        else:
+            self._start_work(
+                self._contain_faults(command.name, command.run(self, slash_commands.parse_argument(text)))
+            )
+
+    def _run_invocation(self, command: SlashInvocation) -> None:
+        if self._current_work is not None:
+            name = command.command.name
+            self.notices.write_note(f"/{name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
+        else:
+            self._start_work(self._run_turn(self.session.run(command)))
+
+    async def _interrupt_work(self, current_work: asyncio.Task[None]) -> None:
+        if not await self.session.interrupt():
+            current_work.cancel()
+
+    def _start_work(self, work: Coroutine[Any, Any, None]) -> None:
+        self._was_interrupted = False
+        self._current_work = self._tasks.create_task(self._report_errors(work))
+        self._current_work.add_done_callback(self._handle_work_done)
+        self.update_idle()
+
+    def _handle_work_done(self, task: asyncio.Task[None]) -> None:
+        self._current_work = self.activity = None
+        self.catch_up()
+        self._submit_leftovers()
+
+    def _submit_leftovers(self) -> None:
+        """Submit the input that arrived too late for the agent.
+
+        After a stop, or if another session begins, put it back into the input line instead.
+        """
+        leftovers = [*self.session.withdraw_queued_prompts(), *self._pending_messages]
+        self._pending_messages = []
+        if not leftovers or self.outcome == "ended":
+            return
+        message = join_messages(leftovers)
+        if self._was_interrupted or self.outcome is not None:
+            self.restore_unsent(message)
+        else:
+            self._start_prompt(message)
+
+    async def _contain_faults(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except ShoalError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault in one command must not end the session
+            reason = to_one_line(f"{type(error).__name__}: {error}")
+            self.notices.write_note(f"✗ {name} failed, and everything else goes on: {reason}", RED)
+
+    async def _report_errors(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except ShoalError as error:
+            self.notices.write_note(f"✗ {to_one_line(str(error))}", RED)
+
+    async def _run_next_turn(self) -> None:
+        turn = await self.session.next_turn()
+        if turn is not None:
+            await self._run_turn(turn)
+        elif self.session.services.queue.count_waking(LEAD_ID):
+            self._is_past_deadline = True
+            self.notices.write_note(
+                "The deadline has passed: what agents report is not taken up any more.", YELLOW
+            )
+
+    async def _run_turn(self, turn: Turn) -> None:
+        self.start_activity()
+        # Reading the turn keeps its agents from running far ahead of what is shown.
+        async for _ in turn:
+            self.schedule_catch_up()
+        self.schedule_catch_up()
+
+
+def join_messages(messages: Sequence[Message]) -> Message:
+    """Merge messages into one: first all texts, then the images."""
+    text = "\n".join(each.text for each in messages if each.text)
+    others = (block for each in messages for block in each.content if not isinstance(block, TextBlock))
+    return Message(role="user", content=(*((TextBlock(text=text),) if text else ()), *others))
+
+
+def prepend_text(text: str, draft: str) -> str:
+    """Put the text before the half-typed draft, so that neither is lost."""
+    return f"{text}\n{draft}" if draft else text
+
+
+def _shorten_text(text: str) -> str:
+    """Return enough of the text to recognise it. The agent receives all of it."""
+    return truncate_text(to_one_line(text), _GIST_COLUMNS)

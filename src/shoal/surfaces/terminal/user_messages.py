@@ -1,0 +1,262 @@
+"""Messages for a person: what happened, and what to do next."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from shoal.core import errors
+from shoal.core.agents import AgentResult, AgentSnapshot
+from shoal.core.events import BudgetThresholdReached, RunFinished
+from shoal.core.limits import LimitKind, format_amount
+from shoal.core.questions import PermissionQuestion
+from shoal.core.text_format import (
+    format_count,
+    format_duration,
+    format_quantity,
+    strip_terminal_codes,
+    to_one_line,
+)
+from shoal.surfaces.terminal.text_styles import truncate_text
+
+NO_MODEL = """\
+No model is configured, so there is nobody to ask. Three ways on:
+  1. Use a provider: give Shoal a key once with
+         shoal setup
+     or set ANTHROPIC_API_KEY or OPENAI_API_KEY, for example
+         export ANTHROPIC_API_KEY=…
+     For a server of your own that speaks the same protocol:
+         export OPENAI_BASE_URL=http://localhost:8000/v1
+  2. Use a model on this machine: start Ollama (https://ollama.com) and fetch
+     one, for example
+         ollama pull qwen3
+     Shoal finds it by itself.
+  3. See Shoal work without any model:
+         shoal demo
+`shoal doctor` shows what was looked for."""
+
+_LONGEST_RULE = 80
+KEY_VARIABLES = {
+    "anthropic": "ANTHROPIC_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "openai-responses": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+}
+
+
+def print_message(text: str) -> None:
+    """Print a message to the person. A closed terminal is ignored.
+
+    Models, servers and hooks wrote parts of it, so control codes are removed.
+    """
+    with suppress(OSError):
+        print(f"shoal: {strip_terminal_codes(text)}", file=sys.stderr, flush=True)
+
+
+def explain_error(error: BaseException) -> str:
+    """Return the message for an exception that ends a command."""
+    error = unwrap_error(error)
+    match error:
+        case errors.ModelError():
+            return _explain_model_error(error)
+        case errors.NoModelConfigured():
+            return NO_MODEL
+        case errors.SessionNotFound():
+            return "\n".join((str(error), *_recent_session_lines()))
+        case errors.SettingsError(path=path, line=line) if path is not None and str(path) not in str(error):
+            return f"{path}:{line}: {error}" if line is not None else f"{path}: {error}"
+        case errors.ShoalError():
+            return str(error)
+        case OSError():
+            return _explain_os_error(error)
+        case _:
+            return (
+                f"Something in Shoal broke that should not: {type(error).__name__}: {error}\n"
+                "What was said so far is kept on disk. Run it again with --debug to see where it broke."
+            )
+
+
+def unwrap_error(error: BaseException) -> BaseException:
+    """Return the single error inside nested groups: leaving a session passes errors through task groups."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def describe_turn_end(finished: RunFinished) -> str:
+    """Explain why a turn ended early; empty if it is done."""
+    match finished.reason:
+        case "done":
+            return ""
+        case "max_turns":
+            return f"The turn limit is reached: {finished.detail}. Allow more with --max-turns."
+        case "budget":
+            return f"The budget is reached: {finished.detail}. {_suggest_higher_limit(finished.limit)}"
+        case "deadline":
+            advice = (
+                "Allow more time with --deadline."
+                if finished.limit is None
+                else _suggest_higher_limit(finished.limit)
+            )
+            return f"Stopped: {finished.detail}. {advice}"
+        case "interrupted":
+            return "Interrupted."
+        case "blocked" | "no_output":
+            return f"Stopped: {finished.detail}."
+        case "model_error" | "store_error" | "error":
+            if isinstance(finished.error, BaseException):
+                return explain_error(finished.error)
+            return finished.detail or "The turn failed."
+
+
+def _suggest_higher_limit(limit: LimitKind | None) -> str:
+    match limit:
+        case "usd" | None:
+            return "Allow more with --max-budget-usd."
+        case "tokens":
+            return "Allow more with --max-total-tokens."
+        case _:
+            return f'Allow more with "max_{limit}" in settings.json under "shoal".'
+
+
+def describe_budget_warning(warned: BudgetThresholdReached) -> str:
+    owner_note = f" of {warned.whose}" if warned.whose else ""
+    spent_amount, limit_amount = (
+        format_amount(warned.limit, warned.spent),
+        format_amount(warned.limit, warned.of),
+    )
+    return f"{warned.percent} % of the budget{owner_note} is spent: {spent_amount} of {limit_amount}"
+
+
+def describe_stopped_agents(stopped: Sequence[AgentSnapshot]) -> str:
+    """List the agents that were stopped early, with their progress."""
+    lines = ["Stopped before they were done:" if len(stopped) > 1 else "Stopped before it was done:"]
+    for snapshot in stopped:
+        calls = format_quantity(snapshot.tool_calls, "tool call")
+        lines.append(
+            f"  {snapshot.agent}  {to_one_line(snapshot.name or snapshot.kind)}: "
+            f"{truncate_text(to_one_line(snapshot.description), 60)} "
+            f"({calls}, {format_count(snapshot.tokens)} tokens, {format_duration(snapshot.seconds)}; "
+            f"output: {snapshot.output})"
+        )
+    return "\n".join(lines)
+
+
+def describe_cut_off_agents(ends: Sequence[AgentResult]) -> str:
+    """List the agents that were running when an earlier process of the session died."""
+    agents = ", ".join(
+        f"{to_one_line(end.name or end.kind)} "
+        f"({truncate_text(to_one_line(end.description), 60)}, {end.agent})"
+        for end in ends
+    )
+    return (
+        f"Cut off when the last run of this session died: {agents}. The lead is told, and can let them go on."
+    )
+
+
+def describe_ended_shells(shells: Sequence[tuple[str, str]]) -> str:
+    """List the background shells, by id and command, that were still running at the end."""
+    lines = [f"  {identity}  {truncate_text(to_one_line(command), 80)}" for identity, command in shells]
+    return "\n".join(("Still running in the background, and ended now:", *lines))
+
+
+def describe_delivery(name: str, how: str) -> str:
+    """Describe what happens with a message to an agent, by the way it was delivered."""
+    return f"{name} {'goes on with it' if how == 'resumed' else 'hears it at its next step'}."
+
+
+def resume_hint(session: str) -> str:
+    return f"The session is kept. Go on with it:  shoal --resume {session}"
+
+
+def permission_hint(refused: Sequence[PermissionQuestion]) -> str:
+    """Tell how to allow calls that were not run because nobody could be asked."""
+    import shlex
+
+    tools = dict.fromkeys(question.tool for question in refused)
+    rules = dict.fromkeys(_format_rule(question) for question in refused)
+    return (
+        f"Not run, because nobody is there to be asked: {join_names(tools)}. "
+        f"Allow it with --allowedTools {shlex.quote(' '.join(rules))}, or choose a --permission-mode."
+    )
+
+
+def _format_rule(question: PermissionQuestion) -> str:
+    """Return the rule as a person can type it; a placeholder if it cannot be typed."""
+    rule = question.rule
+    is_typable = 0 < len(rule) <= _LONGEST_RULE and rule.count("(") < 2 and rule.count(")") < 2
+    return rule if is_typable and rule.isprintable() else f"{question.tool}(…)"
+
+
+def _explain_model_error(error: errors.ModelError) -> str:
+    message = str(error).rstrip()
+    match error:
+        case errors.Unauthorized():
+            variable = KEY_VARIABLES.get(error.provider)
+            remedies = [f"Set {variable} to a valid key" if variable and variable not in message else ""]
+            return _join_sentences(message, *remedies, "`shoal doctor` shows which variables are set.")
+        case errors.UnknownModel():
+            return _join_sentences(message, "Choose one with --model NAME or --model PROVIDER:NAME.")
+        case errors.ConnectionLost():
+            return _join_sentences(
+                message, "Check the network and the base URL; `shoal doctor` shows which one is used."
+            )
+        case errors.TransientModelError():
+            return _join_sentences(
+                message, "It was asked again as often as makes sense. Try later, or another --model."
+            )
+        case errors.ContextTooLong():
+            return _join_sentences(message, "Start a new session, or use a model with a larger window.")
+        case errors.ReplayMismatch():
+            return _join_sentences(message, "Record the run again with --record, if the change is meant.")
+        case _:
+            return message
+
+
+def _explain_os_error(error: OSError) -> str:
+    filename_note = f" ({error.filename})" if error.filename else ""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return f"No space is left to write{filename_note}. Make room, then go on with --continue."
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return (
+                f"Not allowed to write or read here{filename_note}: {error.strerror}. "
+                "Make it accessible, or choose another home with SHOAL_HOME=DIRECTORY."
+            )
+        case errno.ENOENT if not filename_note and _is_cwd_deleted():
+            return "The directory Shoal was started in is gone. Change to one that exists, and start again."
+        case _:
+            return f"{error.strerror or error}{filename_note}."
+
+
+def _is_cwd_deleted() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() is the same with a detour
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _recent_session_lines() -> Iterator[str]:
+    from shoal.surfaces.terminal.listings import recent_sessions, session_lines
+
+    if sessions := recent_sessions(limit=5):
+        yield "The latest of this directory:"
+        yield from (f"  {line}" for line in session_lines(sessions))
+
+
+def _join_sentences(*parts: str) -> str:
+    return " ".join(_end_sentence(part) for part in parts if part)
+
+
+def _end_sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!", "…", "\n")) else f"{text}."
+
+
+def join_names(names: Iterable[str], *, most: int = 8) -> str:
+    all_names = list(names)
+    rest_note = f" and {len(all_names) - most} more" if len(all_names) > most else ""
+    return ", ".join(all_names[:most]) + rest_note

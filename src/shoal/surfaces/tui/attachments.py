@@ -1,0 +1,93 @@
+"""Attachments of a prompt: folded pasted texts, and images named by their path."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from shoal.core.messages import Base64Source, ImageBlock, Message, TextBlock
+
+LONG_LINES = 10
+LONG_TEXT = 1_000
+"""Lines or characters from which on a pasted text is folded."""
+MAX_IMAGE_BYTES = 5 * 1024 * 1024
+"""Largest image in bytes that models accept."""
+_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".webp": "image/webp",
+}
+_PATH = re.compile(r"""'([^']+)'|"([^"]+)"|((?:\\.|\S)+)""")
+
+
+class PastedTexts:
+    """Long pasted texts by the placeholder shown in their place."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def fold(self, text: str) -> str:
+        """Return the placeholder for a long text; a short text is returned unchanged."""
+        lines = text.count("\n") + 1
+        if lines <= LONG_LINES and len(text) <= LONG_TEXT:
+            return text
+        size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
+        mark = f"[pasted {size}]"
+        number = 2
+        while mark in self._texts and self._texts[mark] != text:
+            mark = f"[pasted {size}, no. {number}]"
+            number += 1
+        self._texts[mark] = text
+        return mark
+
+    def unfold(self, text: str) -> str:
+        for mark, full_text in self._texts.items():
+            text = text.replace(mark, full_text)
+        return text
+
+    def clear(self) -> None:
+        self._texts.clear()
+
+
+def build_message(text: str, root: Path, *, images: bool) -> tuple[Message, list[str]]:
+    """Return the prompt with the images it names, and notes about images that are not sent."""
+    content: list[TextBlock | ImageBlock] = [TextBlock(text=text)]
+    warnings: list[str] = []
+    for path in _find_images(text, root):
+        if not images:
+            warnings.append(f"{path.name} is not sent: this model takes no images.")
+            continue
+        try:
+            if path.stat().st_size > MAX_IMAGE_BYTES:
+                warnings.append(
+                    f"{path.name} is not sent: it is larger than {MAX_IMAGE_BYTES // 1024 // 1024} MB."
+                )
+                continue
+            data = path.read_bytes()
+        except OSError as error:
+            warnings.append(f"{path.name} is not sent: {error.strerror}.")
+            continue
+        source = Base64Source(media_type=_TYPES[path.suffix.lower()], data=base64.b64encode(data).decode())
+        content.append(ImageBlock(source=source))
+    return Message(role="user", content=tuple(content)), warnings
+
+
+def _find_images(text: str, root: Path) -> Iterator[Path]:
+    seen_paths: set[Path] = set()
+    for single, double, bare in _PATH.findall(text):
+        word = single or double or re.sub(r"\\(.)", r"\1", bare)
+        word = word.removeprefix("file://").removeprefix("@")
+        if Path(word).suffix.lower() not in _TYPES:
+            continue
+        try:
+            path = (root / Path(word).expanduser()).resolve()
+            exists = path.is_file()
+        except (OSError, RuntimeError, ValueError):
+            continue
+        if exists and path not in seen_paths:
+            seen_paths.add(path)
+            yield path

@@ -1,0 +1,226 @@
+"""Client of a session in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from shoal.app.run_view.run_view import RunView, build_run_view
+from shoal.app.session.delegate_mode import is_delegating
+from shoal.app.session.run_controller import LocalRunController
+from shoal.core.errors import ShoalError
+from shoal.core.events import Event
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.messages import Message
+from shoal.core.text_format import to_one_line
+from shoal.stores.files.file_journal import FileJournal, read_journal
+from shoal.stores.memory_stores import MemoryJournal
+from shoal.surfaces.terminal.slash_commands import describe_commands
+from shoal.surfaces.terminal.slash_team_commands import Addressee, list_addressees
+from shoal.surfaces.terminal.terminal_controller import TerminalController, TerminalOutcome, WriteText
+from shoal.surfaces.terminal.text_styles import DIM, RED
+from shoal.surfaces.tui.completions import CompletionProposal
+from shoal.surfaces.tui.conversation_timeline import ConversationTimeline
+from shoal.surfaces.tui.mode_cycle import ModeCycle
+from shoal.surfaces.tui.run_presenter import RunPresenter
+from shoal.wire.control_codec import InterruptCommand
+
+if TYPE_CHECKING:
+    from shoal.app.session.session import Session
+
+
+class PromptInput(Protocol):
+    """Input line of the terminal."""
+
+    @property
+    def is_asking(self) -> bool:
+        """True if the person is answering a question."""
+        ...
+
+    async def ask_line(self, label: str) -> str: ...
+
+    def restore_text(self, text: str) -> None: ...
+
+    def clear_line(self) -> None: ...
+
+
+class ConversationNotices:
+    """Writes notices into the conversation that is shown."""
+
+    def __init__(self, run_client: LocalRunClient) -> None:
+        self._run_client = run_client
+
+    def write_note(self, text: str, style: str = DIM) -> None:
+        self._timeline.add_remark(text, style)
+        self._run_client.presenter.request_draw()
+
+    @contextmanager
+    def open_block(self) -> Iterator[WriteText]:
+        pieces: list[tuple[str, str]] = []
+
+        def write_piece(text: str, style: str = "") -> None:
+            pieces.append((text, style))
+
+        yield write_piece
+        self._timeline.add_remark_pieces(pieces)
+        self._run_client.presenter.request_draw()
+
+    @property
+    def _timeline(self) -> ConversationTimeline:
+        return self._run_client.presenter.get_conversation(self._run_client.viewed).timeline
+
+
+class LocalRunClient(TerminalController):
+    shows_entries = True
+    key_help = (
+        "F2 agents · Ctrl-T tasks · F3 mail · F4 questions · F5 back to the lead · F6 to the conversation",
+        "Alt-Enter, Ctrl-J or \\ and Enter: a new line. Typing while the agent works steers it.",
+        "@NAME TEXT says it to a teammate; after /to NAME all you type goes there, until F5.",
+        "Esc ends the turn; Shift-Tab is the next permission mode; Ctrl-O unfolds all calls.",
+        "Ctrl-B lets agents that are waited for go on in the background.",
+        "Ctrl-C clears the line or stops the turn, twice ends it; Ctrl-D ends it too.",
+    )
+
+    def __init__(self, session: Session, prompt_input: PromptInput) -> None:
+        run_view = create_session_view(session)
+        super().__init__(session, run_view.statuses)
+        self._prompt_input = prompt_input
+        self._leave_event = asyncio.Event()
+        self._modes = ModeCycle()
+        self.is_open = False
+        clock, cwd = session.agent.clock, str(session.services.workspace.root)
+        self.presenter = RunPresenter(run_view, LocalRunController(session), clock, cwd)
+        self.presenter.get_conversation(LEAD_ID)
+        self.notices = ConversationNotices(self)
+
+    # Implementation of the controller's abstract methods
+
+    async def run_until_left(self, first: str | None = None) -> TerminalOutcome:
+        async with asyncio.TaskGroup() as tasks:
+            background_tasks = self.start_tasks(tasks, first)
+            self.is_open = True
+            self.presenter.request_draw()
+            await self._leave_event.wait()
+            self.is_open = False
+            for task in background_tasks:
+                task.cancel()
+            self.cancel_tasks()
+        self.feed.close()
+        assert self.outcome is not None
+        return self.outcome
+
+    @property
+    def can_start_turn(self) -> bool:
+        return super().can_start_turn and not self._prompt_input.is_asking
+
+    async def ask_line(self, label: str) -> str:
+        return await self._prompt_input.ask_line(label)
+
+    def schedule_catch_up(self) -> None:
+        self.presenter.request_draw()
+
+    def show_event(self, event: Event) -> None:
+        self.presenter.apply_event(event, self._clock.now())
+
+    def show_prompt(self, text: str) -> None:
+        from shoal.surfaces.terminal.slash_commands import is_command
+
+        is_awaited = not is_command(text) if text.strip() else False
+        self.presenter.get_conversation(self.viewed).timeline.add_prompt(text, is_awaited=is_awaited)
+        self.presenter.request_draw()
+
+    def restore_unsent(self, message: Message) -> None:
+        self._prompt_input.restore_text(message.text)
+
+    def clear_line(self) -> None:
+        self._prompt_input.clear_line()
+
+    def wake_input(self) -> None:
+        self._leave_event.set()
+
+    # Input and display
+
+    @property
+    def root(self) -> Path:
+        return self.session.services.workspace.root
+
+    @property
+    def viewed(self) -> AgentId:
+        return LEAD_ID if self.addressee is None else AgentId(self.addressee.agent)
+
+    @property
+    def takes_images(self) -> bool:
+        return self.session.agent.model.card.images
+
+    @property
+    def activity_text(self) -> str:
+        return "" if self.activity is None else self.activity.format_line(1_000)
+
+    @property
+    def footer_facts(self) -> Sequence[str]:
+        agent = self.session.agent
+        window = agent.model.card.window
+        context_usage = (
+            f"{100 * agent.context_tokens // window}% context" if window and agent.context_tokens else ""
+        )
+        return [
+            *(["delegate"] if is_delegating(self.session) else ()),
+            *([context_usage] if context_usage else ()),
+        ]
+
+    def list_commands(self) -> list[CompletionProposal]:
+        return [CompletionProposal(name, about) for name, about in describe_commands(self.session)]
+
+    def list_agents(self) -> list[CompletionProposal]:
+        return [CompletionProposal(f"@{each.name}", "agent") for each in list_addressees(self.session)]
+
+    def submit_message(self, message: Message) -> None:
+        self.submit_input(message)
+
+    def view_agent(self, agent: AgentId, name: str) -> None:
+        """Show the agent's conversation and send input to it."""
+        self.addressee = None if agent == LEAD_ID else Addressee(agent, name)
+        self.presenter.request_draw()
+
+    def stop_turn(self) -> bool:
+        if self.viewed == LEAD_ID:
+            return super().stop_turn()
+        row = self.presenter.run_view.find_agent(self.viewed)
+        if row is None or row.state not in ("working", "waiting"):
+            return False
+        self.run_aside(self._interrupt_agent(self.viewed))
+        return True
+
+    async def _interrupt_agent(self, agent: AgentId) -> None:
+        answer = await self.presenter.controller.send_command(InterruptCommand(task_id=agent))
+        if isinstance(answer, dict) and not answer.get("interrupted"):
+            self.notices.write_note("It is in no turn: there is nothing to interrupt.")
+
+    def move_to_background(self) -> bool:
+        return bool(self.session.move_to_background())
+
+    def cycle_mode(self) -> None:
+        permissions = self.session.services.permissions
+        try:
+            self.session.set_mode(self._modes.next_mode(permissions.mode, may_skip=permissions.can_bypass))
+        except ShoalError as error:
+            self.notices.write_note(f"✗ {to_one_line(str(error))}", RED)
+
+    def leave_run(self, status: int = 0) -> None:
+        self.status = status
+        self.finish()
+
+
+def create_session_view(session: Session) -> RunView:
+    """Return the current view of the run; nothing may be awaited before events are applied to it."""
+    journal = session.services.journal
+    if isinstance(journal, FileJournal):
+        return build_run_view(read_journal(journal.path))
+    run_view = RunView()
+    if isinstance(journal, MemoryJournal):
+        for event in journal.events:
+            run_view.apply_event(event, session.agent.clock.now())
+    return run_view

@@ -1,0 +1,273 @@
+"""Panel of the agents of a run, with keys to view, interrupt, move, stop and kill one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from shoal.app.run_view.view_rows import AgentRow, QuestionRow, ViewDelta
+from shoal.core.ids import LEAD_ID
+from shoal.core.text_format import format_dollars, format_quantity
+from shoal.surfaces.tui.panels.agent_lines import (
+    ENDED,
+    agent_line,
+    detail_lines,
+    format_last_heard,
+    title_line,
+)
+from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, build_line
+from shoal.surfaces.tui.panels.dialogs import ConfirmScreen
+from shoal.surfaces.tui.panels.list_panel import ListPanel
+from shoal.surfaces.tui.panels.panel import notify_user
+from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
+from shoal.wire.control_codec import (
+    BackgroundAgentCommand,
+    ControlCommand,
+    InterruptCommand,
+    ShutDownMemberCommand,
+    StopTaskCommand,
+)
+
+_FOLD = "ended agents"
+"""Key of the line above the ended agents."""
+
+
+class AgentsPanel(ListPanel):
+    HAS_TITLES = HAS_DETAIL = True
+    TICK = 1.0
+    DEFAULT_CSS = """
+    AgentsPanel > .panel--detail { height: 4; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "interrupt", "Interrupt its turn", show=False),
+        Binding("b", "background", "To the background", show=False),
+        Binding("x", "stop", "Stop", show=False),
+        Binding("k", "kill", "Kill", show=False),
+        Binding("a", "answer", "Answer its question", show=False),
+        Binding("e", "fold", "Show or hide the ended", show=False),
+    ]
+    HINTS = "⏎ view · esc interrupt · b background · x stop · k kill · a answer · e ended · q close"
+
+    class AgentChosen(Message):
+        """Posted when the person chooses an agent to view and talk to."""
+
+        def __init__(self, agent: AgentRow) -> None:
+            super().__init__()
+            self.agent = agent
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._agents: dict[str, AgentRow] = {}
+        self._depths: dict[str, int] = {}
+        self._ages: dict[str, str] = {}
+        """Ages as last drawn."""
+        self._unfolded = False
+
+    @property
+    def current(self) -> AgentRow | None:
+        """Agent at the cursor."""
+        return self._agents.get(str(self.rows.cursor))
+
+    # Drawing
+
+    def apply_delta(self, delta: ViewDelta, *, is_first: bool) -> None:
+        if not delta.agents and not is_first:
+            return
+        for row in delta.agents:
+            old_row = self._agents.get(row.id)
+            is_first = is_first or old_row is None or (old_row.state in ENDED) != (row.state in ENDED)
+            self._agents[row.id] = row
+            self.rows.invalidate_row(row.id)
+        if is_first:
+            self._arrange_rows()
+        self._update_head()
+        self.show_detail()
+
+    def _arrange_rows(self) -> None:
+        live_entries: list[RowEntry] = []
+        ended_entries: list[RowEntry] = []
+        for status in self.run_view.statuses.iter_tree():
+            row = self._agents.get(status.agent)
+            if row is not None:
+                self._update_depth(row)
+                (ended_entries if row.state in ENDED else live_entries).append(RowEntry(row.id))
+        if ended_entries:
+            self.rows.invalidate_row(_FOLD)
+            live_entries.append(RowEntry(_FOLD))
+        self.rows.set_entries([*live_entries, *(ended_entries if self._unfolded else ())])
+
+    def _update_depth(self, row: AgentRow) -> None:
+        """Set the row's depth: the number of its ancestors that are shown above it."""
+        depth, parent = 0, self._agents.get(row.parent)
+        seen_ids = {row.id}
+        while parent is not None and parent.id not in seen_ids:
+            seen_ids.add(parent.id)
+            depth += parent.state not in ENDED or row.state in ENDED
+            parent = self._agents.get(parent.parent)
+        if self._depths.get(row.id) != depth:
+            self._depths[row.id] = depth
+            self.rows.invalidate_row(row.id)
+
+    def draw_row(self, key: Hashable, width: int) -> list[Content]:
+        if key == _FOLD:
+            return [self._fold_line()]
+        row, now = self._agents[str(key)], self.clock.now()
+        self._ages[row.id] = format_last_heard(row, now)
+        depth = self._depths.get(row.id, 0)
+        return [agent_line(row, depth=depth, now=now, width=width, question=self._find_question(row))]
+
+    def _fold_line(self) -> Content:
+        ended_count = sum(row.state in ENDED for row in self._agents.values())
+        failed_count = sum(row.state in ("failed", "gone") for row in self._agents.values())
+        summary = f"{ended_count} ended" + (f", {failed_count} of them not well" if failed_count else "")
+        return build_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
+
+    def _find_question(self, row: AgentRow) -> QuestionRow | None:
+        return self.run_view.questions.get(row.question) if row.question else None
+
+    def _update_head(self) -> None:
+        states = [row.state for row in self._agents.values()]
+        parts: list[Part] = [("Agents", "bold")]
+        for state, style in (("working", GOOD), ("waiting", ASKS), ("idle", MUTED)):
+            if number := states.count(state):
+                parts.append((f"  {number} {state}", style))
+        costs = self.run_view.costs
+        unpriced_note = (
+            "" if not costs.unpriced else f" and {format_quantity(costs.unpriced, 'request')} without a price"
+        )
+        parts.append((f"  {format_dollars(costs.usd)}{unpriced_note}", MUTED))
+        self.set_head(build_line(*parts))
+
+    def show_detail(self) -> None:
+        row, detail = self.current, self.query_one(".panel--detail", Static)
+        if row is None:
+            detail.update("", layout=False)
+            return
+        lines = detail_lines(row, self._find_question(row), self.clock.now())
+        detail.update(Content("\n").join(lines), layout=False)
+
+    def refresh_ages(self) -> None:
+        """Redraw the visible rows whose displayed age changed."""
+        now = self.clock.now()
+        for key in self.rows.list_visible_keys() if self._shown else ():
+            row = self._agents.get(str(key))
+            if row is not None and self._ages.get(row.id) not in (None, format_last_heard(row, now)):
+                self.rows.invalidate_row(row.id)
+                if key == self.rows.cursor:
+                    self.show_detail()
+
+    def on_resize(self) -> None:
+        width = self.rows.scrollable_content_region.width or self.size.width - 2
+        self.query_one(".panel--titles", Static).update(title_line(width), layout=False)
+
+    # Keys
+
+    def on_row_list_row_chosen(self, message: RowList.RowChosen) -> None:
+        message.stop()
+        if message.key == _FOLD:
+            self.action_fold()
+        elif (row := self._agents.get(str(message.key))) is not None:
+            self.post_message(self.AgentChosen(row))
+
+    def action_fold(self) -> None:
+        self._unfolded = not self._unfolded
+        self._arrange_rows()
+
+    def action_interrupt(self) -> None:
+        for row in self._actionable_rows():
+            command = (
+                InterruptCommand()
+                if row.id == LEAD_ID
+                else InterruptCommand(task_id=_get_command_target(row))
+            )
+            self.send_command(command, partial(_describe_interrupt, row))
+
+    def action_background(self) -> None:
+        for row in self._actionable_rows():
+            if row.id == LEAD_ID:
+                notify_user(self, "Nobody waits for the lead: choose one of its agents.", "warning")
+                return
+            self.send_command(BackgroundAgentCommand(task_id=row.id), partial(_describe_move, row))
+
+    def action_stop(self) -> None:
+        for row in self._actionable_rows(exclude_lead=True):
+            explanation = (
+                "It is asked to finish, and ended when its grace is over."
+                if row.team
+                else "Its work so far is told to the one that started it."
+            )
+            self._confirm_action(
+                f"Stop {row.name}?", f"{row.task}\n\n{explanation}", "stop it", partial(self._stop_agent, row)
+            )
+
+    def _confirm_action(self, title: str, text: str, confirm_label: str, action: Callable[[], None]) -> None:
+        self.app.push_screen(
+            ConfirmScreen(title, text, yes=confirm_label), lambda sure: action() if sure else None
+        )
+
+    def _stop_agent(self, row: AgentRow) -> None:
+        command: ControlCommand = (
+            ShutDownMemberCommand(name=row.name) if row.team else StopTaskCommand(task_id=row.id)
+        )
+        if row.team:
+            notify_user(self, f"{row.name} is asked to shut down.")
+        self.send_command(command, lambda _: f"{row.name} has ended.")
+
+    def action_kill(self) -> None:
+        for row in self._actionable_rows(exclude_lead=True):
+            explanation = "It is ended at once, in the middle of what it does. What it did so far is kept."
+            self._confirm_action(
+                f"Kill {row.name}?", f"{row.task}\n\n{explanation}", "kill it", partial(self._kill_agent, row)
+            )
+
+    def _kill_agent(self, row: AgentRow) -> None:
+        self.send_command(
+            StopTaskCommand(task_id=_get_command_target(row)), lambda _: f"{row.name} is killed."
+        )
+
+    def action_answer(self) -> None:
+        from shoal.surfaces.tui.answer_screen import open_answer_screen
+
+        for row in self._actionable_rows():
+            question = self._find_question(row)
+            if question is None:
+                notify_user(self, f"{row.name} asks nothing.")
+            else:
+                open_answer_screen(self, question)
+
+    def _actionable_rows(self, *, exclude_lead: bool = False) -> Iterator[AgentRow]:
+        row = self.current
+        if row is None:
+            return
+        if exclude_lead and row.id == LEAD_ID:
+            notify_user(self, "The lead ends with its run. Esc interrupts its turn.", "warning")
+        elif row.state in ENDED:
+            notify_user(
+                self,
+                f"{row.name} has ended. Enter shows what it did; what you type there resumes it.",
+                "warning",
+            )
+        else:
+            yield row
+
+
+def _get_command_target(row: AgentRow) -> str:
+    """Return the id for commands: teammates are addressed by name, other agents by id."""
+    return row.name if row.team else row.id
+
+
+def _describe_interrupt(row: AgentRow, answer: Any) -> str:
+    was_interrupted = isinstance(answer, dict) and answer.get("interrupted")
+    return f"{row.name}'s turn is interrupted." if was_interrupted else f"{row.name} is in no turn now."
+
+
+def _describe_move(row: AgentRow, answer: Any) -> str:
+    if isinstance(answer, dict) and answer.get("moved"):
+        return f"{row.name} goes on in the background."
+    return f"Nobody waits for {row.name}: it is in the background already."

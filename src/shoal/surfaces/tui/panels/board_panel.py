@@ -1,0 +1,343 @@
+"""Panel of the task board with dependencies: three columns if there is room, else one list."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Static
+
+from shoal.app.run_view.view_rows import TaskRow, ViewDelta
+from shoal.core.names import parse_name, parse_task_id
+from shoal.surfaces.tui.panels import board_actions
+from shoal.surfaces.tui.panels.board_actions import task_sort_key
+from shoal.surfaces.tui.panels.board_lines import (
+    CARD,
+    MARKS,
+    STATUSES,
+    describe_blockers,
+    owner_part,
+    task_card,
+    task_details,
+    task_line,
+)
+from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_line
+from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen, TaskDraftScreen
+from shoal.surfaces.tui.panels.panel import KeyHints, Panel, notify_user
+from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
+
+TaskKey = tuple[str, str]
+"""A task by its board and its number."""
+WIDE = 96
+"""Terminal columns from which on each status has a column."""
+NARROW = 64
+"""Columns below which a task of the list takes two lines."""
+
+
+class BoardPanel(Panel):
+    DEFAULT_CSS = """
+    BoardPanel {
+        & Horizontal { height: 1fr; }
+        & .board--column { width: 1fr; }
+        & .board--column RowList:blur > .rows--cursor { background: $surface; }
+        & #column-in_progress, & #column-completed { border-left: vkey $panel-lighten-2; }
+        & .board--column > Static { height: 1; padding: 0 1; margin: 1 0; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "add", "New task", show=False),
+        Binding("a", "assign", "Assign", show=False),
+        Binding("plus,shift+up", "rank(-1)", "Earlier", show=False),
+        Binding("minus,shift+down", "rank(1)", "Later", show=False),
+        Binding("left", "column(-1)", "Column to the left", show=False),
+        Binding("right", "column(1)", "Column to the right", show=False),
+        Binding("escape", "leave", "Close", show=False),
+    ]
+    HINTS = "⏎ details · n new · a assign · + earlier · - later · ←→ column · esc close"
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._tasks: dict[TaskKey, TaskRow] = {}
+        self._ranks: dict[TaskKey, float] = {}
+        """Ranks the person just set, until the run reports the same."""
+        self._wide = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="panel--head", markup=False)
+        with Horizontal():
+            for status in STATUSES:
+                with Vertical(classes="board--column", id=f"column-{status}"):
+                    yield Static(classes="board--title", markup=False)
+                    yield RowList(self._draw_card, id=f"rows-{status}")
+        yield RowList(self._draw_line, id="board-list")
+        yield KeyHints(self.HINTS)
+
+    def on_mount(self) -> None:
+        self._lay_out(is_wide=False)
+
+    def on_resize(self) -> None:
+        self._lay_out(is_wide=self.size.width >= WIDE)
+
+    def _lay_out(self, *, is_wide: bool) -> None:
+        old_cursor = self.rows.cursor if self._tasks else None
+        had_focus = self.has_focus_within
+        self._wide = is_wide
+        self.query_one(Horizontal).display = is_wide
+        self.query_one("#board-list").display = not is_wide
+        self._arrange_tasks()
+        if old_cursor is not None:
+            self._move_cursor_to(old_cursor)
+        if had_focus:
+            self.focus()
+
+    # Cursor
+
+    @property
+    def rows(self) -> RowList:
+        """List that keys act on."""
+        if not self._wide:
+            return self.query_one("#board-list", RowList)
+        lists = self._column_lists()
+        nonempty_lists = [each for each in lists if each.entries]
+        return next((each for each in nonempty_lists if each.has_focus), (nonempty_lists or lists)[0])
+
+    def _column_lists(self) -> list[RowList]:
+        return [self.query_one(f"#rows-{status}", RowList) for status in STATUSES]
+
+    def focus(self, scroll_visible: bool = True) -> BoardPanel:  # noqa: FBT001, FBT002 - Textual's own
+        self.rows.focus(scroll_visible)
+        return self
+
+    @property
+    def current(self) -> TaskRow | None:
+        key = self.rows.cursor
+        return self._tasks.get(key) if isinstance(key, tuple) else None
+
+    def _move_cursor_to(self, key: Hashable) -> None:
+        for rows in self._column_lists() if self._wide else [self.rows]:
+            if any(entry.key == key for entry in rows.entries):
+                rows.move_cursor_to(key)
+                if self.has_focus_within:
+                    rows.focus()
+
+    def action_column(self, by: int) -> None:
+        if not self._wide:
+            return
+        lists = self._column_lists()
+        column_index = lists.index(self.rows) + by
+        while 0 <= column_index < len(lists):
+            if lists[column_index].entries:
+                lists[column_index].focus()
+                return
+            column_index += by
+
+    # Drawing
+
+    def apply_delta(self, delta: ViewDelta, *, is_first: bool) -> None:
+        if not delta.tasks and not is_first:
+            return
+        for row in delta.tasks:
+            key = (row.board, row.id)
+            if self._ranks.get(key) == row.rank:
+                self._ranks.pop(key, None)
+            if row.status == "deleted":
+                self._tasks.pop(key, None)
+            else:
+                self._tasks[key] = row
+            if not is_first:
+                self._invalidate_task(row)
+        if is_first:
+            for rows in (*self._column_lists(), self.query_one("#board-list", RowList)):
+                rows.invalidate_all()
+        self._arrange_tasks()
+
+    def _invalidate_task(self, row: TaskRow) -> None:
+        """Invalidate the task, and the tasks whose "waits for" may change with it."""
+        dependent_keys = [
+            key for key, each in self._tasks.items() if key[0] == row.board and row.id in each.blocked_by
+        ]
+        for rows in (*self._column_lists(), self.query_one("#board-list", RowList)):
+            for key in ((row.board, row.id), *dependent_keys):
+                rows.invalidate_row(key)
+
+    def _arrange_tasks(self) -> None:
+        rows_by_status: dict[str, list[TaskRow]] = {status: [] for status in STATUSES}
+        ranked_rows = [self._with_rank(row) for row in self._tasks.values()]
+        for row in sorted(ranked_rows, key=lambda row: (row.board, task_sort_key(row))):
+            rows_by_status.get(row.status, rows_by_status["pending"]).append(row)
+        rows_by_status["completed"].sort(key=lambda row: -row.changed)
+        if self._wide:
+            self._arrange_columns(rows_by_status)
+        else:
+            self._arrange_list(rows_by_status)
+        self._update_head(rows_by_status)
+
+    def _arrange_columns(self, rows_by_status: dict[str, list[TaskRow]]) -> None:
+        for status, rows in rows_by_status.items():
+            title = build_line(MARKS[status], (f" {STATUSES[status]} ", "bold"), (f" {len(rows)}", MUTED))
+            self.query_one(f"#column-{status} > .board--title", Static).update(title, layout=False)
+            cards = [RowEntry((row.board, row.id), CARD) for row in rows]
+            self.query_one(f"#rows-{status}", RowList).set_entries(cards)
+        if self.has_focus_within and not self.rows.has_focus:
+            self.focus()  # the column that had the focus is empty now
+
+    def _arrange_list(self, rows_by_status: dict[str, list[TaskRow]]) -> None:
+        row_list = self.query_one("#board-list", RowList)
+        height = 2 if self.size.width < NARROW else 1
+        entries: list[RowEntry] = []
+        for status, rows in rows_by_status.items():
+            if rows:
+                row_list.invalidate_row(status)
+                entries.append(RowEntry(status, 1 if not entries else 2, selectable=False))
+                entries += [RowEntry((row.board, row.id), height) for row in rows]
+        row_list.set_entries(entries)
+
+    def _with_rank(self, row: TaskRow) -> TaskRow:
+        rank = self._ranks.get((row.board, row.id))
+        return row if rank is None else replace(row, rank=rank)
+
+    def _update_head(self, rows_by_status: dict[str, list[TaskRow]]) -> None:
+        parts: list[Part] = [("Tasks", "bold")]
+        if not self._tasks:
+            parts.append(("  none yet: n puts one on the board", MUTED))
+        else:
+            completed_count = len(rows_by_status["completed"])
+            parts.append((f"  {completed_count} of {len(self._tasks)} completed", MUTED))
+            blocked_count = sum(
+                bool(describe_blockers(self.run_view, row)) for row in rows_by_status["pending"]
+            )
+            if blocked_count:
+                parts.append((f"  {blocked_count} waiting for others", ASKS))
+        boards = sorted({board for board, _ in self._tasks})
+        if len(boards) > 1:
+            parts.append((f"  boards {', '.join(boards)}", MUTED))
+        self.set_head(build_line(*parts))
+
+    def _draw_card(self, key: Hashable, width: int) -> list[Content]:
+        row = self._tasks.get(key) if isinstance(key, tuple) else None
+        return [] if row is None else task_card(self.run_view, row, width)
+
+    def _draw_line(self, key: Hashable, width: int) -> list[Content]:
+        if not isinstance(key, tuple):
+            count = sum(row.status == key for row in self._tasks.values())
+            title = build_line((STATUSES[str(key)], "bold"), (f"  {count}", MUTED))
+            first = self.query_one("#board-list", RowList).entries[0].key == key
+            return [title] if first else [Content(""), title]
+        row = self._tasks.get(key)
+        if row is None:
+            return []
+        return (task_card if self.size.width < NARROW else task_line)(self.run_view, row, width)
+
+    # Keys
+
+    def on_row_list_cursor_moved(self, message: RowList.CursorMoved) -> None:
+        message.stop()
+
+    def on_row_list_row_chosen(self, message: RowList.RowChosen) -> None:
+        message.stop()
+        row = self.current
+        if row is None:
+            return
+
+        async def show_task() -> str:
+            task = await self.team_store.open_board(row.board).get(parse_task_id(row.id))
+            body = task_details(self.run_view, row, task, self.clock.now())
+            await self.app.push_screen(ReadScreen(f"#{row.id} {row.subject}", body))
+            return ""
+
+        self.start_action(show_task)
+
+    def choose_board(self) -> str:
+        """Return the board for a new task: of the task at the cursor, of the team, or of the session."""
+        if (row := self.current) is not None:
+            return row.board
+        run = self.run_view.run
+        return parse_name(run.teams[-1] if run.teams else run.session or str(self.controller.run.session))
+
+    def action_add(self) -> None:
+        board = self.choose_board()
+
+        def add_drafted(draft: tuple[str, str, str] | None) -> None:
+            if draft is None:
+                return
+            subject, description, blocked_by = draft
+
+            async def add_task() -> str:
+                task = await board_actions.add_to_board(
+                    self.team_store, board, subject, description, blocked_by.split()
+                )
+                return self._add_resume_note(f"Task #{task.id} is on the board.")
+
+            self.start_action(add_task)
+
+        self.app.push_screen(TaskDraftScreen(board), add_drafted)
+
+    def action_assign(self) -> None:
+        if (row := self.current) is None:
+            return
+        members = [
+            each for each in self.run_view.iter_agents() if each.team == row.board or each.name == "lead"
+        ]
+        names = [("", build_line(("nobody", MUTED)))]
+        names += [
+            (each.name, build_line(owner_part(self.run_view, each.name), (f"  {each.state}", MUTED)))
+            for each in members
+        ]
+
+        def assign_picked(owner: str | None) -> None:
+            if owner is None:
+                return
+
+            async def assign_task() -> str:
+                await board_actions.assign_owner(self.team_store, row, owner)
+                return self._add_resume_note(
+                    f"Task #{row.id} is {owner}'s now." if owner else f"Task #{row.id} is nobody's now."
+                )
+
+            self.start_action(assign_task)
+
+        self.app.push_screen(PickScreen(f"Who does #{row.id} {row.subject}?", names), assign_picked)
+
+    def action_rank(self, by: int) -> None:
+        row = self.current
+        if row is None:
+            return
+        if row.status != "pending":
+            notify_user(
+                self, "Only what is pending has a place in a row: the first is claimed first.", "warning"
+            )
+            return
+        rows = (
+            self._with_rank(each)
+            for each in self._tasks.values()
+            if each.status == "pending" and each.board == row.board
+        )
+        rank = board_actions.rank_between(sorted(rows, key=task_sort_key), row, by)
+        if rank is None:
+            return
+        key = (row.board, row.id)
+        old_rank, self._ranks[key] = self._ranks.get(key), rank
+        self._arrange_tasks()
+
+        async def save_rank() -> str:
+            try:
+                await board_actions.set_rank(self.team_store, row, rank)
+            except BaseException:
+                if self._ranks.get(key) == rank:
+                    self._ranks.pop(key) if old_rank is None else self._ranks.update({key: old_rank})
+                    self._arrange_tasks()
+                raise
+            return self._add_resume_note("")
+
+        self.start_action(save_rank)
+
+    def _add_resume_note(self, text: str) -> str:
+        """Append a note if the run is not live: it journals nothing, so the view does not show the change."""
+        if self.controller.run.is_live:
+            return text
+        return f"{text} The run has ended: it is shown here when it is resumed.".strip()

@@ -1,0 +1,176 @@
+"""Form for a permission question: allow once, for the session, always, with another input, or deny."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static, TextArea
+
+from shoal.core.permissions import find_suggestion
+from shoal.core.questions import AllowAnswer, PermissionQuestion
+from shoal.core.text_format import strip_control_characters, strip_terminal_codes, to_one_line
+from shoal.surfaces.terminal.question_text import describe_suggestion, format_value, list_remember_options
+from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, build_line
+from shoal.surfaces.tui.question_form import AnswerOption, AnswerOptionList, QuestionForm
+
+MOST_LINES = 2_000
+"""Lines of an input that are shown, followed by the number of omitted lines."""
+WIDEST = 4_000
+"""Characters of one line that are shown."""
+_CHANGES = {"old_string": ("- ", BAD), "new_string": ("+ ", GOOD)}
+
+
+class PermissionForm(QuestionForm):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "allow_changed", "Allow so", show=False, priority=True)
+    ]
+
+    def __init__(self, question: PermissionQuestion) -> None:
+        super().__init__()
+        self.question = question
+
+    def compose_body(self) -> Iterator[Widget]:
+        yield Static(build_line((to_one_line(self.question.reason), MUTED)), markup=False)
+        yield Static(Content("\n").join([Content(""), *render_input(self.question)]), markup=False)
+
+    def compose_extra(self) -> Iterator[Widget]:
+        yield TextArea(tab_behavior="focus")
+
+    def list_options(self) -> list[AnswerOption]:
+        answer_options = [
+            AnswerOption("y", Content("Allow it once"), lambda: self.submit_answer(AllowAnswer()))
+        ]
+        if "session" in list_remember_options(self.question):
+            option_line = build_line(
+                ("Allow for this session: ", ""), (to_one_line(self.question.rule), MUTED)
+            )
+            answer_options.append(
+                AnswerOption("s", option_line, lambda: self.submit_answer(AllowAnswer(remember="session")))
+            )
+        suggestion = find_suggestion(self.question.suggestions, "localSettings")
+        if suggestion is not None:
+            option_line = build_line(
+                ("Allow always, kept in your settings: ", ""), (describe_suggestion(suggestion), MUTED)
+            )
+            answer_options.append(
+                AnswerOption("p", option_line, lambda: self.submit_answer(AllowAnswer(remember="settings")))
+            )
+        answer_options.append(AnswerOption("e", Content("Change it first"), self._edit_input))
+        answer_options.append(AnswerOption("n", Content("Do not allow it, and say why"), self.ask_reason))
+        return answer_options
+
+    # Changed input
+
+    @property
+    def _is_command(self) -> bool:
+        return self.question.tool == "Bash" and isinstance(self.question.input.get("command"), str)
+
+    def _edit_input(self) -> None:
+        editor = self.query_one(TextArea)
+        tool_input = self.question.input
+        editor.text = strip_control_characters(
+            tool_input["command"] if self._is_command else _format_json(tool_input)
+        )
+        editor.move_cursor(editor.document.end)
+        input_label = "The command" if self._is_command else "The input, as JSON"
+        label = self.query_one(".form--label", Static)
+        label.update(build_line((f"{input_label}, to be allowed once as it stands here:", MUTED)))
+        self._show_only(editor, label)
+        self._reserve_lines(12)
+        self.show_hint("ctrl+s allow it so · esc back")
+        editor.focus()
+
+    def action_allow_changed(self) -> None:
+        editor = self.query_one(TextArea)
+        if not editor.display or self.query_one(AnswerOptionList).display:
+            return
+        try:
+            changed_input = self._parse_changed_input(editor.text)
+        except ValueError as error:
+            self.show_error(str(error))
+            return
+        self.submit_answer(AllowAnswer(input=None if changed_input == self.question.input else changed_input))
+
+    def _parse_changed_input(self, text: str) -> dict[str, Any]:
+        """Parse the edited input. Raises ValueError with a message for the person."""
+        if not self._is_command:
+            return parse_input(text, self.question.input)
+        if not text.strip():
+            raise ValueError("There is no command. Write one, or go back with esc and do not allow it.")
+        return {**self.question.input, "command": text}
+
+
+def parse_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Parse the edited input of a call. Raises ValueError with a message for the person."""
+    try:
+        edited = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"It is not JSON: {error.msg} in line {error.lineno}.") from error
+    if not isinstance(edited, dict):
+        raise ValueError('It must be a JSON object, like {"file_path": "a.py"}.')  # noqa: TRY004
+    for key, value in before.items():
+        if key in edited and _describe_kind(edited[key]) != _describe_kind(value):
+            raise ValueError(
+                f"{to_one_line(key)} was {_describe_kind(value)}, and is {_describe_kind(edited[key])} now."
+            )
+    unknown_keys = [key for key in edited if key not in before]
+    if unknown_keys and not set(before) & set(edited):
+        raise ValueError(f"None of what the tool was given is left: {to_one_line(', '.join(before))}.")
+    return edited
+
+
+def _describe_kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "null"
+
+
+def _format_json(tool_input: Mapping[str, Any]) -> str:
+    return json.dumps(tool_input, indent=2, ensure_ascii=False, default=str)
+
+
+def render_input(question: PermissionQuestion) -> list[Content]:
+    """Return all lines of the input that would run."""
+    lines: list[Content] = []
+    for key, value in question.input.items():
+        text = format_value(value)
+        mark, style = _CHANGES.get(key, ("", "")) if question.tool == "Edit" else ("", "")
+        if question.tool == "Bash" and key == "command":
+            lines += [
+                build_line(("$ " if not at else "  ", MUTED), (each, "bold"))
+                for at, each in _iter_lines(text)
+            ]
+        elif mark:
+            lines += [Content.styled(f"{mark}{each}", style) for _, each in _iter_lines(text)]
+        elif "\n" in text:
+            lines.append(build_line((f"{key}:", MUTED)))
+            lines += [Content(f"  {each}") for _, each in _iter_lines(text)]
+        else:
+            lines.append(build_line((f"{key}: ", MUTED), (_truncate_line(text), "")))
+    return lines
+
+
+def _iter_lines(text: str) -> Iterator[tuple[int, str]]:
+    lines = strip_terminal_codes(text).removesuffix("\n").split("\n")
+    yield from enumerate(map(_truncate_line, lines[:MOST_LINES]))
+    if len(lines) > MOST_LINES:
+        yield MOST_LINES, f"… {len(lines) - MOST_LINES} more lines ({len(text)} characters in all)"
+
+
+def _truncate_line(text: str) -> str:
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}… ({len(text)} characters in all)"

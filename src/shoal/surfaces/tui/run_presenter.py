@@ -1,0 +1,128 @@
+"""Presentation state of a run: its view, and the conversation of each agent that was opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.app.run_access.conversation_path import find_conversation_path
+from shoal.app.run_view.run_view import RunView
+from shoal.app.session.run_controller import RunController
+from shoal.core.clock import Clock
+from shoal.core.events import (
+    AgentEnded,
+    AssistantReplied,
+    Event,
+    MessageAdded,
+    QuestionAnswered,
+    QuestionAsked,
+    RequestSent,
+    ToolFinished,
+)
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.surfaces.terminal.event_text import describe_agent_event
+from shoal.surfaces.terminal.question_text import describe_answer
+from shoal.surfaces.terminal.text_styles import get_agent_style
+from shoal.surfaces.tui.conversation_timeline import ConversationTimeline
+from shoal.surfaces.tui.transcript_pager import TranscriptPager
+
+_WRITTEN = (ToolFinished, RequestSent, AgentEnded)
+"""Events before which the transcript was written."""
+
+
+class AgentConversation:
+    """One agent's conversation: the timeline, and the transcript it is read from."""
+
+    def __init__(self, agent: AgentId, transcript: TranscriptPager, root: str) -> None:
+        self.agent = agent
+        self.timeline = ConversationTimeline(root)
+        self._transcript = transcript
+        self.is_shown = False
+        """True while a view shows it: then the view decides when items are dropped."""
+        self._has_whole_messages = False
+        """True if whole messages arrive as events, so that the transcript need not be read."""
+        self.read_new_entries()
+
+    def read_new_entries(self) -> None:
+        for entry in self._transcript.read_new():
+            self.timeline.add_entry(entry)
+
+    def apply_event(self, event: Event) -> None:
+        self._has_whole_messages = self._has_whole_messages or isinstance(event, MessageAdded)
+        if isinstance(event, AssistantReplied):
+            is_known = self.timeline.has_entry(event.entry)
+        else:
+            is_known = self._has_whole_messages or not isinstance(event, _WRITTEN)
+        if not is_known:
+            self.read_new_entries()
+        self.timeline.apply_event(event)
+        if not self.is_shown:
+            self.drop_oldest()
+
+    def drop_oldest(self) -> int:
+        """Drop the oldest items of a long conversation and return their number."""
+        if not self.timeline.is_long:
+            return 0
+        # Everything written so far is shown: if read again, dropped entries would count as new.
+        self._transcript.skip_new() if self._has_whole_messages else self.read_new_entries()
+        return self.timeline.drop_oldest()
+
+    @property
+    def has_older(self) -> bool:
+        return bool(self.timeline.first_entry) or self._transcript.has_older
+
+    def load_older(self) -> None:
+        if self.timeline.first_entry:
+            self._transcript.rewind_to(self.timeline.first_entry)
+        self.timeline.prepend_entries(self._transcript.read_older())
+
+
+class RunPresenter:
+    """Receives every event of a run, in order."""
+
+    def __init__(self, run_view: RunView, controller: RunController, clock: Clock, cwd: str) -> None:
+        self.run_view = run_view
+        self.controller = controller
+        self.clock = clock
+        self.cwd = cwd
+        self.request_draw: Callable[[], None] = lambda: None
+        """Called when there is something new to draw."""
+        self._conversations: dict[AgentId, AgentConversation] = {}
+
+    def get_conversation(self, agent: AgentId = LEAD_ID) -> AgentConversation:
+        conversation = self._conversations.get(agent)
+        if conversation is None:
+            path = find_conversation_path(self.controller.run, self.cwd, agent)
+            conversation = self._conversations[agent] = AgentConversation(
+                agent, TranscriptPager(path), self.cwd
+            )
+            row = self.run_view.find_agent(agent)
+            if row is not None and row.state in ("working", "waiting"):
+                conversation.timeline.mark_calls_running()
+        return conversation
+
+    def apply_event(self, event: Event, at: int) -> None:
+        self.run_view.apply_event(event, at)
+        self.show_event(event)
+
+    def show_event(self, event: Event) -> None:
+        """Show the event in the conversations that were opened."""
+        conversation = self._conversations.get(event.agent)
+        if conversation is not None:
+            conversation.apply_event(event)
+        if event.agent != LEAD_ID and LEAD_ID in self._conversations:
+            self._notify_lead(event)
+
+    def _notify_lead(self, event: Event) -> None:
+        """Add a remark to the lead's conversation when another agent starts, ends or asks."""
+        status = self.run_view.statuses.all.get(event.agent)
+        if status is None:
+            return
+        lead_timeline = self._conversations[LEAD_ID].timeline
+        match event:
+            case QuestionAsked(question=question):
+                lead_timeline.add_question(question, status.display_name)
+            case QuestionAnswered(question=question_id, answer=answer):
+                lead_timeline.add_answer(question_id, describe_answer(answer) or "no")
+            case _:
+                if (text := describe_agent_event(event, status)) is not None:
+                    lead_timeline.add_remark_pieces([("● ", get_agent_style(status.color)), (text, "")])

@@ -1,0 +1,112 @@
+"""Routes that read and change the task board of a run."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.app.teams.board_changes import add_board_task, change_board_task
+from shoal.core.names import USER_NAME, AgentName, parse_agent_name, parse_name, parse_task_id
+from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
+from shoal.surfaces.web.json_replies import RequestRefused, decode_body, get_path_param, json_reply
+from shoal.surfaces.web.web_context import WebContext
+from shoal.tools.task_format import task_to_dict
+
+
+class NewTaskRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    board: str
+    subject: str
+    description: str = ""
+    blocked_by: tuple[str, ...] = ()
+    owner: str = ""
+
+
+class TaskChangeRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Missing fields stay unchanged; an empty owner unassigns, and a null rank sorts by number."""
+
+    owner: str | UnsetType | None = UNSET
+    status: Literal["pending", "in_progress", "completed", "deleted"] | UnsetType = UNSET
+    rank: float | UnsetType | None = UNSET
+    subject: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+
+
+class BoardRoutes:
+    def __init__(self, context: WebContext) -> None:
+        self._runs = context.runs
+        self._team_store = context.team_store
+
+    async def post_task(self, request: Request) -> Response:
+        run, new_task = (
+            self._runs.find_run(get_path_param(request, "session")),
+            await decode_body(request, NewTaskRequest),
+        )
+        board = await self._find_board(run, new_task.board, to_change=True)
+        if not new_task.subject.strip():
+            raise RequestRefused(400, "A task needs a subject.")
+        draft = TaskDraft(subject=new_task.subject, description=new_task.description)
+        owner = parse_agent_name(new_task.owner) if new_task.owner.strip() else None
+        blocked_by = tuple(map(parse_task_id, new_task.blocked_by))
+        task = await add_board_task(self._team_store, board, draft, blocked_by=blocked_by, by=USER_NAME)
+        if owner is not None:
+            task = await change_board_task(
+                self._team_store, board, task.id, TaskUpdate(owner=owner), by=USER_NAME
+            )
+        return json_reply({"ok": True, "task": _task_to_json(task)}, 201)
+
+    async def patch_task(self, request: Request) -> Response:
+        run, change_request = (
+            self._runs.find_run(get_path_param(request, "session")),
+            await decode_body(request, TaskChangeRequest),
+        )
+        board = await self._find_board(run, get_path_param(request, "board"), to_change=True)
+        task = parse_task_id(get_path_param(request, "task"))
+        updated_task = await change_board_task(
+            self._team_store, board, task, _build_change(change_request), by=USER_NAME
+        )
+        return json_reply({"ok": True, "task": _task_to_json(updated_task)})
+
+    async def get_task(self, request: Request) -> Response:
+        run = self._runs.find_run(get_path_param(request, "session"))
+        board = await self._find_board(run, get_path_param(request, "board"))
+        task = await self._team_store.open_board(board).get(parse_task_id(get_path_param(request, "task")))
+        if task is None:
+            raise RequestRefused(404, f"The board {board} has no such task.")
+        return json_reply(_task_to_json(task))
+
+    async def _find_board(self, run: RunHandle, name: str, *, to_change: bool = False) -> str:
+        """Return the board's name if it is the run's own or that of one of its teams."""
+        board, facts = parse_name(name), await self._runs.get_facts(run)
+        if board not in (run.session, *facts.teams, *facts.boards):
+            raise RequestRefused(404, f"The run has no board {board}.")
+        if to_change and not run.is_live:
+            raise RequestRefused(
+                409,
+                "The run has ended, and its record would not tell of the change. "
+                f"Go on with it: shoal --resume {run.session}",
+            )
+        return board
+
+
+def _build_change(request: TaskChangeRequest) -> TaskUpdate:
+    owner: AgentName | UnsetType | None = UNSET
+    if not isinstance(request.owner, UnsetType):
+        owner = parse_agent_name(request.owner) if request.owner and request.owner.strip() else None
+    change = TaskUpdate(
+        subject=request.subject,
+        description=request.description,
+        status=request.status,
+        owner=owner,
+        metadata={} if isinstance(request.rank, UnsetType) else {RANK_KEY: request.rank},
+    )
+    if change == TaskUpdate():
+        raise RequestRefused(400, "There is nothing to change.")
+    return change
+
+
+def _task_to_json(task: Task) -> dict[str, Any]:
+    return {**task_to_dict(task), "rank": task.rank}

@@ -1,0 +1,103 @@
+"""Server-sent event streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import NamedTuple, TypeAlias
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from shoal.wire.json_codec import encode_json
+
+HEARTBEAT = 15.0
+"""Seconds; proxies and phones drop silent connections."""
+_BEAT = b": \n\n"
+_FIRST = b"retry: 1000\n\n"
+
+EventSource: TypeAlias = AsyncGenerator[bytes, None]
+
+
+class StreamSources(NamedTuple):
+    sources: Sequence[EventSource]
+    end_events: Sequence[asyncio.Event]
+    """When one of these is set, the stream ends."""
+
+
+StreamContext: TypeAlias = AbstractAsyncContextManager[StreamSources]
+
+
+def encode_event(value: object, *, event_id: int | None = None, kind: str = "") -> bytes:
+    head = f"id: {event_id}\n" if event_id is not None else ""
+    head += f"event: {kind}\n" if kind else ""
+    # JSON contains no line breaks.
+    return b"%bdata: %b\n\n" % (head.encode(), encode_json(value))
+
+
+class _StreamEnded(Exception):
+    """The stream ends: the page or the server is gone."""
+
+
+class EventStream(Response):
+    """Sends the events of its sources until the page is gone or an end event is set.
+
+    A page that reads slowly blocks only its own sources.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, context: StreamContext) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._context as events:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            writer = _StreamWriter(send)
+            await writer.write_part(_FIRST)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for source in events.sources:
+                        tasks.create_task(writer.write_all(source))
+                    tasks.create_task(writer.send_heartbeats())
+                    tasks.create_task(_wait_for_disconnect(receive))
+                    for end in events.end_events:
+                        tasks.create_task(_wait_for_end(end))
+            except* _StreamEnded:
+                pass
+        await send({"type": "http.response.body", "body": b""})
+
+
+class _StreamWriter:
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._write_lock = asyncio.Lock()
+
+    async def write_part(self, part: bytes) -> None:
+        async with self._write_lock:
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})
+
+    async def write_all(self, source: EventSource) -> None:
+        # Closed here, not by the garbage collector: it may hold a connection to a run.
+        async with aclosing(source):
+            async for part in source:
+                await self.write_part(part)
+
+    async def send_heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            await self.write_part(_BEAT)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    raise _StreamEnded
+
+
+async def _wait_for_end(end: asyncio.Event) -> None:
+    await end.wait()
+    raise _StreamEnded

@@ -1,0 +1,89 @@
+"""Live stream of one agent: its text as it is streamed, and the growth of its transcript."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.core.clock import Clock
+from shoal.core.errors import ShoalError
+from shoal.core.events import Event, StreamDiscarded, TextStreamed, ToolProgressed
+from shoal.core.ids import AgentId
+from shoal.runs.control_client import ControlClient
+from shoal.surfaces.web.event_stream import EventSource, encode_event
+from shoal.surfaces.web.run_view_cache import SharedRunView
+from shoal.surfaces.web.transcript_index import TranscriptReader
+from shoal.wire.control_codec import SubscribeCommand, SubscriptionGap
+from shoal.wire.journal_codec import UnknownEvent
+
+RETRY_SECONDS = 1.0
+"""Seconds before reconnecting to the run."""
+
+
+class LiveDelta(Struct, frozen=True, kw_only=True):
+    kind: str
+    """`text`, `thinking`, `tool_input`, `progress`, or `discarded`: the text so far is invalid."""
+    text: str
+
+
+class TranscriptGrown(Struct, frozen=True, kw_only=True):
+    total: int
+
+
+def delta_from_event(event: Event | SubscriptionGap | UnknownEvent, agent: AgentId) -> LiveDelta | None:
+    match event:
+        case TextStreamed(agent=speaking_agent, kind=kind, text=text) if speaking_agent == agent:
+            return LiveDelta(kind=kind, text=text)
+        case ToolProgressed(agent=speaking_agent, text=text) if speaking_agent == agent:
+            return LiveDelta(kind="progress", text=text)
+        case StreamDiscarded(agent=speaking_agent, reason=reason) if speaking_agent == agent:
+            return LiveDelta(kind="discarded", text=reason)
+        case _:
+            return None
+
+
+class LiveAgentStream:
+    """Streams one agent to one page."""
+
+    def __init__(
+        self, run: RunHandle, agent: AgentId, view: SharedRunView, transcripts: TranscriptReader, clock: Clock
+    ):
+        self._run = run
+        self._agent = agent
+        self._follower = view.follower
+        self._transcripts = transcripts
+        self._clock = clock
+
+    @property
+    def sources(self) -> tuple[EventSource, ...]:
+        return self._stream_deltas(), self._stream_growth()
+
+    async def _stream_growth(self) -> EventSource:
+        """Yield the transcript's length when it changed: it is written before the journal reports it."""
+        total = -1
+        async for delta in self._follower.iter_deltas(self._follower.view.offset):
+            if total >= 0 and all(row.id != self._agent for row in delta.agents):
+                continue
+            now = await self._transcripts.count_lines(self._run, self._agent)
+            if now != total:
+                total = now
+                yield encode_event(TranscriptGrown(total=total), kind="entry")
+
+    async def _stream_deltas(self) -> EventSource:
+        while True:
+            await self._wait_until_live()
+            try:
+                async with await ControlClient.open(self._run.directory / "control.sock") as client:
+                    await client.send_command(SubscribeCommand())
+                    async for event in client.read_events():
+                        if (delta := delta_from_event(event, self._agent)) is not None:
+                            yield encode_event(delta)
+            except (ShoalError, OSError):
+                pass  # it is starting or ending
+            # Its process ended, or this reader was too slow for it.
+            await self._clock.sleep(RETRY_SECONDS)
+
+    async def _wait_until_live(self) -> None:
+        async for delta in self._follower.iter_deltas(self._follower.view.offset):
+            if delta.live:
+                return

@@ -1,0 +1,142 @@
+"""Open questions of all live runs: as a list, and as a stream of lists."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.core.ids import SessionId
+from shoal.core.questions import Question
+from shoal.stores.files.question_files import QuestionFiles
+from shoal.surfaces.web.run_index import RunIndex
+from shoal.surfaces.web.run_watcher import RunWatcher
+
+BATCH_SECONDS = 0.05
+"""Seconds for which changes are batched."""
+
+
+class OpenQuestionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    session: str
+    id: str
+    agent: str
+    name: str
+    asked: int
+    question: Question
+    previous_plan: str | None = None
+    """The plan that the same agent presented before."""
+
+
+async def list_open_questions(runs: RunIndex, run: RunHandle) -> list[OpenQuestionRow]:
+    """List the open questions of one run; without a live process nobody would receive an answer."""
+    store = QuestionFiles(run.directory / "questions")
+    if not (open_questions := store.list_open()) or not run.is_live:
+        return []
+    facts = await runs.get_facts(run)
+    agents = facts.agents
+    return [
+        OpenQuestionRow(
+            session=run.session,
+            id=question.id,
+            agent=question.agent,
+            name=agents[question.agent].name if question.agent in agents else question.agent,
+            asked=store.get_asked_time(question),
+            question=question,
+            previous_plan=facts.earlier_plans.get(question.id),
+        )
+        for question in open_questions
+    ]
+
+
+class OpenQuestions:
+    """Watches the runs while there are viewers, once for all of them."""
+
+    def __init__(self, runs: RunIndex) -> None:
+        self._runs = runs
+        self._by_run: dict[str, list[OpenQuestionRow]] = {}
+        self._changed_runs: set[str] | None = None
+        """Runs to read again; None for all."""
+        self._watch: RunWatcher | None = None
+        self._viewers = 0
+        self._change_event = asyncio.Event()
+        self._refresh_lock = asyncio.Lock()
+
+    async def list_questions(self) -> list[OpenQuestionRow]:
+        """Return the open questions, oldest first."""
+        return _sort_questions(await self._read_runs(await asyncio.to_thread(self._list_run_names)))
+
+    @asynccontextmanager
+    async def watch_lists(self) -> AsyncIterator[AsyncIterator[list[OpenQuestionRow]]]:
+        """Yield the whole list, now and whenever it changes."""
+        if self._watch is None:
+            self._changed_runs, self._watch = None, RunWatcher(self._runs.home, self._handle_change)
+        self._viewers += 1
+        try:
+            yield self._iter_lists()
+        finally:
+            self._viewers -= 1
+            if not self._viewers:
+                self._watch.close()
+                self._watch = None
+
+    async def watch_changes(self) -> AsyncIterator[None]:
+        """Yield whenever a run started, ended, asked or was answered, while there are viewers."""
+        change_event = self._change_event
+        while True:
+            await change_event.wait()
+            await asyncio.sleep(BATCH_SECONDS)
+            change_event = self._change_event
+            yield
+
+    async def _iter_lists(self) -> AsyncIterator[list[OpenQuestionRow]]:
+        last_rows: list[OpenQuestionRow] | None = None
+        while True:
+            change_event = self._change_event
+            await self._refresh_changed_runs()
+            now = _sort_questions(self._by_run)
+            if now != last_rows:
+                last_rows = now
+                yield now
+            await change_event.wait()
+            await asyncio.sleep(BATCH_SECONDS)
+
+    async def _refresh_changed_runs(self) -> None:
+        async with self._refresh_lock:
+            changed_runs, self._changed_runs = self._changed_runs, set()
+            try:
+                if changed_runs is None:
+                    self._by_run = await self._read_runs(await asyncio.to_thread(self._list_run_names))
+                else:
+                    self._by_run |= await self._read_runs(changed_runs)
+            except BaseException:
+                self._mark_changed_runs(changed_runs)  # this page is gone; the next refresh reads them
+                raise
+
+    async def _read_runs(self, names: Iterable[str]) -> dict[str, list[OpenQuestionRow]]:
+        home = self._runs.home
+        return {
+            name: await list_open_questions(self._runs, RunHandle(session=SessionId(name), home=home))
+            for name in names
+        }
+
+    def _mark_changed_runs(self, changed_runs: set[str] | None) -> None:
+        self._changed_runs = (
+            None if changed_runs is None or self._changed_runs is None else self._changed_runs | changed_runs
+        )
+
+    def _handle_change(self, changed_runs: set[str] | None) -> None:
+        self._mark_changed_runs(changed_runs)
+        change_event, self._change_event = self._change_event, asyncio.Event()
+        change_event.set()
+
+    def _list_run_names(self) -> list[str]:
+        """List the runs that ever asked a question."""
+        return [path.parent.name for path in (self._runs.home / "shoal" / "runs").glob("*/questions")]
+
+
+def _sort_questions(by_run: dict[str, list[OpenQuestionRow]]) -> list[OpenQuestionRow]:
+    rows = [line for lines in by_run.values() for line in lines]
+    return sorted(rows, key=lambda line: (line.asked, line.id))

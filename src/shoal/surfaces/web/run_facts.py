@@ -1,0 +1,112 @@
+"""Facts for the list of runs, read incrementally from each journal.
+
+A run view applies every event; here only the few relevant kinds are parsed, so that a thousand runs
+cost little.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.core.events import (
+    AgentStarted,
+    JournaledEvent,
+    QuestionAsked,
+    RequestSettled,
+    SessionEnded,
+    SessionStarted,
+    TaskChanged,
+    TurnStarted,
+)
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.questions import PlanApprovalQuestion
+from shoal.wire.journal_codec import UnknownEvent, parse_journal_line
+
+_CHUNK = 1 << 20
+_KINDS = rb"session_started|session_ended|turn_started|agent_started|request_settled|task_changed|asked"
+# Anchored at the start of a line: a model may have put anything inside an event.
+_LINE = re.compile(rb'^\{"at":"[^"]{1,40}","type":"(?:' + _KINDS + rb')".*$', re.MULTILINE)
+
+
+class AgentFacts(Struct, frozen=True, kw_only=True):
+    """An agent of a run."""
+
+    name: str
+    team: str = ""
+
+
+class RunFacts:
+    """Facts of one journal."""
+
+    def __init__(self) -> None:
+        self._reset_facts()
+
+    def _reset_facts(self) -> None:
+        self.offset = 0
+        self.began = 0
+        self.cwd = ""
+        self.prompt = ""
+        self.ended = False
+        self.usd = 0.0
+        self.tokens = 0
+        self.teams: list[str] = []
+        self.boards: set[str] = set()
+        self.agents: dict[AgentId, AgentFacts] = {LEAD_ID: AgentFacts(name="lead")}
+        self.earlier_plans: dict[str, str] = {}
+        """By question: the plan that the same agent presented before."""
+        self._plans: dict[AgentId, str] = {}
+
+    def read_new_events(self, journal: Path) -> None:
+        """Read up to the last whole line; a journal that became shorter is a new one."""
+        try:
+            size = journal.stat().st_size
+            if size == self.offset:
+                return
+            if size < self.offset:
+                self._reset_facts()
+            with journal.open("rb") as file:
+                file.seek(self.offset)
+                rest = b""
+                while chunk := file.read(_CHUNK):
+                    complete_lines, mark, rest = (rest + chunk).rpartition(b"\n")
+                    self.offset += len(complete_lines) + len(mark)
+                    for line in _LINE.findall(complete_lines):
+                        self._apply_line(line)
+        except OSError:
+            return  # deleted, or not there yet
+
+    def _apply_line(self, line: bytes) -> None:
+        try:
+            time, event = parse_journal_line(line)
+        except ValueError:
+            return
+        if not isinstance(event, UnknownEvent):
+            self.began = self.began or time
+            self._apply_event(event)
+
+    def _apply_event(self, event: JournaledEvent) -> None:
+        match event:
+            case RequestSettled(usage=usage, cost_usd=usd):
+                self.usd += usd or 0.0
+                self.tokens += usage.total_tokens
+            case TaskChanged(board=board):
+                self.boards.add(board)
+            case SessionStarted(cwd=cwd):
+                self.cwd, self.ended = cwd, False
+            case SessionEnded():
+                self.ended = True
+            case TurnStarted(agent=agent, prompt=prompt) if agent == LEAD_ID:
+                self.prompt = self.prompt or prompt
+            case AgentStarted(agent=agent, name=name, kind=kind, team=team):
+                self.agents[agent] = AgentFacts(name=name or kind, team=team)
+                if team and team not in self.teams:
+                    self.teams.append(team)
+            case QuestionAsked(agent=agent, question=PlanApprovalQuestion(id=question_id, plan=plan)):
+                if agent in self._plans:
+                    self.earlier_plans[question_id] = self._plans[agent]
+                self._plans[agent] = plan
+            case _:
+                pass

@@ -1,0 +1,125 @@
+"""Index of the runs of a home, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from shoal.app.run_access.run_handle import RunHandle
+from shoal.core.errors import StoreError
+from shoal.core.ids import AgentId, SessionId
+from shoal.stores.files.home_paths import check_file_name
+from shoal.stores.files.question_files import QuestionFiles
+from shoal.surfaces.web.json_replies import RequestRefused
+from shoal.surfaces.web.run_facts import AgentFacts, RunFacts
+
+MOST_KEPT = 2_000
+"""Runs whose facts are kept in memory."""
+
+
+class RunListRow(Struct, frozen=True, kw_only=True):
+    session: str
+    cwd: str
+    prompt: str
+    began: int
+    last: int
+    live: bool
+    ended: bool
+    agents: int
+    usd: float
+    tokens: int
+    teams: tuple[str, ...]
+    questions: int
+
+
+class RunIndex:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._facts: OrderedDict[SessionId, RunFacts] = OrderedDict()
+        self._reading = asyncio.Lock()
+
+    def find_run(self, session: str) -> RunHandle:
+        """Raises `RequestRefused` if there is no such run."""
+        try:
+            run = RunHandle(session=SessionId(check_file_name(session, self.home)), home=self.home)
+        except StoreError:
+            raise RequestRefused(400, f"{session[:80]!r} is not the id of a session.") from None
+        if not run.directory.is_dir():
+            raise RequestRefused(404, f"There is no run of the session {session}.")
+        return run
+
+    async def get_facts(self, run: RunHandle) -> RunFacts:
+        """Return the run's facts, up to date."""
+        async with self._reading:
+            return await asyncio.to_thread(self._load_facts, run)
+
+    async def get_agent(self, run: RunHandle, agent: str) -> tuple[AgentId, AgentFacts]:
+        """Return the agent by id. Raises `RequestRefused` if the run has no such agent."""
+        agent_facts = (await self.get_facts(run)).agents.get(AgentId(agent))
+        if agent_facts is None:
+            raise RequestRefused(404, f"The run has no agent {agent[:80]!r}.")
+        return AgentId(agent), agent_facts
+
+    async def list_runs(self, limit: int, before: str) -> list[RunListRow]:
+        """List the runs after `before`: the session of the last row, or a time in milliseconds."""
+        async with self._reading:
+            return await asyncio.to_thread(self._list_runs, limit, before)
+
+    def _list_runs(self, limit: int, before: str) -> list[RunListRow]:
+        rows = sorted(self._iter_journals(), reverse=True)
+        if before.isdecimal():
+            rows = [row for row in rows if row[0] < int(before)]
+        elif before:
+            names = [name for _, name in rows]
+            rows = rows[names.index(before) + 1 :] if before in names else []
+        return [
+            self._build_row(RunHandle(session=SessionId(name), home=self.home), at)
+            for at, name in rows[:limit]
+        ]
+
+    def _iter_journals(self) -> Iterator[tuple[int, str]]:
+        runs_directory = self.home / "shoal" / "runs"
+        try:
+            entries = list(os.scandir(runs_directory))
+        except FileNotFoundError:
+            return  # nothing has run yet
+        except OSError as error:
+            raise StoreError(
+                f"The runs in {runs_directory} cannot be listed: {error.strerror}.", path=runs_directory
+            ) from error
+        for entry in entries:
+            try:
+                modified_at = os.stat(f"{entry.path}/journal.jsonl").st_mtime_ns  # noqa: PTH116 - a thousand of them
+            except OSError:
+                continue  # it has no journal yet
+            yield modified_at // 1_000_000, entry.name
+
+    def _build_row(self, run: RunHandle, last: int) -> RunListRow:
+        facts, is_live = self._load_facts(run), run.is_live
+        return RunListRow(
+            session=run.session,
+            cwd=facts.cwd,
+            prompt=facts.prompt,
+            began=facts.began,
+            last=last,
+            live=is_live,
+            ended=facts.ended,
+            agents=len(facts.agents),
+            usd=facts.usd,
+            tokens=facts.tokens,
+            teams=tuple(facts.teams),
+            questions=len(QuestionFiles(run.directory / "questions").list_open()) if is_live else 0,
+        )
+
+    def _load_facts(self, run: RunHandle) -> RunFacts:
+        facts = self._facts.setdefault(run.session, RunFacts())
+        self._facts.move_to_end(run.session)
+        if len(self._facts) > MOST_KEPT:
+            self._facts.popitem(last=False)
+        facts.read_new_events(run.journal)
+        return facts

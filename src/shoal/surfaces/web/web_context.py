@@ -1,0 +1,40 @@
+"""State shared by all routes of one server: the runs of a home and their caches."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Self
+
+from shoal.app.teams.team_store import TeamStore
+from shoal.core.clock import Clock
+from shoal.core.ids import IdGenerator
+from shoal.surfaces.web.open_questions import OpenQuestions
+from shoal.surfaces.web.run_index import RunIndex
+from shoal.surfaces.web.run_view_cache import RunViewCache
+from shoal.surfaces.web.transcript_index import TranscriptReader
+
+
+class WebContext:
+    """Entered for the lifetime of the server. It holds nothing that is not on disk."""
+
+    def __init__(self, home: Path, *, clock: Clock, ids: IdGenerator) -> None:
+        self.clock = clock
+        self.stopping = asyncio.Event()
+        """Set when the server stops: ends all event streams."""
+        self.runs = RunIndex(home)
+        self.transcripts = TranscriptReader(self.runs)
+        self.questions = OpenQuestions(self.runs)
+        self.team_store = TeamStore(home, clock=clock, ids=ids)
+        self._tasks = asyncio.TaskGroup()
+        self.run_views = RunViewCache(self._tasks, clock)
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stopping.set()
+        self.run_views.cancel_all()
+        await self._tasks.__aexit__(None, None, None)
+        await self.team_store.aclose()

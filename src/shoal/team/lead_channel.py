@@ -1,0 +1,39 @@
+"""The teammate's end of the channel to its lead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from shoal.core.clock import Clock
+from shoal.core.member_backends import MemberChannel
+from shoal.team.question_channel import RemoteQuestionBroker
+from shoal.team.remote_budget import BudgetLimitSet, RemoteBudget
+from shoal.wire.member_channel_codec import (
+    GrantDecided,
+    MemberQuestionAnswered,
+    MessageFromLead,
+    MessageFromMember,
+    encode_channel_message,
+    parse_lead_message,
+)
+
+
+class LeadChannel:
+    def __init__(self, channel: MemberChannel, limit_set: BudgetLimitSet, clock: Clock) -> None:
+        self._channel = channel
+        self.question_broker = RemoteQuestionBroker(self.send_message)
+        self.budget = RemoteBudget(limit_set, clock, self.send_message)
+
+    def send_message(self, message: MessageFromMember) -> None:
+        self._channel.send(encode_channel_message(message))
+
+    async def receive_messages(self, handle_message: Callable[[MessageFromLead], None]) -> None:
+        """Receive until the lead is gone; `handle_message` gets everything that is not an answer."""
+        while (message := await self._channel.receive()) is not None:
+            match parse_lead_message(message):
+                case GrantDecided() as grant:
+                    self.budget.resolve_grant(grant)
+                case MemberQuestionAnswered() as answer:
+                    self.question_broker.resolve_answer(answer)
+                case other:
+                    handle_message(other)

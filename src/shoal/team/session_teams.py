@@ -1,0 +1,484 @@
+"""The team of a session: created and deleted by its lead, used by the tools of all its agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Container, Sequence
+from functools import partial
+from types import TracebackType
+
+from msgspec.structs import replace
+
+from shoal.agent.agent_runner import AgentRunner
+from shoal.core.agents import AgentSnapshot, DeliveryReceipt, SpawnRequest
+from shoal.core.errors import AgentRequestRefused, InvalidName
+from shoal.core.events import AgentStarted
+from shoal.core.identity import AgentIdentity, assume_identity
+from shoal.core.ids import AgentId
+from shoal.core.inbox_items import InboxItem
+from shoal.core.mail_bodies import (
+    PlanApprovalResponse,
+    ShutdownRequest,
+    format_peer_summary,
+    format_shutdown_request_id,
+)
+from shoal.core.names import (
+    LEAD_NAME,
+    RESERVED_NAMES,
+    USER_NAME,
+    AgentName,
+    TeamName,
+    parse_agent_name,
+    parse_team_name,
+)
+from shoal.core.permissions import PermissionSuggestion
+from shoal.core.roster import NewMember, TeamRoster, format_agent_id
+from shoal.core.task_groups import exit_task_group
+from shoal.core.teams import PostedMessage, SpawnedTeammate, TeammateStatus
+from shoal.core.tools import ToolContext
+from shoal.runs.agent_registry import LEAD_NAMES
+from shoal.team.local_member import LocalMember
+from shoal.team.member_handle import MemberHandle
+from shoal.team.member_registrar import build_shutdown_prefix
+from shoal.team.member_results import LostMember, build_end_notice
+from shoal.team.remote_member import RemoteMember
+from shoal.team.rendered_mail import RenderedMail
+from shoal.team.team_services import TeamServices
+from shoal.team.team_supervisor import TeamSupervisor
+from shoal.wire.notification_text import format_reminder
+
+_ID_LENGTH = 8
+"""Characters of the session id in the name of an implicit team."""
+_NO_TEAM = "There is no team here. TeamCreate makes one."
+
+
+class SessionTeams:
+    """Team operations of a session, entered while the session is open."""
+
+    def __init__(self, services: TeamServices, tasks: asyncio.TaskGroup | None = None) -> None:
+        """With `tasks` it is not entered: its tasks end with that group."""
+        self._services = services
+        self._tasks = tasks or asyncio.TaskGroup()
+        self._supervisor: TeamSupervisor | None = None
+        self._create_lock = asyncio.Lock()
+        self._identity_before_team: AgentIdentity | None = None
+        """Identity of the lead before it led a team."""
+
+    async def __aenter__(self) -> SessionTeams:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+            await self._services.launcher.aclose()
+        finally:
+            await exit_task_group(self._tasks, kind, error, trace)
+
+    # For the lead
+
+    async def create_team(
+        self, name: str, *, description: str | None, kind: str | None, context: ToolContext
+    ) -> TeamRoster:
+        if not self.is_lead(context.agent):
+            raise AgentRequestRefused(
+                "Only the lead of a session makes a team: "
+                "teams are one deep here (the setting shoal.team_depth)."
+            )
+        if self._supervisor is not None:
+            raise AgentRequestRefused(
+                f"You lead the team {self._supervisor.name} already, and you lead one team at a time. "
+                "Shut its members down and delete it first."
+            )
+        if context.agent.is_lead and context.agent.team is not None:
+            raise AgentRequestRefused(f"You work in the team {context.agent.team} already.")
+        return await self.create_led_team(name, description=description, kind=kind)
+
+    async def create_led_team(
+        self, name: str, *, description: str | None, kind: str | None = None
+    ) -> TeamRoster:
+        """Create the lead's team if it leads none yet."""
+        lead = self._services.lead()
+        lead_member = NewMember(
+            name=LEAD_NAME,
+            agent_type=kind or LEAD_NAME,
+            model=lead.model.card.id,
+            cwd=str(lead.environment.workspace.cwd),
+            prompt="",
+        )
+        try:
+            requested_name = parse_team_name(name)
+        except InvalidName as error:
+            raise AgentRequestRefused(str(error)) from error
+        team = await self._services.store.rosters.create_team(
+            requested_name,
+            lead=lead_member,
+            session=lead.identity.session,
+            description=description,
+            leader=None if lead.identity.is_lead else lead.identity.agent,
+        )
+        await self._services.launcher.prepare_backend()
+        self._start_supervisor(team).start()
+        return team
+
+    async def delete_team(self, context: ToolContext) -> TeamName:
+        supervisor = self._require_team()
+        if not self.is_lead(context.agent):
+            raise AgentRequestRefused("Only the lead deletes its team.")
+        busy = [each.name for each in supervisor.list_members() if each.state in ("running", "created")]
+        if busy:
+            raise AgentRequestRefused(
+                f"The team {supervisor.name} still has active members: {', '.join(busy)}. "
+                "Ask them to shut down first (SendMessage with a shutdown_request); "
+                "when they have ended, delete it again."
+            )
+        await self.disband_team()
+        return supervisor.name
+
+    async def disband_team(self) -> None:
+        """End all members and delete the team."""
+        await self.end_team(resumable=False)
+        lead = self._services.lead()
+        lead.build_briefing = None
+        if self._identity_before_team is not None:
+            lead.identity = self._identity_before_team
+            assume_identity(lead.identity)
+
+    async def end_team(self, *, resumable: bool) -> None:
+        """End the team and its members; with `resumable` it can be resumed."""
+        supervisor = self._require_team()
+        await supervisor.close(resumable=resumable)
+        if not resumable:
+            await self._services.store.rosters.delete_team(supervisor.name)
+            await self._services.store.close_team(supervisor.name)
+        self._supervisor = None
+
+    async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> SpawnedTeammate | None:
+        if not self.is_lead(context.agent) and context.agent.is_teammate:
+            return None
+        if request.name is None and request.team is None:
+            return None
+        if (
+            request.team is None
+            and context.agent.is_lead
+            and context.agent.team is None
+            and self._services.creates_implicit_teams()
+        ):
+            await self._create_implicit_team(context)
+        if request.team is None and (self._supervisor is None or not self.is_lead(context.agent)):
+            return None
+        supervisor = self._require_team()
+        if request.team not in (None, supervisor.name):
+            raise AgentRequestRefused(f"You lead the team {supervisor.name}, not {request.team!r}.")
+        if not self.is_lead(context.agent):
+            raise AgentRequestRefused("Only the lead spawns teammates.")
+        if request.name is None:
+            raise AgentRequestRefused("A teammate needs a name: give it as `name`.")
+        return await supervisor.spawn_teammate(request, context.call_id)
+
+    async def resume_team(
+        self,
+        session: str,
+        delivered: Container[str],
+        active_members: Collection[AgentStarted] = (),
+        idle_members: Collection[AgentId] = (),
+    ) -> TeamName | None:
+        """Resume the team that an earlier process of the session led.
+
+        `active_members` are the teammates without an end in the journal, `idle_members` those that ended with
+        their process. The lead does not know of others, which had not started yet.
+        """
+        rosters = self._services.store.rosters
+        roster_ids: set[AgentId] = set()
+        known_ids = {*idle_members, *(started.agent for started in active_members)}
+
+        def report_lost(lost: LostMember) -> None:
+            if lost.agent in known_ids:
+                end_event = lost.to_end_event(self._services.ids.new_short_id(), self._services.lead_id)
+                self._services.emit(end_event)
+                self._services.queue.put(
+                    build_end_notice(self._services.lead_id, end_event.completion.id, end_event.notice)
+                )
+
+        for name in await rosters.list_teams():
+            team = await rosters.read_team(name)
+            is_own = team is not None and team.lead_agent_id == format_agent_id(LEAD_NAME, team.name)
+            if team is not None and is_own and team.lead_session_id == session:
+                roster_ids = {AgentId(entry.agent_id) for entry in team.members}
+                await self.resume_led_team(team, delivered, report_lost)
+                break
+        for start_event in active_members:
+            if start_event.parent == self._services.lead_id and start_event.agent not in roster_ids:
+                report_lost(LostMember.from_start_event(start_event))
+        return None if self._supervisor is None else self._supervisor.name
+
+    async def resume_led_team(
+        self,
+        team: TeamRoster,
+        delivered: Container[str],
+        on_lost: Callable[[LostMember], None] = lambda _: None,
+    ) -> None:
+        """Resume a team; `delivered` is in its lead's transcript, `on_lost` is called for lost members."""
+        supervisor = self._start_supervisor(team)
+        await supervisor.resume_members(team, on_lost)
+        supervisor.start(delivered)
+        await self._queue_briefing(supervisor)
+
+    # For everybody
+
+    async def send_message(
+        self, to: str, text: str, summary: str, context: ToolContext, *, fyi: bool = False
+    ) -> tuple[PostedMessage, ...] | None:
+        supervisor, sender = self._supervisor, self._resolve_sender(context.agent)
+        if supervisor is None:
+            return None
+        is_in_team = self.is_lead(context.agent) or context.agent.is_teammate
+        if to == "*" and is_in_team:
+            others = [
+                each
+                for each in (LEAD_NAME, *supervisor.list_names(), *await supervisor.list_external_members())
+                if each != sender
+            ]
+            if not others:
+                raise AgentRequestRefused("Nobody is in the team beside you.")
+            return tuple(
+                [
+                    await self._post_message(supervisor, sender, each, text, summary, fyi=fyi)
+                    for each in others
+                ]
+            )
+        if context.agent.is_teammate and not self.is_lead(context.agent) and to in LEAD_NAMES:
+            return (await self._post_message(supervisor, sender, LEAD_NAME, text, summary, fyi=fyi),)
+        found = supervisor.find_member(to) or await supervisor.find_external_member(to)
+        if found is None:
+            return None
+        if found == sender:
+            raise AgentRequestRefused("That is you.")
+        return (await self._post_message(supervisor, sender, found, text, summary, fyi=fyi),)
+
+    async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
+        supervisor = self._require_team()
+        if not self.is_lead(context.agent):
+            raise AgentRequestRefused("Only the lead asks teammates to shut down.")
+        handle = self._find_handle_by_name(to)
+        if handle is None:
+            raise supervisor.build_unknown_member_error(to)
+        return await self._request_shutdown(supervisor, handle, reason)
+
+    async def answer_shutdown(
+        self, request: str, reason: str, *, approve: bool, context: ToolContext
+    ) -> None:
+        supervisor = self._require_team()
+        handle = supervisor.find_handle(context.agent.agent)
+        if handle is None:
+            raise AgentRequestRefused("Only a teammate answers a request to shut down.")
+        await supervisor.answer_shutdown(handle, request, reason, approve=approve)
+
+    async def answer_plan(
+        self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
+    ) -> AgentName:
+        supervisor = self._require_team()
+        if not self.is_lead(context.agent):
+            raise AgentRequestRefused("Only the lead answers plans.")
+        found = supervisor.find_member(to)
+        if found is None:
+            raise supervisor.build_unknown_member_error(to)
+        if self._services.approver() != "lead":
+            raise AgentRequestRefused("A person or a setting approves plans here, not you.")
+        if not supervisor.is_waiting_for(found, request):
+            raise AgentRequestRefused(f"{found} has no open plan {request!r}, or it was answered already.")
+        body = PlanApprovalResponse(
+            request_id=request,
+            approved=approve,
+            timestamp=supervisor.mail_sender.now,
+            permission_mode=self._services.mode() if approve else None,
+            feedback=None if approve else feedback,
+        )
+        await supervisor.mail_sender.post_body(LEAD_NAME, found, body)
+        return found
+
+    async def stop_member(self, name: str, context: ToolContext) -> bool:
+        if self._supervisor is None or self._supervisor.find_member(name) is None:
+            return False
+        if not self.is_lead(context.agent):
+            raise AgentRequestRefused("Only the lead ends teammates.")
+        return await self.end_member(name, "it was stopped by team-lead")
+
+    def list_members(self) -> tuple[TeammateStatus, ...]:
+        return () if self._supervisor is None else self._supervisor.list_members()
+
+    # For the session
+
+    async def add_members(self, requests: Sequence[SpawnRequest]) -> tuple[SpawnedTeammate, ...]:
+        """Add members without a call of the lead; all are admitted before the first of them starts."""
+        return await self._require_team().add_members(requests)
+
+    async def shut_down_member(self, name: str, reason: str) -> bool:
+        """Shut a member down for a person; it is ended after the grace. False if there is none."""
+        supervisor, handle = self._supervisor, self._find_handle_by_name(name)
+        if supervisor is None or handle is None:
+            return False
+        await self._request_shutdown(supervisor, handle, reason)
+        try:
+            async with self._services.clock.deadline(self._services.grace):
+                await handle.gone.wait()
+        except TimeoutError:
+            await supervisor.end_member(
+                handle, f"{reason}, and it did not agree within {self._services.grace:g} s"
+            )
+        return True
+
+    def find_agent(self, agent: AgentId) -> AgentRunner | None:
+        """Return the runner of a teammate in this process."""
+        handle = self.find_handle(agent)
+        return handle.member.agent if handle is not None and isinstance(handle.member, LocalMember) else None
+
+    def on_item_entered(self, item: InboxItem) -> None:
+        if self._supervisor is not None:
+            self._supervisor.on_item_entered(item)
+
+    async def send_user_message(self, to: str, text: str) -> DeliveryReceipt | None:
+        """Deliver a person's text to a teammate; None if there is none of that name."""
+        found = None if self._supervisor is None else self._supervisor.find_member(to)
+        if self._supervisor is None or found is None:
+            return None
+        await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
+        return DeliveryReceipt(to=self._supervisor.get_agent_id(found), name=found, how="queued")
+
+    async def end_member(self, name: str, why: str) -> bool:
+        """End a teammate at once; False if there is none of that name."""
+        handle = self._find_handle_by_name(name)
+        if self._supervisor is None or handle is None:
+            return False
+        await self._supervisor.end_member(handle, why)
+        return True
+
+    def interrupt_member(self, name: str) -> bool | None:
+        """End a teammate's working period; False if it did not work, None if there is no such teammate."""
+        handle = self._find_handle_by_name(name)
+        if handle is None:
+            return None
+        if isinstance(handle.member, RemoteMember):
+            return handle.member.interrupt_turn()
+        assert isinstance(handle.member, LocalMember)
+        return handle.run_task is not None and handle.member.interrupt_turn(handle.run_task)
+
+    def is_lead(self, agent: AgentIdentity) -> bool:
+        """Return True if the agent leads this team, or would create it."""
+        return agent.agent == self._services.lead_id
+
+    @property
+    def led_team_name(self) -> str:
+        return "" if self._supervisor is None else self._supervisor.name
+
+    def has_member(self, name: str) -> bool:
+        """Return True if a member has that name or id."""
+        return self._supervisor is not None and self._supervisor.find_member(name) is not None
+
+    def find_handle(self, agent: AgentId) -> MemberHandle | None:
+        return None if self._supervisor is None else self._supervisor.find_handle(agent)
+
+    def notify_changed(self) -> None:
+        """Notify waiters that a member's state changed."""
+        if self._supervisor is not None:
+            self._supervisor.notify_changed()
+
+    def share_permission_update(self, update: PermissionSuggestion) -> None:
+        """Send a session-wide permission to the members in other processes."""
+        if self._supervisor is not None:
+            self._supervisor.share_permission_update(update)
+
+    @property
+    def is_working(self) -> bool:
+        return self._supervisor is not None and self._supervisor.is_working
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no teammate works or has work left."""
+        if self._supervisor is not None:
+            await self._supervisor.wait_until_idle()
+
+    async def close(self) -> tuple[AgentSnapshot, ...]:
+        """End every teammate so that it can be resumed; return those that were working."""
+        supervisor, self._supervisor = self._supervisor, None
+        return () if supervisor is None else await supervisor.close(resumable=True)
+
+    async def _create_implicit_team(self, context: ToolContext) -> None:
+        """Create one implicit team, even if several calls of one message ask for it."""
+        async with self._create_lock:
+            if self._supervisor is None:
+                name = f"session-{context.agent.session[:_ID_LENGTH]}"
+                await self.create_team(name, description=None, kind=None, context=context)
+
+    def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
+        supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks)
+        lead = self._services.lead()
+        lead.build_briefing = partial(supervisor.build_briefing, LEAD_NAME)
+        if lead.identity.is_lead:
+            self._identity_before_team = lead.identity
+            lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
+            assume_identity(lead.identity)
+        return supervisor
+
+    async def _queue_briefing(self, supervisor: TeamSupervisor) -> None:
+        """Queue a briefing for the lead's next turn: what it knew before may be outdated."""
+        text = format_reminder(await supervisor.build_briefing(LEAD_NAME))
+        rendered = RenderedMail(rank=0, by="runtime", text=text, wakes=False)
+        self._services.queue.put(
+            rendered.to_inbox_item(self._services.ids.new_short_id(), self._services.lead_id)
+        )
+
+    async def _request_shutdown(self, supervisor: TeamSupervisor, handle: MemberHandle, reason: str) -> str:
+        name = handle.member.name
+        request = format_shutdown_request_id(self._services.clock.now(), name)
+        body = ShutdownRequest(
+            request_id=request, sender=LEAD_NAME, reason=reason, timestamp=supervisor.mail_sender.now
+        )
+        mail_id = f"{build_shutdown_prefix(handle.entry)}{self._services.ids.new_short_id()}"
+        await supervisor.mail_sender.post_body(LEAD_NAME, name, body, ident=mail_id)
+        supervisor.on_remote_shutdown_requested(name, body)
+        return request
+
+    def _find_handle_by_name(self, name: str) -> MemberHandle | None:
+        """Return the handle of the member with this name or id."""
+        supervisor = self._supervisor
+        found = None if supervisor is None else supervisor.find_member(name)
+        return (
+            None
+            if supervisor is None or found is None
+            else supervisor.find_handle(supervisor.get_agent_id(found))
+        )
+
+    def _require_team(self) -> TeamSupervisor:
+        if self._supervisor is None:
+            raise AgentRequestRefused(_NO_TEAM)
+        return self._supervisor
+
+    def _resolve_sender(self, agent: AgentIdentity) -> AgentName:
+        if self.is_lead(agent):
+            return LEAD_NAME
+        try:
+            name = parse_agent_name(agent.name)
+        except InvalidName:
+            return AgentName(agent.agent)
+        # A one-job agent may have a reserved name; it must not send mail under it.
+        return AgentName(agent.agent) if name in RESERVED_NAMES else name
+
+    async def _post_message(
+        self,
+        supervisor: TeamSupervisor,
+        sender: AgentName,
+        to: AgentName,
+        text: str,
+        summary: str,
+        *,
+        fyi: bool,
+    ) -> PostedMessage:
+        receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
+        if not fyi:
+            supervisor.on_mail_posted(to)
+        handle = supervisor.find_handle(supervisor.get_agent_id(sender))
+        if handle is not None and isinstance(handle.member, LocalMember) and to != LEAD_NAME:
+            handle.member.last_message_summary = format_peer_summary(to, summary)
+        return PostedMessage(sender=sender, to=to, color=supervisor.get_color(to), standing=receipt.standing)

@@ -1,0 +1,95 @@
+"""Summary of a team for a lead or member whose conversation lost it, in bounded size."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from shoal.core.control_tags import escape_control_tags
+from shoal.core.ids import AgentId
+from shoal.core.names import LEAD_NAME, AgentName
+from shoal.core.roster import TeamRoster
+from shoal.core.tasks import Task, find_open_blockers
+from shoal.core.teams import TeammateStatus
+from shoal.tools.task_format import format_task_line
+
+MAX_MEMBERS = 30
+MAX_TASKS = 30
+_MAX_LINE = 160
+"""Maximum characters of a description and of one board line."""
+_STATUS_ORDER = ("in_progress", "pending")
+
+
+def build_briefing(
+    team: TeamRoster, me: AgentName, members: Sequence[TeammateStatus], tasks: Sequence[Task], total: int
+) -> str:
+    """Build a summary of the current roster and board; entries over the limit are only counted.
+
+    `tasks` are the uncompleted tasks, `total` is the number of all tasks.
+    """
+    description = f": {_truncate_line(team.description)}" if team.description else ""
+    introduction = (
+        f"You lead the team {team.name}" if me == LEAD_NAME else f"You are {me} in the team {team.name}"
+    )
+    lines = [
+        f"{introduction}{description}. It stands like this now.",
+        *_format_roster(me, members),
+        *_format_board(me, tasks, total),
+    ]
+    return escape_control_tags("\n".join(lines))
+
+
+def statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatus, ...]:
+    """Build statuses from the roster, for a process that knows nothing else about its teammates."""
+    return tuple(
+        TeammateStatus(
+            agent=AgentId(each.agent_id),
+            name=each.name,
+            kind=each.agent_type,
+            state="running" if each.is_active else "idle",
+            color=each.color,
+            model=each.model,
+        )
+        for each in team.members
+        if each.name != LEAD_NAME
+    )
+
+
+def _format_roster(me: AgentName, members: Sequence[TeammateStatus]) -> list[str]:
+    others = [each for each in members if each.name != me]
+    if not others:
+        return ["It has no members beside you."]
+    lines = [f"Members beside you: {len(others)}" + ("" if me == LEAD_NAME else ", and the lead team-lead")]
+    lines += [f"- {each.name} ({each.kind}), {each.state}" for each in others[:MAX_MEMBERS]]
+    if hidden_counts := Counter[str](each.state for each in others[MAX_MEMBERS:]):
+        lines.append(
+            f"- and {hidden_counts.total()} others: {_format_counts(hidden_counts)}. ListAgents shows all."
+        )
+    return lines
+
+
+def _format_board(me: AgentName, tasks: Sequence[Task], total: int) -> list[str]:
+    if not total:
+        return ["There are no tasks on its board."]
+    counts = Counter[str](completed=max(0, total - len(tasks)))
+    counts.update(task.status for task in tasks)
+    lines = [f"Tasks on its board: {counts.total()} ({_format_counts(+counts)})"]
+    board = {task.id: task for task in tasks}
+    # Its own tasks come first: nobody else reminds it of them.
+    ordered = sorted(tasks, key=lambda task: (task.owner != me, _STATUS_ORDER.index(task.status)))
+    lines += [
+        f"- {_truncate_line(format_task_line(task, find_open_blockers(task, board)))}"
+        for task in ordered[:MAX_TASKS]
+    ]
+    if len(ordered) > MAX_TASKS:
+        lines.append(f"- and {len(ordered) - MAX_TASKS} open ones more. TaskList shows all.")
+    return lines
+
+
+def _format_counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{number} {what}" for what, number in counts.items())
+
+
+def _truncate_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"

@@ -1,0 +1,418 @@
+"""Supervises the team that a session leads: its members, its mail, and whether it is idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
+from functools import partial
+
+from shoal.core.agents import AgentSnapshot, SpawnRequest
+from shoal.core.errors import AgentRequestRefused, ShoalError, StoreError, TeamStoreError
+from shoal.core.ids import AgentId
+from shoal.core.inbox_items import InboxItem
+from shoal.core.limits import AgentSlot
+from shoal.core.mail_signatures import MailSigner
+from shoal.core.names import LEAD_NAME, AgentName, TaskId
+from shoal.core.permissions import PermissionSuggestion
+from shoal.core.roster import EXTERNAL_MEMBER_TYPE, RosterEntry, TeamRoster, format_agent_id
+from shoal.core.task_groups import uncancel_current_task
+from shoal.core.tasks import has_claimable_task
+from shoal.core.teams import SpawnedTeammate, TeammateStatus
+from shoal.runs.prepared_agent import PreparedAgent
+from shoal.runs.run_outcome import RunOutcome
+from shoal.team.lead_inbox import LeadInbox
+from shoal.team.local_member import LocalMember
+from shoal.team.mail_authentication import ForeignMemberNames, SenderAuthenticator
+from shoal.team.mail_pump import MailPump
+from shoal.team.mail_question_broker import MailQuestionBroker
+from shoal.team.mail_sender import MailSender
+from shoal.team.mail_verifier import MailVerifier
+from shoal.team.member_admission import AdmittedMember, MemberAdmission
+from shoal.team.member_handle import MemberHandle
+from shoal.team.member_registrar import MemberRegistrar
+from shoal.team.member_results import LostMember, build_member_snapshot
+from shoal.team.member_shutdown import MemberShutdown, is_foreign_member
+from shoal.team.remote_member import RemoteMember
+from shoal.team.roster_activity import RosterActivityWriter
+from shoal.team.team_briefing import build_briefing
+from shoal.team.team_prompts import format_unknown_member
+from shoal.team.team_services import TeamServices
+
+
+class TeamSupervisor(MemberShutdown):
+    """Supervisor of one team; `tasks` outlives it."""
+
+    def __init__(self, services: TeamServices, team: TeamRoster, tasks: asyncio.TaskGroup) -> None:
+        self.name = team.name
+        self._team = team
+        self._services = services
+        self._tasks = tasks
+        mailboxes = services.store.open_mailboxes(team.name)
+        self._colors = {member.name: member.color for member in team.members}
+        key = services.store.read_signing_key(team.name)
+        self.mail_sender = MailSender(
+            mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
+        )
+        authenticator = SenderAuthenticator(
+            team.name, key, trusted=ForeignMemberNames(mailboxes), policy=services.trust_unsigned
+        )
+        self._board = services.store.open_board(team.name)
+        self._mail_pump = MailPump(mailboxes, services.clock, services.note, self.notify_changed)
+        self._mail_verifier = MailVerifier(services, self._mail_pump, authenticator, self.notify_changed)
+        self._lead_inbox = LeadInbox(services, self.mail_sender, self, tasks)
+        self._registrar = MemberRegistrar(services, team, self.mail_sender, authenticator)
+        self._admission = MemberAdmission(services, self._registrar, self._board, self)
+        self._activity_writer = RosterActivityWriter(
+            services.store.rosters, team.name, services.clock, services.note
+        )
+        self._handles: dict[AgentName, MemberHandle] = {}
+        self._leaving: set[MemberHandle] = set()
+        """Members that ended and whose end is not announced yet."""
+        self._version = 0
+        self._changed_event = asyncio.Event()
+        self._background_tasks: list[asyncio.Task[None]] = []
+
+    def start(self, delivered: Container[str] = ()) -> None:
+        """Start delivering mail to the lead; its transcript already contains `delivered`."""
+        pump_coroutine = self._mail_verifier.pump_inbox(
+            LEAD_NAME, self._services.lead_id, self._lead_inbox.deliver_mail, delivered
+        )
+        for coroutine in (
+            pump_coroutine,
+            self._mail_pump.mark_continuously(),
+            self._activity_writer.flush_continuously(),
+            self._release_when_quiet(),
+        ):
+            self._background_tasks.append(self._tasks.create_task(coroutine))
+
+    # Members
+
+    async def spawn_teammate(self, request: SpawnRequest, call: str) -> SpawnedTeammate:
+        (spawned,) = await self.add_members((request,), call)
+        return spawned
+
+    async def add_members(
+        self, requests: Sequence[SpawnRequest], call: str = ""
+    ) -> tuple[SpawnedTeammate, ...]:
+        """Admit all before the first of them starts. If one fails, all are undone."""
+        admitted = await self._admission.admit_members(requests, call)
+        for member in admitted:
+            self._colors[member.entry.name] = member.entry.color
+            self._start_member(member)
+        return tuple(each.spawned_teammate for each in admitted)
+
+    async def resume_members(self, team: TeamRoster, on_lost: Callable[[LostMember], None]) -> None:
+        """Resume the members of an earlier process; a member that was cut off at work continues.
+
+        `on_lost` is called for members that cannot be resumed before they leave the team. If that cannot be
+        journaled, they stay for the next resume.
+        """
+        # Before anybody looks for a free task: claimed tasks stay with their owner.
+        own_entries = [entry for entry in team.members if entry.agent_type != EXTERNAL_MEMBER_TYPE]
+        claimed_tasks = {entry.name: await self._board.reclaim(entry.name) for entry in own_entries}
+        lead_mail_ids = await self.mail_sender.read_mail_ids(LEAD_NAME)
+        async with asyncio.TaskGroup() as task_group:
+            resume_tasks = [
+                task_group.create_task(self._resume_member(entry, claimed_tasks[entry.name], lead_mail_ids))
+                for entry in own_entries
+                if entry.name != LEAD_NAME
+            ]
+        for lost in filter(None, (task.result() for task in resume_tasks)):
+            on_lost(lost)
+            if lost.leaves_roster:
+                await self._board.release_all(AgentName(lost.name))
+                await self._services.store.rosters.remove_member(self.name, AgentName(lost.name))
+
+    async def _resume_member(
+        self, entry: RosterEntry, claimed_tasks: tuple[TaskId, ...], lead_mail_ids: Container[str]
+    ) -> LostMember | None:
+        admitted = await self._admission.resume_member(entry, claimed_tasks, lead_mail_ids)
+        if isinstance(admitted, LostMember):
+            return admitted
+        self._start_member(admitted)
+        try:
+            if (request := await self._registrar.find_shutdown_request(entry)) is not None:
+                self.on_shutdown_requested(entry.name, request)
+        except ShoalError as error:
+            self._services.note(f"Whether {entry.name} was asked to shut down cannot be read: {error}")
+        return None
+
+    def find_member(self, name: str) -> AgentName | None:
+        """Return the name of a member, given its name or id."""
+        handle = self._handles.get(AgentName(name.removesuffix(f"@{self.name}")))
+        return None if handle is None else handle.member.name
+
+    async def list_external_members(self) -> tuple[AgentName, ...]:
+        """Return the names of external members, which joined by themselves and are only in the roster."""
+        team = await self._services.store.rosters.read_team(self.name)
+        members = () if team is None else team.members
+        return tuple(each.name for each in members if each.agent_type == EXTERNAL_MEMBER_TYPE)
+
+    async def find_external_member(self, name: str) -> AgentName | None:
+        return next(
+            (each for each in await self.list_external_members() if name in (each, f"{each}@{self.name}")),
+            None,
+        )
+
+    def find_handle(self, agent: AgentId) -> MemberHandle | None:
+        handle = self._handles.get(AgentName(agent.removesuffix(f"@{self.name}")))
+        return handle if handle is not None and handle.member.id == agent else None
+
+    def get_color(self, name: AgentName) -> str | None:
+        return self._colors.get(name)
+
+    def list_names(self) -> tuple[AgentName, ...]:
+        return tuple(self._handles)
+
+    def list_members(self) -> tuple[TeammateStatus, ...]:
+        return tuple(handle.member.to_teammate_status() for handle in self._handles.values())
+
+    async def build_briefing(self, name: AgentName) -> str:
+        """Build the summary for a lead or member whose conversation no longer contains it."""
+        try:
+            team = await self._services.store.rosters.read_team(self.name)
+            tasks = await self._board.list_unfinished(), len(await self._board.view_tasks())
+        except (TeamStoreError, StoreError) as error:
+            return f"How your team {self.name} stands cannot be read now: {error}"
+        return build_briefing(team or self._team, name, self.list_members(), *tasks)
+
+    def on_item_entered(self, item: InboxItem) -> None:
+        """Settle mail that is now in an agent's transcript."""
+        owner = (
+            LEAD_NAME
+            if item.to == self._services.lead_id
+            else AgentName(item.to.removesuffix(f"@{self.name}"))
+        )
+        self._mail_pump.mark_settled(item.id, owner)
+        self.notify_changed()
+
+    def share_permission_update(self, update: PermissionSuggestion) -> None:
+        """Send a session-wide permission to the members in other processes."""
+        for handle in self._handles.values():
+            if isinstance(handle.member, RemoteMember):
+                handle.member.send_permission_update(update)
+
+    async def close(self, *, resumable: bool) -> tuple[AgentSnapshot, ...]:
+        """End all members and chores; return the members that were working. `resumable` keeps them."""
+        handles = tuple(self._handles.values())
+        working = tuple(
+            build_member_snapshot(self._services, post) for post in handles if post.member.state == "running"
+        )
+        async with asyncio.TaskGroup() as task_group:
+            for handle in handles:
+                task_group.create_task(
+                    self.end_member(handle, "the session ended", quietly=True, resumable=resumable)
+                )
+            for handle in tuple(self._leaving):
+                task_group.create_task(self._wait_until_gone(handle))
+        self._lead_inbox.close()
+        for task in self._background_tasks:
+            task.cancel()
+        await self._mail_pump.flush()
+        await self._activity_writer.flush()
+        return working
+
+    # Idle state
+
+    @property
+    def is_working(self) -> bool:
+        # Active members first: then the rest of a large team need not be checked.
+        if self._leaving or self._mail_verifier.open_questions or self._activity_writer.active_members:
+            return True
+        return any(
+            handle.member.is_busy or self._services.leads_working_team(handle.member.id)
+            for handle in self._handles.values()
+        )
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no member works or has work left, then release what was held for the lead."""
+        while True:
+            version, changed = self._version, self._changed_event
+            if await self._is_quiet():
+                self._lead_inbox.release_held()
+                await self._activity_writer.flush()
+                return
+            if version == self._version:
+                await changed.wait()
+
+    def notify_changed(self) -> None:
+        self._version += 1
+        changed, self._changed_event = self._changed_event, asyncio.Event()
+        changed.set()
+        self._services.on_changed()
+
+    # For the mail
+
+    def is_waiting_for(self, name: AgentName, request: str, mail: str = "") -> bool:
+        handle = self._handles.get(name)
+        return handle is None or handle.member.is_waiting_for(request, mail)
+
+    def on_member_idle(self, name: AgentName) -> None:
+        handle = self._handles.get(name)
+        if handle is not None and is_foreign_member(handle.member):
+            handle.member.set_idle(idle=True)
+
+    def on_mail_posted(self, name: AgentName) -> None:
+        """Mark a foreign program as working until its next idle notice: it reports no start."""
+        handle = self._handles.get(name)
+        if handle is not None and is_foreign_member(handle.member):
+            handle.member.set_idle(idle=False)
+
+    def is_own_member(self, name: AgentName) -> bool:
+        handle = self._handles.get(name)
+        return handle is not None and not is_foreign_member(handle.member)
+
+    def get_agent_id(self, name: AgentName) -> AgentId:
+        return AgentId(format_agent_id(name, self.name))
+
+    def mark_settled(self, mail: str) -> None:
+        self._mail_pump.mark_settled(mail, LEAD_NAME)
+
+    def show_activity(self, name: AgentName, *, active: bool) -> None:
+        self._activity_writer.set_active(name, active=active)
+
+    # For admission
+
+    def create_question_broker(self, name: AgentName) -> MailQuestionBroker:
+        return MailQuestionBroker(
+            name,
+            self.name,
+            self.mail_sender,
+            self._services.question_broker,
+            self._lead_inbox.withdraw_request,
+        )
+
+    def create_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
+        question_broker = prepared.agent.environment.question_broker
+        assert isinstance(question_broker, MailQuestionBroker)
+        prepared.agent.build_briefing = partial(self.build_briefing, AgentName(prepared.agent.identity.name))
+        return LocalMember(
+            self._services,
+            prepared,
+            slot,
+            question_broker=question_broker,
+            mail_sender=self.mail_sender,
+            board=self._board,
+            observer=self,
+        )
+
+    def attach_remote_member(self, member: RemoteMember, slot: AgentSlot) -> RemoteMember:
+        """Connect a remote member's callbacks to this team."""
+        name = member.name
+        member.set_slot(slot)
+        member.on_changed = self.notify_changed
+        member.on_request_withdrawn = self._lead_inbox.withdraw_request
+        member.on_shutdown_agreed = lambda request: self.on_shutdown_agreed(name, request)
+        member.on_connection_lost = lambda: self._hold_claimed_tasks(name)
+        return member
+
+    async def _hold_claimed_tasks(self, name: AgentName) -> None:
+        """Keep the tasks of a lost process claimed until the member restarts or ends."""
+        # Retried before the restart.
+        with suppress(ShoalError):
+            await self._board.reclaim(name)
+
+    def _start_member(self, admitted: AdmittedMember) -> None:
+        member, started_at = admitted.member, self._services.clock.monotonic()
+        handle = self._handles[member.name] = MemberHandle(
+            member, admitted.entry, admitted.slot, started_at=started_at
+        )
+        self._services.try_emit(member.started)
+        if isinstance(member, LocalMember):
+            pump_coroutine = self._mail_verifier.pump_inbox(
+                member.name, member.id, member.deliver_mail, admitted.delivered
+            )
+            handle.mail_task = self._tasks.create_task(pump_coroutine)
+        handle.run_task = self._tasks.create_task(self._run_member(handle))
+        self.notify_changed()
+
+    async def _run_member(self, handle: MemberHandle) -> None:
+        outcome = await handle.member.run()
+        try:
+            self._lead_inbox.withdraw_requests_of(handle.member.name)
+            while await self._restart_member(handle):
+                outcome = await handle.member.run()
+                self._lead_inbox.withdraw_requests_of(handle.member.name)
+        except asyncio.CancelledError:
+            # It is ended while its next process starts.
+            if not handle.member.stop_reason:
+                raise
+            uncancel_current_task()
+            outcome = RunOutcome(status="killed", text="", detail=handle.member.stop_reason)
+        handle.run_task = None
+        await self._remove_member(handle, outcome)
+
+    async def _restart_member(self, handle: MemberHandle) -> bool:
+        """Restart a member whose process died from its transcript; return True if it was restarted."""
+        dead_member = handle.member
+        if (
+            not isinstance(dead_member, RemoteMember)
+            or not dead_member.death_cause
+            or dead_member.is_foreign
+            or dead_member.stop_reason
+        ):
+            return False
+        if handle.approved_request is not None or handle.restarts >= self._services.max_restarts:
+            return False
+        handle.restarts += 1
+        try:
+            await self._board.reclaim(dead_member.name)
+            team = await self._services.store.rosters.read_team(self.name)
+            entry = None if team is None else team.find_member(dead_member.name)
+            if entry is None:
+                return False
+            backend = await self._services.launcher.choose_backend(entry.agent_type)
+            new_member = self.attach_remote_member(
+                await self._registrar.restore_remote_member(entry, backend), handle.slot
+            )
+        except ShoalError as error:
+            self._services.note(f"{dead_member.name} could not be started again: {error}")
+            return False
+        new_member.shutdown_request, new_member.monitor, handle.member = (
+            dead_member.shutdown_request,
+            dead_member.monitor,
+            new_member,
+        )
+        self._services.try_emit(new_member.started)
+        self._services.note(
+            f"The process of {dead_member.name} died ({dead_member.death_cause}); it goes on in a new one."
+        )
+        self.notify_changed()
+        return True
+
+    async def _release_when_quiet(self) -> None:
+        """Release what was held for the lead whenever the team becomes quiet."""
+        while True:
+            changed = self._changed_event
+            if self._lead_inbox.has_held_items and await self._is_quiet():
+                self._lead_inbox.release_held()
+            await changed.wait()
+
+    async def _is_quiet(self) -> bool:
+        """Return True if the team is quiet; repeats while the team changes during the check."""
+        while True:
+            version = self._version
+            handles = tuple(self._handles.values())
+            if self.is_working:
+                return False
+            if await self._mail_pump.has_undelivered():
+                return False
+            for handle in handles:
+                if not await handle.member.is_at_rest():
+                    return False
+            if any(post.member.can_claim for post in handles) and await self._has_claimable_task():
+                return False
+            if version == self._version:
+                return True
+
+    async def _has_claimable_task(self) -> bool:
+        try:
+            return has_claimable_task({task.id: task for task in await self._board.list_unfinished()})
+        except ShoalError as error:
+            # Nobody can claim a task from it either.
+            self._services.note(f"The board of {self.name} cannot be read: {error}")
+            return False
+
+    def build_unknown_member_error(self, name: str) -> AgentRequestRefused:
+        return AgentRequestRefused(format_unknown_member(name, self.name, (LEAD_NAME, *self._handles)))

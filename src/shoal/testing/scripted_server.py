@@ -1,0 +1,163 @@
+"""A mock provider driven by a script file, as a program: `python -m shoal.testing.servers`.
+
+The script format is that of model scripts; a step may also have `faults`, a list of mappings whose `type` is
+the fault's tag (`http_error` for `HttpErrorFault`) and whose other fields are the fault's:
+
+    [{"match": "hello", "text": "Hello.", "faults": [{"type": "cut", "after": 3}]},
+     {"faults": [{"type": "http_error", "status": 429, "retry_after": 0.1}]}]
+
+The first line on standard output is the server's URL. It ends on TERM, INT, or the end of standard input
+with `--with-parent`, and then prints one line of JSON: requests, answered, reported, unsettled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shoal.core.errors import SettingsError
+from shoal.testing.chat_format import ChatFormat
+from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.mock_replies import AnyFault, DelayFault, MockReply, ReplyLike, RequestBody
+from shoal.testing.reply_sender import ProviderFormat
+from shoal.testing.responses_format import ResponsesFormat
+from shoal.testing.servers import MockServer
+from shoal.wire.model_script_codec import RemainingSteps, ScriptContext, ScriptStep, read_script
+
+_FORMS: dict[str, Callable[[], ProviderFormat]] = {
+    "messages": MessagesFormat,
+    "chat": ChatFormat,
+    "responses": ResponsesFormat,
+}
+
+
+class MockServerStep(ScriptStep, frozen=True):
+    faults: tuple[AnyFault, ...] = ()
+
+
+def build_responder(steps: Sequence[MockServerStep]) -> Callable[[RequestBody], ReplyLike]:
+    """Return the responder that plays these steps."""
+    remaining = RemainingSteps(steps)
+
+    def respond(body: RequestBody) -> ReplyLike:
+        step = remaining.take_matching(_describe_request(body))
+        if step is None:
+            raise LookupError(f"no step of the script is left for: {_get_last_input(body)[:200]!r}")
+        delay_faults = (DelayFault(seconds=step.delay),) if step.delay else ()
+        return MockReply(
+            content=step.content,
+            usage=step.usage,
+            stop_reason=step.stop_reason,
+            faults=delay_faults + step.faults,
+        )
+
+    return respond
+
+
+def _describe_request(body: RequestBody) -> ScriptContext:
+    return ScriptContext(
+        latest_input=lambda: _get_last_input(body),
+        system_prompt=lambda: _get_system_prompt(body),
+        answer_count=lambda: _count_answers(body),
+    )
+
+
+def _count_answers(body: RequestBody) -> int:
+    """Count the model's answers: items of one answer are consecutive."""
+    is_model_output = [_is_model_output(message) for message in _get_messages(body)]
+    return sum(
+        is_its and not before
+        for is_its, before in zip(is_model_output, [False, *is_model_output], strict=False)
+    )
+
+
+def _is_model_output(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "assistant" or message.get("type") in ("reasoning", "function_call")
+
+
+def _get_messages(body: RequestBody) -> Sequence[Mapping[str, Any]]:
+    messages = body.get("messages") or body.get("input") or ()
+    return [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+
+
+def _get_last_input(body: RequestBody) -> str:
+    """Return the text after the model's last answer, in any provider's format."""
+    texts: list[str] = []
+    for message in reversed(_get_messages(body)):
+        if _is_model_output(message) or message.get("role") == "system":
+            break
+        texts.append(_extract_text(message.get("content") or message.get("output")))
+    return "\n".join(reversed(texts))
+
+
+def _get_system_prompt(body: RequestBody) -> str:
+    if "instructions" in body:
+        return _extract_text(body["instructions"])
+    if "system" in body:
+        return _extract_text(body["system"])
+    systems = (m for m in _get_messages(body) if m.get("role") in ("system", "developer"))
+    return "\n".join(_extract_text(message.get("content")) for message in systems)
+
+
+def _extract_text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    return "\n".join(part["text"] if "text" in part else _extract_text(part.get("content")) for part in parts)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m shoal.testing.servers", description="A mock model provider on loopback."
+    )
+    parser.add_argument("--api", choices=tuple(_FORMS), default="messages")
+    parser.add_argument("--script", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--model", action="append", dest="models", metavar="NAME", help="a name it offers")
+    parser.add_argument("--lenient", action="store_true", help="answer also what a provider would refuse")
+    parser.add_argument("--with-parent", action="store_true", help="end when standard input, a pipe, ends")
+    options = parser.parse_args(argv)
+    try:
+        steps = read_script(options.script, MockServerStep)
+    except SettingsError as error:
+        parser.error(str(error))
+    server = MockServer(
+        _FORMS[options.api](),
+        build_responder(steps),
+        models=options.models or ["mock"],
+        strict=not options.lenient,
+        keep_requests=False,
+    )
+    asyncio.run(_run_server(server, port=options.port, with_parent=options.with_parent))
+
+
+async def _run_server(server: MockServer, *, port: int, with_parent: bool) -> None:
+    end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end.set)
+    if with_parent:
+        loop.add_reader(sys.stdin.fileno(), end.set)
+    await server.start(port=port)
+    sys.stdout.write(f"{server.url}\n")
+    sys.stdout.flush()
+    await end.wait()
+    await server.stop()
+    for error in server.responder_errors:
+        sys.stderr.write(f"{error}\n")
+    report = {
+        "requests": server.request_count,
+        "answered": server.replies_sent,
+        "reported": server.reported_usage,
+        "unsettled": server.unsettled_usage,
+    }
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(msgspec.json.encode(report).decode() + "\n")

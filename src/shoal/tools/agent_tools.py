@@ -1,0 +1,290 @@
+"""Tools that start, message and list other agents."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from shoal.core.agents import (
+    AgentOperations,
+    AgentResult,
+    AgentSnapshot,
+    BackgroundLaunch,
+    ResolvedSpawn,
+    SpawnRequest,
+)
+from shoal.core.teams import SpawnedTeammate, TeamOperations
+from shoal.core.tools import Tool, ToolContext, ToolOutput
+from shoal.tools.function_tool import FunctionTool, tool
+from shoal.tools.message_tool import SessionMessageSender, build_message_tool
+from shoal.wire.notification_text import format_agent_report, format_evidence, format_retained_work
+
+_AGENT_DESCRIPTION = (
+    "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
+    "it needs to know, what to do and what to report. You see only its last message. Several calls in one "
+    "message run side by side. Use it for work that a paragraph can tell and whose details you need not "
+    "see: searching widely, reading much, a change in one place while another goes on. What you can do with "
+    "one or two calls of your own, do yourself.\n\n"
+    "In the background it works on while you go on; a notification tells you of its end, so do not wait or "
+    "look for it. SendMessage reaches it while it works, and resumes it after its end with all it knows."
+)
+
+
+_FORK_DESCRIPTION = (
+    "Without subagent_type the agent is a fork of you: it knows this whole conversation, has your tools and "
+    "your model, and reads what you share from the cache. Its prompt is a directive: say what to do and what "
+    "is not its part, not what you both know. Fork for what would fill your conversation with details that "
+    "you need not keep; an agent that is named begins with your prompt alone. All agents run in the "
+    "background. Until a fork has reported you do not know what it found: do not guess it."
+)
+
+
+class AgentToolOptions(Struct, frozen=True, kw_only=True):
+    """Optional inputs of the Agent tool that have an effect in this session; the others are hidden."""
+
+    background: bool = True
+    model: bool = True
+    remote: bool = False
+    cwd: bool = False
+    teams: bool = False
+    forks: bool = False
+    """True if omitting the agent's type forks the caller."""
+
+
+def build_agent_tools(
+    supervisor: AgentOperations,
+    teams: TeamOperations,
+    *,
+    listing: str,
+    options: AgentToolOptions,
+    send_to_session: SessionMessageSender,
+) -> tuple[Tool, ...]:
+    """Return the agent tools; `listing` names the agents, `send_to_session` reaches other sessions."""
+    message_tool = build_message_tool(supervisor, teams, send_to_session)
+    return (
+        _build_agent_tool(supervisor, teams, listing, options),
+        message_tool,
+        _build_list_agents_tool(supervisor, teams),
+    )
+
+
+def _build_agent_tool(
+    supervisor: AgentOperations, teams: TeamOperations, listing: str, options: AgentToolOptions
+) -> Tool:
+    tool_description = "\n\n".join(
+        [_AGENT_DESCRIPTION, *([_FORK_DESCRIPTION] if options.forks else []), listing]
+    ).strip()
+
+    @tool(name="Agent", deadline=None, description=tool_description, concurrent=True)
+    async def agent_tool(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
+        description: Annotated[str, "What it does, in three to five words"],
+        prompt: Annotated[str, Meta(min_length=1), "The job, with everything it needs to know"],
+        subagent_type: Annotated[str | None, "Which agent; general-purpose if left out"] = None,
+        model: Annotated[str | None, "Another model than its own: sonnet, opus, haiku or a name"] = None,
+        run_in_background: Annotated[  # noqa: FBT002 - the protocol names it
+            bool, "Go on at once; a notification tells of its end"
+        ] = False,
+        name: Annotated[str | None, "A name by which SendMessage reaches it"] = None,
+        team_name: Annotated[str | None, "The team it joins as a teammate"] = None,
+        mode: Annotated[str | None, "The permission mode of a teammate"] = None,
+        isolation: Annotated[
+            Literal["worktree", "remote"] | None, "worktree: it works on a copy of the repository of its own"
+        ] = None,
+        cwd: Annotated[str | None, "The directory it works in"] = None,
+        effort: Annotated[str | int | None, "How hard it thinks: low, medium, high, or a number"] = None,
+        *,
+        context: ToolContext,
+    ) -> ToolOutput:
+        request = SpawnRequest(
+            description=description,
+            prompt=prompt,
+            kind=subagent_type,
+            model=model,
+            background=run_in_background,
+            name=name,
+            team=team_name,
+            mode=mode,
+            isolation=isolation,
+            cwd=cwd,
+            effort=effort,
+        )
+        return format_start_result(await _start_agent(supervisor, teams, request, context))
+
+    agent_tool.restrict_inputs(_select_agent_inputs(agent_tool, options))
+    return agent_tool
+
+
+def _select_agent_inputs(agent: FunctionTool, options: AgentToolOptions) -> dict[str, Any]:
+    inputs = agent.get_inputs_without(
+        *(() if options.background else ("run_in_background",)),
+        *(() if options.model else ("model",)),
+        *(() if options.cwd else ("cwd",)),
+        *(() if options.teams else ("team_name", "mode")),
+    )
+    if options.forks:
+        # A new dict: all sessions of a process share the cached schema.
+        kind = inputs["subagent_type"]
+        inputs["subagent_type"] = {**kind, "description": "Which agent; a fork of you if left out"}
+    if not options.remote:
+        inputs["isolation"] = {
+            "type": "string",
+            "enum": ["worktree"],
+            "description": "worktree: it works on a copy of the repository of its own",
+        }
+    return inputs
+
+
+async def _start_agent(
+    supervisor: AgentOperations, teams: TeamOperations, request: SpawnRequest, context: ToolContext
+) -> AgentResult | BackgroundLaunch | SpawnedTeammate:
+    """Start a teammate if the call asks for one, else an agent for one job."""
+    return await teams.spawn_teammate(request, context) or await supervisor.start_agent(request, context)
+
+
+def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) -> Tool:
+    @tool(name="ListAgents", reads_only=True, deadline=10)
+    async def list_agents() -> ToolOutput:
+        """List the agents of this session: who is at work, on what, and how the others ended."""
+        agents, members = supervisor.list_agents(), teams.list_members()
+        lines = [f"{each.name}: teammate, {each.kind} on {each.model}, {each.state}" for each in members]
+        lines += [_format_agent_line(each) for each in agents]
+        return ToolOutput(
+            content="\n".join(lines) or "No agent has been started.",
+            data={"agents": [_encode_agent_snapshot(each) for each in agents], "teammates": members},
+        )
+
+    return list_agents
+
+
+def format_start_result(result: AgentResult | BackgroundLaunch | SpawnedTeammate) -> ToolOutput:
+    """Return the tool output for an agent that was started or has completed."""
+    match result:
+        case AgentResult():
+            return _format_agent_result(result)
+        case BackgroundLaunch():
+            return _format_background_launch(result)
+        case SpawnedTeammate():
+            return _format_spawned_teammate(result)
+
+
+def _format_agent_result(result: AgentResult) -> ToolOutput:
+    data = {
+        "status": result.status,
+        "content": result.text,
+        "agentId": result.agent,
+        "totalTokens": result.usage.total_tokens,
+        "totalToolUseCount": result.evidence.tool_calls,
+        "totalDurationMs": result.duration_ms,
+        "evidence": result.evidence,
+    }
+    if result.worktree is not None:
+        data |= {"worktreePath": result.worktree.path, "worktreeBranch": result.worktree.branch}
+    if result.status != "completed":
+        earlier_text = f"\n\nWhat it said before:\n{format_agent_report(result)}" if result.text else ""
+        outcome = "was stopped" if result.status == "killed" else "failed"
+        message = f"The agent {outcome}: {result.detail}{earlier_text}"
+        return ToolOutput(
+            content=f"{message}\n\n{_format_trailer(result)}", is_error=not result.text, data=data
+        )
+    parts = [format_agent_report(result)]
+    if result.detail:
+        parts.append(f"[{result.detail}]")
+    if result.worktree is not None or not result.one_shot:
+        parts.append(_format_trailer(result))
+    return ToolOutput(content="\n\n".join(parts), data=data)
+
+
+def _format_trailer(result: AgentResult) -> str:
+    lines = [f"agentId: {result.agent} (SendMessage resumes it)"]
+    if result.worktree is not None:
+        lines.append(format_retained_work(result.worktree))
+    lines.append(f"evidence: {format_evidence(result.evidence)}")
+    lines.append(
+        f"<usage>total_tokens: {result.usage.total_tokens}\ntool_uses: {result.evidence.tool_calls}\n"
+        f"duration_ms: {result.duration_ms}</usage>"
+    )
+    return "\n".join(lines)
+
+
+def _format_background_launch(launch: BackgroundLaunch) -> ToolOutput:
+    resolved = launch.resolved
+    intro = (
+        "It was taking long and goes on in the background" if launch.moved else "It works in the background"
+    )
+    lines = [
+        f"{intro}. agentId: {launch.agent}" + (f", name: {launch.name}" if launch.name else ""),
+        f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
+        f"in {resolved.cwd}, with {_format_capabilities(resolved)}, "
+        f"starting at about {resolved.start_tokens:,} tokens.",
+        *resolved.notes,
+        "A notification will tell you of its end: go on with other work, or end your turn. "
+        f"What it does can be read in {launch.output}.",
+    ]
+    return ToolOutput(
+        content="\n".join(lines),
+        data={
+            "status": "async_launched",
+            "agentId": launch.agent,
+            "description": launch.description,
+            "prompt": launch.prompt,
+            "outputFile": str(launch.output),
+            "canReadOutputFile": True,
+            "resolved": resolved,
+        },
+    )
+
+
+def _format_spawned_teammate(teammate: SpawnedTeammate) -> ToolOutput:
+    resolved = teammate.resolved
+    lines = [
+        f"{teammate.name} has joined the team {teammate.team} and works on your prompt. "
+        f"teammate_id: {teammate.teammate}",
+        f"It is {resolved.kind} ({resolved.source}) on {resolved.model}, mode {resolved.mode}, "
+        f"in {resolved.cwd}, with {_format_capabilities(resolved)}.",
+        *resolved.notes,
+        "Its messages come to you by themselves: go on with other work, or end your turn.",
+    ]
+    return ToolOutput(
+        content="\n".join(lines),
+        data={
+            "status": "teammate_spawned",
+            "teammate_id": teammate.teammate,
+            "name": teammate.name,
+            "team_name": teammate.team,
+            "color": teammate.color,
+            "resolved": resolved,
+        },
+    )
+
+
+def _format_capabilities(resolved: ResolvedSpawn) -> str:
+    servers = f" (MCP servers: {', '.join(resolved.servers)})" if resolved.servers else ""
+    parts = [f"{len(resolved.tools)} tools{servers}"]
+    if resolved.skills:
+        parts.append(f"the skill{'' if len(resolved.skills) == 1 else 's'} {', '.join(resolved.skills)}")
+    if resolved.hooks:
+        parts.append(f"{len(resolved.hooks)} hook{'' if len(resolved.hooks) == 1 else 's'}")
+    return " and ".join(parts)
+
+
+def _format_agent_line(snapshot: AgentSnapshot) -> str:
+    label = f"{snapshot.agent}" + (f" ({snapshot.name})" if snapshot.name else "")
+    activity = f", now {snapshot.doing}" if snapshot.doing else ""
+    return (
+        f"{label}: {snapshot.kind}, {snapshot.status}: {snapshot.description} "
+        f"[{snapshot.tool_calls} tool calls, {snapshot.tokens:,} tokens, {snapshot.seconds:.0f} s{activity}]"
+    )
+
+
+def _encode_agent_snapshot(snapshot: AgentSnapshot) -> dict[str, object]:
+    return {
+        "agentId": snapshot.agent,
+        "name": snapshot.name,
+        "agentType": snapshot.kind,
+        "description": snapshot.description,
+        "status": snapshot.status,
+        "parent": snapshot.parent,
+        "background": snapshot.background,
+        "outputFile": snapshot.output,
+    }

@@ -1,0 +1,105 @@
+"""Tools that inspect and stop background work: agents and shells."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from shoal.core.agents import AgentOperations, AgentSnapshot
+from shoal.core.teams import TeamOperations
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+from shoal.tools.shell_supervisor import ShellProcess, ShellSupervisor
+from shoal.wire.notification_text import format_agent_report, format_retained_work, summarize_agent_result
+
+_MAX_TIMEOUT = 600_000
+
+
+def build_background_tools(
+    supervisor: AgentOperations, shells: ShellSupervisor, teams: TeamOperations
+) -> tuple[Tool, ...]:
+    return (_build_task_output_tool(supervisor, shells), _build_task_stop_tool(supervisor, shells, teams))
+
+
+def _build_task_output_tool(supervisor: AgentOperations, shells: ShellSupervisor) -> Tool:
+    @tool(name="TaskOutput", reads_only=True, deadline=None)
+    async def task_output(
+        task_id: Annotated[str, "The id of an agent or of a shell in the background"],
+        block: Annotated[bool, "Wait for its end"] = True,  # noqa: FBT002 - the name models know
+        timeout: Annotated[int, Meta(ge=0, le=_MAX_TIMEOUT), "Milliseconds to wait at most"] = 30_000,
+        *,
+        context: ToolContext,
+    ) -> ToolOutput:
+        """Look at what runs in the background, or wait for its end. A notification tells you of every end,
+        so there is seldom a need to wait; to see how far it is, Read its output file."""
+        seconds = timeout / 1000 if block else 0
+        shell = shells.find_shell(task_id)
+        if shell is not None:
+            return await _read_shell_output(shells, shell, seconds, context)
+        return _format_agent_output(await supervisor.poll_agent(task_id, seconds=seconds, context=context))
+
+    return task_output
+
+
+def _build_task_stop_tool(
+    supervisor: AgentOperations, shells: ShellSupervisor, teams: TeamOperations
+) -> Tool:
+    @tool(name="TaskStop", deadline=60)
+    async def task_stop(
+        task_id: Annotated[str | None, "An agent or shell in the background, or a teammate"] = None,
+        shell_id: Annotated[str | None, "The id of a shell"] = None,
+        *,
+        context: ToolContext,
+    ) -> ToolOutput:
+        """End an agent or a shell that runs in the background. What an agent did so far is kept."""
+        target = task_id or shell_id
+        if target is None:
+            return error_output("Give task_id: what is to be stopped.")
+        shell = shells.find_shell(target)
+        if shell is not None:
+            if shell.status != "running":
+                return error_output(f"Shell {target} is not running: it {shell.status}.")
+            await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
+            return ToolOutput(content=f"Shell {target} is ended: {shell.command}", data={"task_id": target})
+        if await teams.stop_member(target, context):
+            return ToolOutput(content=f"The teammate {target} is ended.", data={"task_id": target})
+        stopped = await supervisor.stop_agent(target, context)
+        return ToolOutput(
+            content=f"Agent {stopped.agent} is stopped: {stopped.description}",
+            data={"task_id": stopped.agent, "status": stopped.status},
+        )
+
+    return task_stop
+
+
+async def _read_shell_output(
+    shells: ShellSupervisor, shell: ShellProcess, seconds: float, context: ToolContext
+) -> ToolOutput:
+    if seconds and shell.status == "running":
+        try:
+            async with context.clock.deadline(seconds):
+                await shell.ended.wait()
+        except TimeoutError:
+            pass
+    shells.mark_seen(shell, context)
+    return ToolOutput(
+        content=f"status: {shell.status}\nexit code: {shell.exit_code}\n\n{shell.read_new_output()}",
+        data={"task_id": shell.id, "status": shell.status, "exit_code": shell.exit_code},
+    )
+
+
+def _format_agent_output(snapshot: AgentSnapshot) -> ToolOutput:
+    data = {"task_id": snapshot.agent, "status": snapshot.status, "output_file": snapshot.output}
+    result = snapshot.completion
+    if result is None:
+        activity = f" It is at: {snapshot.doing}." if snapshot.doing else ""
+        return ToolOutput(
+            content=f"status: running\n{snapshot.tool_calls} tool calls, {snapshot.tokens:,} tokens, "
+            f"{snapshot.seconds:.0f} s so far.{activity} Its output grows in {snapshot.output}.",
+            data=data,
+        )
+    retained_work = "" if result.worktree is None else f"\n\n{format_retained_work(result.worktree)}"
+    report = f"{format_agent_report(result)}{retained_work}"
+    content = f"status: {result.status}\n{summarize_agent_result(result)}\n\n{report}"
+    return ToolOutput(content=content, data=data)

@@ -1,0 +1,260 @@
+"""Shell tools: run a command, read background output, stop background commands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import Annotated
+
+from msgspec import Meta
+
+from shoal.core.errors import ProcessError
+from shoal.core.filenames import escape_filename
+from shoal.core.ports import Process
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.tools.command_launcher import follow_command_directory
+from shoal.tools.command_output import CommandOutput, OutputPipe
+from shoal.tools.function_tool import tool
+from shoal.tools.regex_filter import filter_lines
+from shoal.tools.shell_supervisor import ShellProcess, ShellSupervisor
+
+DEFAULT_TIMEOUT = 120_000
+MAX_TIMEOUT = 600_000
+_GRACE = 0.5
+_EXIT_TIMEOUT = 2.0
+"""Seconds to wait for processes that a sandboxed command left running; they exit within a millisecond."""
+_SANDBOX_ERRORS = ("Read-only file system", "EROFS")
+SANDBOX_HINT = (
+    "The command ran in a sandbox: it can write in the project, granted directories and $TMPDIR alone. "
+    'A person can open more of it in settings.json: {"shoal": {"sandbox": {"writable": ["~/.cache"]}}}.'
+)
+_PROGRESS_INTERVAL = 0.2
+
+
+def build_shell_tools(shells: ShellSupervisor) -> tuple[Tool, ...]:
+    return (_build_bash_tool(shells), _build_bash_output_tool(shells), _build_kill_shell_tool(shells))
+
+
+def _build_bash_tool(shells: ShellSupervisor) -> Tool:
+    @tool(name="Bash", deadline=None)
+    async def bash_tool(
+        command: Annotated[str, "The command line. It may have several lines."],
+        context: ToolContext,
+        description: Annotated[str, "What it does, in five to ten words, for the person who watches."] = "",
+        timeout: Annotated[
+            int,
+            Meta(ge=1, le=MAX_TIMEOUT),
+            f"Milliseconds until it is ended; {DEFAULT_TIMEOUT} unless told, {MAX_TIMEOUT} at most.",
+        ] = DEFAULT_TIMEOUT,
+        run_in_background: Annotated[  # noqa: FBT002 - passed by keyword only
+            bool, "Return at once and let it run: for servers and long jobs. BashOutput shows what it writes."
+        ] = False,
+    ) -> ToolOutput:
+        """Run a command in the person's shell, without a terminal and with nothing on its input.
+
+        Each call is a new shell. It starts in the directory where the last one ended, as long as that is
+        inside the project; variables and functions set in one call are not there in the next. Output and
+        errors come back together; where they are long the middle is cut out and the whole is in a file you
+        can Read. What a command leaves running may end with it: for servers and long jobs there is
+        run_in_background. Programs that ask questions or need a terminal do not work here: give their
+        answers as options. To find, read or change files, the tools made for that are better than shell
+        commands.
+        """
+        if not command.strip():
+            return error_output("The command is empty.")
+        if "\0" in command:
+            return error_output("The command holds a NUL byte, which no command line can. Write it as \\0.")
+        directory_note = _leave_deleted_directory(context)
+        try:
+            if run_in_background:
+                return _format_background_start(await shells.run_in_background(command, context))
+            return await _ForegroundCommand(shells, context, directory_note).run(command, timeout / 1000)
+        except ProcessError as error:
+            return error_output(f"The command was not run to its end. {error}")
+
+    return bash_tool
+
+
+class _ForegroundCommand:
+    """One command in the foreground."""
+
+    def __init__(self, shells: ShellSupervisor, context: ToolContext, note: str) -> None:
+        self._launcher = shells.launcher
+        self._context = context
+        self._output = CommandOutput(lambda: context.results.save_result(f"{context.call_id}.txt", b""))
+        self._notes = [note] if note else []
+
+    async def run(self, command: str, seconds: float) -> ToolOutput:
+        directory_file = self._launcher.allocate_directory_file()
+        pipe = OutputPipe(self._output.add)
+        try:
+            try:
+                process = await self._launcher.start_command(
+                    command, self._context, pipe.writer, directory_file=directory_file
+                )
+            finally:
+                pipe.close_writer()
+            status = await self._wait_with_progress(process, seconds)
+            if self._launcher.has_process_cleanup(self._context):
+                await pipe.wait_closed(_EXIT_TIMEOUT)
+            is_still_open = pipe.finish()
+            if status is None:
+                self._notes.append(f"The command was ended after its time limit of {seconds:g} s.")
+            else:
+                self._notes.append(follow_command_directory(directory_file, self._context))
+                if is_still_open:
+                    self._notes.append(
+                        "A process it started still runs; what that writes from now on is lost. "
+                        "For servers and long jobs use run_in_background."
+                    )
+            return self._build_tool_output(status)
+        finally:
+            pipe.finish()
+            self._output.close()
+            directory_file.unlink(missing_ok=True)
+
+    async def _wait_with_progress(self, process: Process, seconds: float) -> int | None:
+        """Return the exit status, or None if the command timed out."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                progress_task = tasks.create_task(self._report_progress())
+                result = await self._wait_until_timeout(process, seconds)
+                progress_task.cancel()
+        except BaseException:
+            # Usually a cancellation. A second one turns this stop into a KILL.
+            with contextlib.suppress(ProcessError):
+                await process.stop(grace=_GRACE)
+            raise
+        if isinstance(result, ProcessError):
+            raise result
+        return result
+
+    async def _wait_until_timeout(self, process: Process, seconds: float) -> int | ProcessError | None:
+        """Return a `ProcessError` instead of raising it: a task group would wrap it in an exception group."""
+        try:
+            async with self._context.clock.deadline(seconds):
+                return await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessError):
+                await process.stop(grace=_GRACE)
+            return None
+        except ProcessError as error:
+            return error
+
+    async def _report_progress(self) -> None:
+        while True:
+            await self._output.has_new_data.wait()
+            self._output.has_new_data.clear()
+            await self._context.report_progress(self._output.get_last_line())
+            await self._context.clock.sleep(_PROGRESS_INTERVAL)
+
+    def _build_tool_output(self, status: int | None) -> ToolOutput:
+        self._output.add(b"", final=True)
+        if status:
+            self._notes.append(_describe_exit(status))
+        text = self._output.text.strip("\n") or "(no output)"
+        if (
+            status
+            and self._launcher.is_sandboxed(self._context)
+            and any(mark in text for mark in _SANDBOX_ERRORS)
+        ):
+            self._notes.append(SANDBOX_HINT)
+        notes = [f"[{note}]" for note in self._notes if note]
+        return ToolOutput(
+            content="\n".join([text, *notes]),
+            is_error=status != 0,
+            data={
+                "exit_code": status,
+                "timed_out": status is None,
+                "cwd": escape_filename(self._context.workspace.cwd),
+                "output_file": None if self._output.file is None else str(self._output.file),
+            },
+        )
+
+
+def _build_bash_output_tool(shells: ShellSupervisor) -> Tool:
+    @tool(name="BashOutput", reads_only=True, deadline=10)
+    async def bash_output(
+        bash_id: Annotated[str, "The id that Bash gave."],
+        context: ToolContext,
+        filter: Annotated[  # noqa: A002 - the name models know
+            str | None, "A regular expression (Python): only lines in which it is found are shown."
+        ] = None,
+    ) -> ToolOutput:
+        """Show what a background command wrote since you last looked, and whether it still runs."""
+        shell = shells.find_shell(bash_id)
+        if shell is None:
+            return error_output(_describe_unknown_shell(bash_id, shells))
+        if filter is None:
+            new_output = shell.read_new_output()
+        else:
+            new_output = await shell.filter_new_output(lambda text: filter_lines(text, filter, context))
+        shells.mark_seen(shell, context)
+        return ToolOutput(
+            content=f"{new_output.strip(chr(10)) or '(nothing new)'}\n[{_describe_shell_state(shell)}]",
+            data={"status": shell.status, "exit_code": shell.exit_code},
+        )
+
+    return bash_output
+
+
+def _build_kill_shell_tool(shells: ShellSupervisor) -> Tool:
+    @tool(name="KillShell", deadline=10)
+    async def kill_shell(
+        shell_id: Annotated[str, "The id that Bash gave."], context: ToolContext
+    ) -> ToolOutput:
+        """End a background command and everything it started."""
+        shell = shells.find_shell(shell_id)
+        if shell is None:
+            return error_output(_describe_unknown_shell(shell_id, shells))
+        if shell.status != "running":
+            return error_output(f"There is nothing to end: {_describe_shell_state(shell)}")
+        await shell.stop(f"it was stopped by {context.agent.name}", by=context.agent.agent)
+        return ToolOutput(content=_describe_shell_state(shell))
+
+    return kill_shell
+
+
+def _leave_deleted_directory(context: ToolContext) -> str:
+    """Move to the project root if the working directory was deleted; return a note about it."""
+    deleted = context.workspace.cwd
+    if deleted.is_dir():
+        return ""
+    context.workspace.change_directory(context.workspace.root)
+    cwd = escape_filename(context.workspace.cwd)
+    return f"{escape_filename(deleted)} is gone: the working directory is {cwd}."
+
+
+def _format_background_start(shell: ShellProcess) -> ToolOutput:
+    location = escape_filename(shell.file) if shell.file else f"nowhere ({shell.output.describe_location()})"
+    return ToolOutput(
+        content=f"Runs in the background as {shell.id}. Its output goes to {location}. "
+        f"BashOutput shows what is new, KillShell ends it. A notification tells you of its end.",
+        data={"shell_id": shell.id, "output_file": str(shell.file) if shell.file else None},
+    )
+
+
+def _describe_shell_state(shell: ShellProcess) -> str:
+    if shell.status == "running":
+        return f"{shell.id} still runs."
+    if shell.status == "lost":
+        return f"{shell.id} was lost. {shell.error_text}"
+    if shell.status == "stopped":
+        return f"{shell.id} was ended on request. {shell.error_text}".rstrip()
+    return f"{shell.id} has ended. {_describe_exit(shell.exit_code or 0)}"
+
+
+def _describe_exit(status: int) -> str:
+    if status >= 0:
+        return f"Exit code {status}."
+    try:
+        return f"Ended by the signal {signal.Signals(-status).name}."
+    except ValueError:
+        return f"Ended by the signal {-status}."
+
+
+def _describe_unknown_shell(shell_id: str, shells: ShellSupervisor) -> str:
+    listing = ", ".join(f"{shell.id} ({shell.status})" for shell in shells.list_shells())
+    hint = f"There are: {listing}." if listing else "There are none."
+    return f"There is no background command {shell_id!r}. {hint}"

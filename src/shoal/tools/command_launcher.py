@@ -1,0 +1,173 @@
+"""Starts each command in a new user shell, with the shell snapshot, in the agent's directory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
+
+from shoal.core.filenames import escape_filename
+from shoal.core.ports import Process, ProcessLaunch
+from shoal.core.sandbox import Sandbox
+from shoal.core.tools import ToolContext
+from shoal.tools.command_environment import build_command_environment
+from shoal.tools.shell_snapshot import ShellSnapshotter, SnapshotFailed, lock_snapshot
+
+# A constant: command and names are passed as arguments, and no script is ever built from them. The trap
+# writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterwards for
+# commands that set their own trap.
+_SCRIPT = r"""
+__shoal_directory=$1 __shoal_command=$3
+if [ -n "$2" ]; then . "$2" >/dev/null 2>&1; fi
+set --
+trap '\command pwd -P >|"$__shoal_directory" 2>/dev/null' EXIT
+eval "$__shoal_command"
+__shoal_status=$?
+\command pwd -P >|"$__shoal_directory" 2>/dev/null
+exit $__shoal_status
+"""
+
+
+class CommandLauncher:
+    """Launches shell commands. The snapshot is taken in the background; the first command waits for it."""
+
+    def __init__(
+        self, snapshotter: ShellSnapshotter, tasks: asyncio.TaskGroup, note: Callable[[str], None]
+    ) -> None:
+        self._snapshotter = snapshotter
+        self._tasks = tasks
+        self._note = note
+        self.sandbox: Sandbox | None = None
+        self._snapshot_task: asyncio.Task[Path | None] | None = None
+        self._snapshot_lock: int | None = None
+        self.shared_snapshot: Path | None = None
+        """Snapshot taken and owned by another process of the run."""
+        self._directory: Path | None = None
+        self._command_count = 0
+
+    @property
+    def snapshot_path(self) -> Path | None:
+        """Path of the snapshot, or None if there is none yet."""
+        is_done = (
+            self._snapshot_task is not None
+            and self._snapshot_task.done()
+            and not self._snapshot_task.cancelled()
+        )
+        return (
+            self._snapshot_task.result()
+            if is_done and self._snapshot_task is not None
+            else self.shared_snapshot
+        )
+
+    def prepare_snapshot(self) -> None:
+        if self._snapshot_task is None:
+            self._snapshot_task = self._tasks.create_task(self._take_snapshot())
+
+    async def start_command(
+        self, command: str, context: ToolContext, output: int, *, directory_file: Path | None
+    ) -> Process:
+        """Start a command that writes its last directory to `directory_file`. Raises `ProcessError`."""
+        snapshot = await self._wait_for_snapshot()
+        # If the snapshot was deleted meanwhile, it is skipped instead of failing every command.
+        snapshot_argument = str(snapshot) if snapshot is not None and snapshot.exists() else ""
+        shell = self._snapshotter.shell
+        directory_argument = str(directory_file or os.devnull)
+        launch = ProcessLaunch(
+            argv=(shell.path, "-c", _SCRIPT, shell.kind, directory_argument, snapshot_argument, command),
+            cwd=context.workspace.cwd,
+            env=build_command_environment(context.env),
+            stdout=output,
+            stderr=output,
+        )
+        sandbox = self._select_sandbox(context)
+        if sandbox is not None:
+            await sandbox.prepare()
+            launch = sandbox.wrap_launch(launch)
+        return await context.processes.start_process(launch)
+
+    async def _wait_for_snapshot(self) -> Path | None:
+        if self.shared_snapshot is not None and self.shared_snapshot.exists():
+            return self.shared_snapshot
+        self.prepare_snapshot()
+        assert self._snapshot_task is not None
+        return await asyncio.shield(self._snapshot_task)
+
+    def is_sandboxed(self, context: ToolContext) -> bool:
+        sandbox = self._select_sandbox(context)
+        return sandbox is not None and sandbox.is_active
+
+    def has_process_cleanup(self, context: ToolContext) -> bool:
+        """Return True if processes that a command started end together with it."""
+        sandbox = self._select_sandbox(context)
+        return sandbox is not None and sandbox.ends_all_processes
+
+    def _select_sandbox(self, context: ToolContext) -> Sandbox | None:
+        return self.sandbox if context.sandbox is None else context.sandbox
+
+    def allocate_directory_file(self) -> Path:
+        """Return a new path for a command to write its last directory to."""
+        if self._directory is None:
+            self._directory = self._default_directory
+            try:
+                self._directory.mkdir(mode=0o700)
+            except FileExistsError:
+                # It belongs to someone else.
+                self._directory = Path(mkdtemp(prefix=f"{self._default_directory.name}-"))
+        self._command_count += 1
+        return self._directory / str(self._command_count)
+
+    @property
+    def _default_directory(self) -> Path:
+        return Path(gettempdir()) / f"shoal-{self._snapshotter.mark}"
+
+    def remove_leftovers(self) -> None:
+        """Remove files of an earlier process with the same mark, which cannot be alive any more."""
+        self._snapshotter.remove_leftovers()
+        shutil.rmtree(self._default_directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove the snapshot and temporary files; call it after every command has ended."""
+        if (
+            self._snapshot_task is not None
+            and self._snapshot_task.done()
+            and not self._snapshot_task.cancelled()
+        ):
+            snapshot = self._snapshot_task.result()
+            if snapshot is not None:
+                snapshot.unlink(missing_ok=True)
+        elif self._snapshot_task is not None:
+            self._snapshot_task.cancel()
+        if self._snapshot_lock is not None:
+            os.close(self._snapshot_lock)
+            self._snapshot_lock = None
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    async def _take_snapshot(self) -> Path | None:
+        try:
+            snapshot = await self._snapshotter.take_snapshot()
+            self._snapshot_lock = lock_snapshot(snapshot)
+        except (SnapshotFailed, OSError) as error:
+            self._note(f"Commands run without your shell's functions and aliases: {error}.")
+            return None
+        return snapshot
+
+
+def follow_command_directory(file: Path, context: ToolContext) -> str:
+    """Move the agent to the directory its command ended in; return a note for the model."""
+    try:
+        last_directory = Path(os.fsdecode(file.read_bytes().removesuffix(b"\n")))
+    except OSError:
+        return ""
+    before = context.workspace.cwd
+    if not last_directory.is_absolute() or os.path.realpath(before) == str(last_directory):
+        return ""
+    if context.workspace.change_directory(last_directory):
+        return f"The working directory is now {escape_filename(last_directory)}."
+    return (
+        f"The command ended in {escape_filename(last_directory)}, which is outside the project: "
+        f"the working directory is {escape_filename(before)} again."
+    )

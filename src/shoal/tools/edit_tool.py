@@ -1,0 +1,110 @@
+"""The Edit tool, which replaces an exact piece of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from shoal.core.control_tags import unescape_control_tags
+from shoal.core.filenames import escape_filename
+from shoal.core.text_diffs import count_changed_lines
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.tools.closest_match import describe_closest_match
+from shoal.tools.function_tool import tool
+from shoal.tools.missing_paths import report_missing_path, stat_path
+from shoal.tools.text_files import TextFile, describe_file_kind, number_lines, parse_text_file, split_lines
+
+_CONTEXT_LINES = 3
+_MAX_SHOWN_LINES = 40
+_MAX_LISTED_LINES = 10
+
+
+@tool(name="Edit", deadline=60)
+async def edit_tool(
+    context: ToolContext,
+    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
+    old_string: Annotated[str, "The exact text to replace, without the line numbers that Read shows"],
+    new_string: Annotated[str, "The text to put in its place"],
+    replace_all: Annotated[bool, "Replace every place where old_string occurs"] = False,  # noqa: FBT002 - passed by keyword only
+) -> ToolOutput:
+    """Replace a piece of a file by another. old_string must be in the file exactly, white space included, and
+    once only: give more of the lines around it to make it unique, or set replace_all. The file must have been
+    read in this session and not have changed since. When the text is not found, the closest place is told."""
+    path = context.workspace.resolve_path(file_path)
+    if old_string == new_string:
+        return error_output("old_string and new_string are the same; there is nothing to change.")
+    if stat_path(path) is None:
+        return report_missing_path(path, context) if old_string else _create_file(context, path, new_string)
+    content = context.workspace.read_for_change(path)
+    file = parse_text_file(content)
+    if file is None:
+        return error_output(
+            f"{escape_filename(path)} is {describe_file_kind(content)} and cannot be edited as text."
+        )
+    old, new = _match_line_endings(file, old_string, new_string)
+    count = file.text.count(old) if old else int(not file.text)
+    if count == 0:
+        return error_output(await asyncio.to_thread(_describe_not_found, path, file.text, old))
+    if count > 1 and not replace_all:
+        return error_output(_describe_ambiguity(path, file.text, old, count))
+    first = file.text.index(old)
+    text = file.text.replace(old, new)
+    context.workspace.write_file(path, file.encode_text(text))
+    return _format_change(path, file.text, text, first, new, count)
+
+
+def _match_line_endings(file: TextFile, old: str, new: str) -> tuple[str, str]:
+    """Return both pieces with the file's line endings; the model only ever sees \\n."""
+    if file.crlf:
+        return old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if old not in file.text and "\r" not in old:
+        crlf_old = old.replace("\n", "\r\n")
+        if crlf_old in file.text:
+            return crlf_old, new.replace("\n", "\r\n")
+    if old not in file.text and unescape_control_tags(old) in file.text:
+        # Read escapes tags reserved for the runtime; the file has them unescaped.
+        return unescape_control_tags(old), unescape_control_tags(new)
+    return old, new
+
+
+def _create_file(context: ToolContext, path: Path, content: str) -> ToolOutput:
+    context.workspace.write_file(path, TextFile(text="").encode_text(content))
+    added = len(split_lines(content))
+    return ToolOutput(
+        content=f"Created {escape_filename(path)}.",
+        data={"path": escape_filename(path), "added": added, "removed": 0},
+    )
+
+
+def _format_change(path: Path, before: str, after: str, offset: int, new: str, count: int) -> ToolOutput:
+    added, removed = count_changed_lines(before, after)
+    line = after.count("\n", 0, offset)
+    start = max(0, line - _CONTEXT_LINES)
+    end = line + new.count("\n") + 1 + _CONTEXT_LINES
+    snippet = number_lines(split_lines(after)[start : min(end, start + _MAX_SHOWN_LINES)], start + 1)
+    times = "" if count == 1 else f" in {count} places; the first"
+    return ToolOutput(
+        content=f"Changed {escape_filename(path)}{times}:\n{snippet}",
+        data={"path": escape_filename(path), "added": added, "removed": removed, "replaced": count},
+    )
+
+
+def _describe_ambiguity(path: Path, text: str, old: str, count: int) -> str:
+    lines: list[str] = []
+    offset = -1
+    while len(lines) < min(count, _MAX_LISTED_LINES):
+        offset = text.index(old, offset + 1)
+        lines.append(str(text.count("\n", 0, offset) + 1))
+    more = ", …" if count > _MAX_LISTED_LINES else ""
+    return (
+        f"old_string occurs {count} times in {escape_filename(path)}, on lines {', '.join(lines)}{more}. "
+        "Nothing was changed. Give more of the text around the one you mean, or set replace_all."
+    )
+
+
+def _describe_not_found(path: Path, text: str, old: str) -> str:
+    if not old:
+        return f"old_string is empty, and {escape_filename(path)} is not. Use Write to replace it whole."
+    closest = describe_closest_match(text, old)
+    return f"old_string is not in {escape_filename(path)}. Nothing was changed. {closest}"

@@ -1,0 +1,247 @@
+"""Builds tools from typed functions: the signature becomes the schema, the docstring the description."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, overload
+
+import msgspec
+from msgspec.structs import replace
+
+from shoal.core.errors import ShoalError, StoreError
+from shoal.core.model_requests import ToolSchema
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.tools.tool_arguments import ToolParameter, parse_arguments_leniently
+from shoal.tools.tool_schemas import build_argument_schema
+
+_CONTEXT_PARAMETER = "context"
+
+
+class ParameterName(msgspec.Struct, frozen=True):
+    """Model-facing name of a parameter that Python cannot spell: `Annotated[int, ParameterName("-A")]`."""
+
+    name: str
+
+
+class _FunctionSignature(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters and schema derived from a function's signature."""
+
+    parameters: dict[str, ToolParameter]
+    wants_context: bool
+    arguments: type[msgspec.Struct]
+    schema: dict[str, Any]
+
+
+_signatures: dict[tuple[Any, ...], _FunctionSignature] = {}
+"""Keyed by code object: each session rebuilds the built-in tools around its own state."""
+_MAX_SIGNATURES = 256
+
+
+def _get_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
+    try:
+        defaults = function.__defaults__, tuple((function.__kwdefaults__ or {}).items())
+        key = (function.__code__, name, defaults, tuple(function.__annotations__.items()))
+        signature = _signatures.get(key)
+    except (AttributeError, TypeError):  # not a plain function, or a default that cannot be compared
+        return _parse_signature(function, name)
+    if signature is None:
+        if len(_signatures) >= _MAX_SIGNATURES:
+            _signatures.clear()
+        signature = _signatures[key] = _parse_signature(function, name)
+    return signature
+
+
+def _parse_signature(function: Callable[..., Any], name: str) -> _FunctionSignature:
+    parameters = _parse_parameters(function)
+    arguments = _define_arguments_struct(name, parameters)
+    return _FunctionSignature(
+        parameters={parameter.name: parameter for parameter in parameters},
+        wants_context=_CONTEXT_PARAMETER in inspect.signature(function).parameters,
+        arguments=arguments,
+        schema=build_argument_schema(arguments),
+    )
+
+
+class FunctionTool:
+    """Tool backed by one function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str,
+        description: str,
+        reads_only: bool,
+        deadline: float | None,
+        concurrent: bool = False,
+    ) -> None:
+        signature = _get_signature(function, name)
+        self.function = function
+        self.is_read_only = reads_only
+        self.is_concurrent = reads_only or concurrent
+        self.deadline = deadline
+        self._parameters = signature.parameters
+        self._wants_context = signature.wants_context
+        self._arguments = signature.arguments
+        self._call = _make_awaitable(function)
+        self.schema = ToolSchema(name=name, description=description, input_schema=signature.schema)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.schema.name}>"
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        try:
+            keywords = msgspec.structs.asdict(msgspec.convert(arguments, self._arguments))
+        except msgspec.ValidationError:
+            parsed = parse_arguments_leniently(self.schema, self._parameters, arguments)
+            if isinstance(parsed, str):
+                return error_output(parsed)
+            keywords = parsed
+        if self._wants_context:
+            keywords[_CONTEXT_PARAMETER] = context
+        try:
+            result = await self._call(**keywords)
+        except StoreError:
+            raise  # the journal cannot be written, which is not the call's fault
+        except ShoalError as refusal:
+            # A failure the model can act on.
+            return error_output(str(refusal))
+        return _to_tool_output(result)
+
+    def restrict_inputs(self, inputs: Mapping[str, Any], *, required: Sequence[str] | None = None) -> None:
+        """Show the model only these inputs, in this form; the hidden ones are still accepted."""
+        input_schema = self.schema.input_schema
+        required_names = input_schema["required"] if required is None else list(required)
+        self.schema = replace(
+            self.schema, input_schema={**input_schema, "properties": dict(inputs), "required": required_names}
+        )
+
+    def get_inputs_without(self, *hidden: str) -> dict[str, Any]:
+        """Return the schemas of the inputs shown to the model, without the named ones."""
+        properties: Mapping[str, Any] = self.schema.input_schema["properties"]
+        return {name: each for name, each in properties.items() if name not in hidden}
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads_only: bool = False,
+    deadline: float | None = 120,
+    concurrent: bool = False,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    reads_only: bool = False,
+    deadline: float | None = 120,
+    concurrent: bool = False,
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Build a tool from an async function, or from a plain one, which then runs in a thread.
+
+    A parameter named `context` receives the call's `ToolContext` and is hidden from the model. A string in
+    `Annotated` describes a parameter to the model. `concurrent` lets calls that change something run in
+    parallel.
+    """
+
+    def make_tool(function: Callable[..., Any]) -> FunctionTool:
+        return FunctionTool(
+            function,
+            name=name or function.__name__,
+            description=description or _unwrap_docstring(inspect.getdoc(function) or ""),
+            reads_only=reads_only,
+            deadline=deadline,
+            concurrent=concurrent,
+        )
+
+    return make_tool if function is None else make_tool(function)
+
+
+def _unwrap_docstring(doc: str) -> str:
+    """Join lines that were broken only for source width; keep paragraphs and lists."""
+    return re.sub(r"(?<!\n)\n(?![\n*-])", " ", doc)
+
+
+def _parse_parameters(function: Callable[..., Any]) -> list[ToolParameter]:
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"the tool {function.__qualname__} has an annotation that cannot be looked up: {error}. "
+            "Import it at module level, outside `if TYPE_CHECKING`."
+        ) from error
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name == _CONTEXT_PARAMETER:
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"the tool {function.__qualname__} cannot take `{parameter}`: name each argument")
+        name, annotation = _resolve_annotation(parameter.name, hints.get(parameter.name, Any))
+        default = msgspec.NODEFAULT if parameter.default is parameter.empty else parameter.default
+        found.append(ToolParameter(name=name, field=parameter.name, type=annotation, default=default))
+    return found
+
+
+def _resolve_annotation(field: str, annotation: Any) -> tuple[str, Any]:
+    """Return the model's name for a parameter and its type with descriptions in msgspec form."""
+    if get_origin(annotation) is not Annotated:
+        return field, annotation
+    base, *notes = get_args(annotation)
+    name = field
+    for note in notes:
+        if isinstance(note, ParameterName):
+            name = note.name
+        elif isinstance(note, str):
+            base = Annotated[base, msgspec.Meta(description=note)]
+        else:
+            base = Annotated[base, note]
+    return name, base
+
+
+def _define_arguments_struct(tool_name: str, parameters: list[ToolParameter]) -> type[msgspec.Struct]:
+    return msgspec.defstruct(
+        f"{tool_name}Arguments",
+        [
+            (p.field, p.type, msgspec.field(name=p.name, **_build_field_default(p.default)))
+            for p in parameters
+        ],
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+
+
+def _build_field_default(default: Any) -> dict[str, Any]:
+    if isinstance(default, (list, dict, set)):
+        return {"default_factory": default.copy}
+    return {"default": default}
+
+
+def _make_awaitable(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    async def run_in_thread(**keywords: Any) -> Any:
+        return await asyncio.to_thread(function, **keywords)
+
+    return run_in_thread
+
+
+def _to_tool_output(result: Any) -> ToolOutput:
+    if isinstance(result, ToolOutput):
+        return result
+    if isinstance(result, str):
+        return ToolOutput(content=result)
+    if result is None:
+        return ToolOutput(content="Done; there is no result to show.")
+    data = msgspec.to_builtins(result)
+    text = msgspec.json.encode(data).decode()
+    return ToolOutput(content=text, data=data if isinstance(data, Mapping) else {"result": data})

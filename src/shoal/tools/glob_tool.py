@@ -1,0 +1,136 @@
+"""The Glob tool, which finds files by name pattern, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Struct
+
+from shoal.core.filenames import escape_filename
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+from shoal.tools.glob_patterns import InvalidGlob, compile_glob
+from shoal.tools.missing_paths import report_missing_path, stat_path
+from shoal.tools.ripgrep import NEVER_SEARCHED, find_ripgrep, run_ripgrep
+
+MAX_FILES = 100
+_MAX_WALKED_FILES = 200_000
+_MAX_LISTING_BYTES = 64 * 1024 * 1024
+_SKIPPED_DIRECTORIES = frozenset({"node_modules", ".venv", "__pycache__", ".mypy_cache", ".tox"})
+
+
+@tool(name="Glob", reads_only=True, deadline=60)
+async def glob_tool(
+    context: ToolContext,
+    pattern: Annotated[str, "As **/*.py or src/**/*.{ts,tsx}; without a slash it fits at any depth"],
+    path: Annotated[str | None, "The directory to search; the working directory if left out"] = None,
+) -> ToolOutput:
+    """Find files by a pattern of their names, newest first, at most 100. Files that git ignores are listed
+    only when nothing else fits. To search in the content of files use Grep."""
+    top = context.workspace.cwd if path is None else context.workspace.resolve_path(path)
+    if pattern.startswith("/"):
+        top, pattern = _split_absolute_pattern(pattern)
+        if not context.workspace.contains_path(top):
+            return error_output(
+                f"The pattern leads to {escape_filename(top)}, outside the project; give it as path."
+            )
+    if stat_path(top) is None:
+        return report_missing_path(top, context)
+    if not top.is_dir():
+        return error_output(f"{escape_filename(top)} is a file, not a directory to search.")
+    try:
+        matches = compile_glob(pattern)
+    except InvalidGlob as error:
+        return error_output(f"Cannot search for {pattern[:200]!r}: {error}.")
+    listing = await _list_files(context, top, _exclude_unreadable(matches, top, context))
+    return await asyncio.to_thread(_format_listing, top, pattern, listing)
+
+
+def _exclude_unreadable(
+    matches: Callable[[str], bool], top: Path, context: ToolContext
+) -> Callable[[str], bool]:
+    real_top = os.path.realpath(top)
+    is_unreadable = context.unreadable_filter(real_top)
+    return lambda name: matches(name) and not is_unreadable(os.path.normpath(f"{real_top}/{name}"))
+
+
+class _FileListing(Struct, frozen=True, kw_only=True):
+    names: list[str]
+    ignored: bool = False
+    """True if these are files that git ignores, because no others matched."""
+    truncated: bool = False
+
+
+def _split_absolute_pattern(pattern: str) -> tuple[Path, str]:
+    """Split an absolute pattern into its leading directory without wildcards and the rest."""
+    parts = Path(os.path.normpath(pattern)).parts
+    fixed_count = 0
+    while fixed_count < len(parts) - 1 and not set(parts[fixed_count]) & set("*?[{"):
+        fixed_count += 1
+    return Path(*parts[:fixed_count]), "./" + "/".join(parts[fixed_count:])
+
+
+async def _list_files(context: ToolContext, top: Path, matches: Callable[[str], bool]) -> _FileListing:
+    ripgrep = find_ripgrep(context)
+    if ripgrep is None:
+        return await asyncio.to_thread(_walk_files, top, matches)
+    for ignored in (False, True):
+        arguments = ["--files", "--null", "--hidden", *(f"--glob=!{name}" for name in NEVER_SEARCHED)]
+        if ignored:
+            arguments.append("--no-ignore")
+        result = await run_ripgrep(context, arguments, rg=ripgrep, cwd=top, max_bytes=_MAX_LISTING_BYTES)
+        names = await asyncio.to_thread(_filter_names, result.output, matches)
+        if names:
+            break
+    return _FileListing(names=names, ignored=ignored, truncated=result.truncated)
+
+
+def _filter_names(output: bytes, matches: Callable[[str], bool]) -> list[str]:
+    return [name for name in os.fsdecode(output).split("\0") if name and matches(name)]
+
+
+def _walk_files(top: Path, matches: Callable[[str], bool]) -> _FileListing:
+    names: list[str] = []
+    for count, name in enumerate(_iter_files(top)):
+        if count == _MAX_WALKED_FILES:
+            return _FileListing(names=names, truncated=True)
+        if matches(name):
+            names.append(name)
+    return _FileListing(names=names)
+
+
+def _iter_files(top: Path) -> Iterator[str]:
+    for directory, subdirectories, files in os.walk(top):
+        subdirectories[:] = [
+            name for name in subdirectories if name not in NEVER_SEARCHED and name not in _SKIPPED_DIRECTORIES
+        ]
+        relative = os.path.relpath(directory, top)
+        yield from files if relative == "." else (f"{relative}/{name}" for name in files)
+
+
+def _format_listing(top: Path, pattern: str, listing: _FileListing) -> ToolOutput:
+    newest = sorted((-_get_modified_time(top / name), name) for name in listing.names)
+    paths = [escape_filename(top / name) for _, name in newest[:MAX_FILES]]
+    if not paths:
+        return ToolOutput(
+            content=f"No file below {escape_filename(top)} fits {pattern!r}.", data={"count": 0}
+        )
+    notes = []
+    if len(newest) > MAX_FILES:
+        notes.append(f"[{len(newest) - MAX_FILES:,} more, older ones left out. Use a narrower pattern.]")
+    if listing.ignored:
+        notes.append("[All of these are files that git ignores.]")
+    if listing.truncated:
+        notes.append("[There are more files here than are looked through; give a directory as path.]")
+    return ToolOutput(content="\n".join([*paths, *notes]), data={"count": len(newest)})
+
+
+def _get_modified_time(path: Path) -> int:
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,221 @@
+"""The Grep tool, which searches file contents with ripgrep."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from shoal.core.filenames import escape_filename
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import ParameterName, tool
+from shoal.tools.missing_paths import report_missing_path, stat_path
+from shoal.tools.ripgrep import NEVER_SEARCHED, NOT_INSTALLED, RipgrepResult, find_ripgrep, run_ripgrep
+
+MAX_ENTRIES = 250
+_MAX_SEARCH_BYTES = 4 * 1024 * 1024
+_MAX_OUTPUT_CHARACTERS = 60_000
+_MAX_LINE_CHARACTERS = 500
+# ripgrep's default order changes from run to run, so paging with an offset would miss lines.
+_SORT_BY_PATH = "--sort=path"
+_OutputMode = Literal["files_with_matches", "content", "count"]
+_ContextLines = Annotated[int, Meta(ge=0, le=1000)]
+
+
+@tool(name="Grep", reads_only=True, deadline=60)
+async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
+    context: ToolContext,
+    pattern: Annotated[str, "A regular expression in ripgrep's syntax; escape braces to find them: \\{"],
+    *,
+    path: Annotated[str | None, "The file or directory to search; the working directory if left out"] = None,
+    glob: Annotated[str | None, "Search only files whose names fit, as *.js or **/*.{ts,tsx}"] = None,
+    type: Annotated[str | None, "Search only files of a type ripgrep knows: py, js, rust, …"] = None,  # noqa: A002
+    output_mode: Annotated[_OutputMode, "Paths only, matching lines, or how many there are in each file"] = (
+        "files_with_matches"
+    ),
+    after: Annotated[
+        _ContextLines | None, ParameterName("-A"), "Lines to show after each match (content)"
+    ] = None,
+    before: Annotated[
+        _ContextLines | None, ParameterName("-B"), "Lines to show before each match (content)"
+    ] = None,
+    around: Annotated[
+        _ContextLines | None, ParameterName("-C"), "Lines to show around each match (content)"
+    ] = None,
+    numbers: Annotated[bool, ParameterName("-n"), "Show line numbers (content)"] = True,
+    ignore_case: Annotated[bool, ParameterName("-i"), "Take upper and lower case for the same"] = False,
+    multiline: Annotated[bool, "Let a match go over several lines; . matches newlines"] = False,
+    head_limit: Annotated[int, Meta(ge=0), "Show at most so many entries or lines; 0 for all"] = MAX_ENTRIES,
+    offset: Annotated[int, Meta(ge=0), "Leave out so many entries or lines at the start"] = 0,
+) -> ToolOutput:
+    """Search in the content of files with a regular expression. Gives the paths of files that match, newest
+    first, or with output_mode content the matching lines under each path. Files that git ignores and binary
+    files are left out; name one as path to search it all the same."""
+    top = context.workspace.cwd if path is None else context.workspace.resolve_path(path)
+    if stat_path(top) is None:
+        return report_missing_path(top, context)
+    ripgrep = find_ripgrep(context)
+    if ripgrep is None:
+        return error_output(NOT_INSTALLED)
+    arguments = ["--hidden", "--null", "--with-filename"]
+    arguments += _build_mode_options(output_mode, after, before, around, numbers=numbers)
+    arguments += ["--ignore-case"] * ignore_case + ["--multiline", "--multiline-dotall"] * multiline
+    arguments += [f"--glob={glob}"] if glob else []
+    arguments += [f"--type={type}"] if type else []
+    # Last, because the last matching glob wins.
+    arguments += [f"--glob=!{name}" for name in NEVER_SEARCHED]
+    # -e and -- keep a pattern or path that starts with a dash from being parsed as an option.
+    arguments += ["-e", pattern, "--", str(top)]
+    if not all(map(_is_encodable, arguments)):
+        return error_output("pattern, glob and type cannot hold NUL bytes or half characters.")
+    directory = top if top.is_dir() else top.parent
+    result = await run_ripgrep(context, arguments, rg=ripgrep, cwd=directory, max_bytes=_MAX_SEARCH_BYTES)
+    if result.status == 2 and not result.output:
+        return error_output(f"ripgrep could not search: {result.error_text}")
+    return _format_results(
+        _drop_unreadable_files(result, output_mode, top, context),
+        output_mode,
+        _ResultPage(first=offset, limit=head_limit),
+    )
+
+
+def _is_encodable(argument: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(argument)
+    except UnicodeEncodeError:
+        return False
+
+
+def _drop_unreadable_files(
+    result: RipgrepResult, mode: _OutputMode, top: Path, context: ToolContext
+) -> RipgrepResult:
+    """Drop files that a rule makes unreadable although their directory may be searched."""
+    real_top, start = os.path.realpath(top), os.fsencode(top)
+    is_unreadable = context.unreadable_filter(real_top)
+    readable_paths: dict[bytes, bool] = {}
+
+    def is_readable(path: bytes) -> bool:
+        readable = readable_paths.get(path)
+        if readable is None:
+            readable = readable_paths[path] = not is_unreadable(real_top + os.fsdecode(path[len(start) :]))
+        return readable
+
+    separator = b"\0" if mode == "files_with_matches" else b"\n"
+    pieces: list[bytes] = []
+    is_kept = True
+    for piece in result.output.split(separator):
+        # A piece without the path prefix is a separator or the rest of a file name with a line break.
+        if piece.startswith(start):
+            is_kept = is_readable(piece.partition(b"\0")[0])
+        if is_kept:
+            pieces.append(piece)
+    return replace(
+        result, output=separator.join(pieces), left_out=len(readable_paths) - sum(readable_paths.values())
+    )
+
+
+class _ResultPage(Struct, frozen=True, kw_only=True):
+    first: int
+    limit: int
+    """0 means no limit."""
+
+
+def _build_mode_options(
+    mode: _OutputMode, after: int | None, before: int | None, around: int | None, *, numbers: bool
+) -> list[str]:
+    if mode == "files_with_matches":
+        return ["--files-with-matches"]
+    if mode == "count":
+        return ["--count", _SORT_BY_PATH]
+    options = [
+        _SORT_BY_PATH,
+        "--no-heading",
+        f"--max-columns={_MAX_LINE_CHARACTERS}",
+        "--max-columns-preview",
+        "--line-number" if numbers else "--no-line-number",
+    ]
+    for option, lines in (("--context", around), ("--after-context", after), ("--before-context", before)):
+        if lines is not None:
+            options.append(f"{option}={lines}")
+    return options
+
+
+def _format_results(result: RipgrepResult, mode: _OutputMode, page: _ResultPage) -> ToolOutput:
+    if mode == "content":
+        entries = _parse_matching_lines(result.output)
+    elif mode == "count":
+        entries = _parse_counts(result.output)
+    else:
+        entries = _list_newest_first(result.output)
+    last = page.first + page.limit if page.limit else len(entries)
+    page_entries = entries[page.first : last]
+    notes = []
+    if result.left_out:
+        notes.append(f"[Files that a rule keeps from being read are left out: {result.left_out:,}.]")
+    if not page_entries:
+        message = f"There are only {len(entries)}; offset is beyond them." if entries else "No match."
+        return ToolOutput(content="\n".join([message, *notes]), data={"count": len(entries)})
+    text, shown_entries = _lay_out_entries(page_entries)
+    remaining = len(entries) - page.first - shown_entries
+    if remaining or result.truncated:
+        omitted = f"{remaining:,}{' or more' if result.truncated else ''}"
+        next_offset = page.first + shown_entries
+        notes.append(f"[{omitted} left out. Go on with offset={next_offset}, or narrow the search.]")
+    if result.status == 2 and result.error_text:
+        notes.append(f"[Some files could not be searched: {result.error_text[:300]}]")
+    return ToolOutput(content="\n".join([text, *notes]), data={"count": len(entries)})
+
+
+class _GrepEntry(Struct, frozen=True):
+    path: str
+    """Empty if the line needs no path heading."""
+    line: str
+
+
+def _list_newest_first(output: bytes) -> list[_GrepEntry]:
+    paths = [name for name in os.fsdecode(output).split("\0") if name]
+    return [_GrepEntry("", escape_filename(path)) for path in sorted(paths, key=_make_age_sort_key)]
+
+
+def _make_age_sort_key(path: str) -> tuple[int, str]:
+    try:
+        return -Path(path).lstat().st_mtime_ns, path
+    except OSError:
+        return 0, path
+
+
+def _parse_counts(output: bytes) -> list[_GrepEntry]:
+    lines = (line.split("\0") for line in os.fsdecode(output).split("\n") if "\0" in line)
+    return [_GrepEntry("", f"{escape_filename(path)}: {count}") for path, count, *_ in lines]
+
+
+def _parse_matching_lines(output: bytes) -> list[_GrepEntry]:
+    entries: list[_GrepEntry] = []
+    for line in output.split(b"\n"):
+        path, separator, text = line.partition(b"\0")
+        if separator:
+            entries.append(
+                _GrepEntry(escape_filename(os.fsdecode(path)), text.decode(errors="replace").rstrip("\r"))
+            )
+        elif line == b"--" and entries and entries[-1].line != "--":
+            entries.append(_GrepEntry("", "--"))
+    return entries
+
+
+def _lay_out_entries(entries: list[_GrepEntry]) -> tuple[str, int]:
+    """Group entries under their paths, as many as fit; return the text and the number of entries."""
+    lines: list[str] = []
+    length, path = 0, ""
+    for count, entry in enumerate(entries):
+        if entry.path and entry.path != path:
+            path = entry.path
+            lines.append(path)
+            length += len(path) + 1
+        if length + len(entry.line) > _MAX_OUTPUT_CHARACTERS and count:
+            return "\n".join(lines), count
+        lines.append(entry.line)
+        length += len(entry.line) + 1
+    return "\n".join(lines), len(entries)

@@ -1,0 +1,34 @@
+"""Validated images: providers reject a whole conversation for one invalid image."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from shoal.core.messages import Base64Source, ImageBlock
+
+MAX_BASE64_CHARACTERS = 5 << 20
+"""Limit of providers, in characters of base64."""
+_MAGIC_NUMBERS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+)
+
+
+def detect_image_type(start: bytes) -> str | None:
+    """Return the media type from the first bytes, or None if it is not a supported image."""
+    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media_type for mark, media_type in _MAGIC_NUMBERS if start.startswith(mark)), None)
+
+
+def image_from_base64(data: str) -> ImageBlock | None:
+    """Build an image from base64, with the detected type; None if it is not a supported image."""
+    if len(data) > MAX_BASE64_CHARACTERS:
+        return None
+    try:
+        media_type = detect_image_type(base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return None
+    return None if media_type is None else ImageBlock(source=Base64Source(media_type=media_type, data=data))

@@ -1,0 +1,103 @@
+"""Context of MCP connections, the calls that use them, and their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from shoal.core.clock import Clock, Deadline
+from shoal.core.errors import ShoalError
+from shoal.core.mcp_servers import McpPrompt
+from shoal.core.model_requests import ToolSchema
+from shoal.core.ports import ProcessLauncher
+from shoal.core.tools import ToolContext
+
+MAX_DEADLINE_FACTOR = 20
+"""Limit of a call that keeps reporting progress, as a multiple of its deadline."""
+
+
+class McpConnectionLost(ShoalError):
+    """The connection is gone; the text is the reason, phrased as the rest of a clause."""
+
+
+class McpRequestRefused(ShoalError):
+    """The server answered with a protocol error; the text is its message."""
+
+
+class McpLoginRequired(ShoalError):
+    """The server requires a login."""
+
+
+class TokenStore(Protocol):
+    """Stored login of one server, kept between sessions."""
+
+    def read(self) -> bytes:
+        """Return the stored bytes, empty if there was no login."""
+        ...
+
+    def write(self, content: bytes) -> None: ...
+
+
+class McpClientContext(Struct, frozen=True, kw_only=True):
+    """Dependencies and limits shared by all MCP servers of a session."""
+
+    processes: ProcessLauncher
+    clock: Clock
+    root: Path
+    """Project root."""
+    env: Mapping[str, str]
+    """Environment of server programs; also expands variables in configurations."""
+    logs: Path
+    """Directory of the logs of server standard error."""
+    deadline: float
+    """Seconds that one call may take without reporting progress."""
+    note: Callable[[str], None]
+    tokens: Callable[[str, str], TokenStore]
+    """Returns the token store for a server's name and address."""
+    version: str = ""
+    """Our version, sent to servers."""
+
+
+class ListedMcpTool(Struct, frozen=True, kw_only=True):
+    name: str
+    """Name on the server."""
+    schema: ToolSchema
+    reads_only: bool
+
+
+class ServerFeatures(Struct, frozen=True, kw_only=True):
+    """Tools, prompts and resources that a server offers."""
+
+    tools: tuple[ListedMcpTool, ...] = ()
+    prompts: tuple[McpPrompt, ...] = ()
+    prompt_names: Mapping[str, str] = {}
+    """The server's own prompt names, by ours."""
+    resources: bool = False
+    version: str = ""
+    notes: tuple[str, ...] = ()
+    """Reasons why parts of it cannot be used."""
+
+
+class ActiveMcpCall(Struct, kw_only=True):
+    """One call in progress: who is asked the server's questions, and how long the call may still take."""
+
+    context: ToolContext
+    deadline: Deadline
+    seconds: float
+    latest_end: float
+    """Time at which the call ends, whatever progress it reports."""
+    questions: int = 0
+
+    def extend_deadline(self) -> None:
+        """Extend the deadline after a sign of progress."""
+        self.deadline.extend(min(self.seconds, self.latest_end - self.context.clock.monotonic()))
+
+    def suspend_deadline(self) -> None:
+        self.deadline.extend(float("inf"))
+
+    def next_question_id(self) -> str:
+        self.questions += 1
+        return f"{self.context.call_id}-{self.questions}"

@@ -1,0 +1,349 @@
+"""One MCP server of a session: started, restarted once when lost, stopped with its owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shoal.core.errors import MissingExtra, ShoalError
+from shoal.core.mcp_servers import (
+    ChannelMessage,
+    McpHttpConfig,
+    McpServerConfig,
+    McpServerState,
+    McpServerStatus,
+    McpStdioConfig,
+)
+from shoal.core.tools import ProgressCallback, ToolContext, ToolOutput, error_output
+from shoal.tools.mcp.client_context import (
+    MAX_DEADLINE_FACTOR,
+    ActiveMcpCall,
+    McpClientContext,
+    McpConnectionLost,
+    McpLoginRequired,
+    McpRequestRefused,
+    ServerFeatures,
+)
+from shoal.tools.mcp.mcp_tool import McpTool
+from shoal.wire.mcp_codec import InvalidServerConfig, expand_variables
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from shoal.tools.mcp.sdk_connection import McpConnection
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds for a server to start and list its features."""
+MAX_RESTARTS = 1
+STABLE_SECONDS = 60.0
+"""Seconds after which a connection to an address counts as stable."""
+STOP_TIMEOUT = 5.0
+_active_call: ContextVar[ActiveMcpCall | None] = ContextVar("caller", default=None)
+
+
+class ManagedMcpServer:
+    """Manages the connection to one MCP server inside its owner's task group."""
+
+    def __init__(
+        self,
+        server: McpServerConfig,
+        client_context: McpClientContext,
+        on_change: Callable[[], None],
+        on_push: Callable[[str, ChannelMessage], None] | None = None,
+    ) -> None:
+        """`on_push` receives what the server pushes; if None, it is dropped with a note."""
+        self.server = server
+        self.client_context = client_context
+        self.status: McpServerState = "pending"
+        self.detail = ""
+        self.features = ServerFeatures()
+        self.tools: tuple[McpTool, ...] = ()
+        self._on_change = on_change
+        self._on_push = on_push
+        self._connection: McpConnection | None = None
+        self._wake = asyncio.Event()
+        self._status_changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._loss_reason = ""
+        self._calls: list[ActiveMcpCall] = []
+        self._noted: set[str] = set()
+
+    @property
+    def status_info(self) -> McpServerStatus:
+        return McpServerStatus(
+            name=self.server.name,
+            status=self.status,
+            kind=self.server.kind,
+            origin=self.server.origin,
+            detail=self.detail,
+            version=self.features.version,
+            tools=tuple(tool.schema.name for tool in self.tools),
+            prompts=tuple(prompt.name for prompt in self.features.prompts),
+            resources=self.features.resources,
+        )
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._task = group.create_task(self._run_server())
+
+    async def _run_server(self) -> None:
+        name = self.server.name
+        try:
+            server = expand_variables(self.server, self.client_context.env)
+            await self._run_with_restarts(await asyncio.to_thread(_import_sdk_connection), server)
+        except McpLoginRequired:
+            self._set_status("needs-auth", f"it needs a login: run `shoal mcp login {name}`")
+            self.client_context.note(f"The MCP server {name} needs a login. Run: shoal mcp login {name}")
+        except (InvalidServerConfig, ShoalError) as error:
+            self._set_failed(str(error).removesuffix("."))
+        except TimeoutError:
+            self._set_failed(f"it did not come up within {CONNECT_TIMEOUT:g} s")
+        except Exception as error:  # noqa: BLE001 - a failing server must not affect the others
+            self._set_failed(_describe_error(error))
+        finally:
+            self._connection = None
+            if self.status == "pending":
+                self._set_status("failed", "it was ended")
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+        if self._connection is None and self._task is not None:
+            # Still starting, and nobody waits for it any more.
+            self.cancel()
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def wait_stopped(self) -> None:
+        """Wait a bounded time until the server has stopped."""
+        if self._task is None or self._task.done():
+            return
+        try:
+            async with self.client_context.clock.deadline(STOP_TIMEOUT):
+                await asyncio.wait([self._task])
+        except TimeoutError:
+            self.cancel()
+
+    def mark_lost(self, why: str) -> None:
+        """Mark the connection as unusable."""
+        self._loss_reason = self._loss_reason or why
+        if self._connection is not None and not self._stopping:
+            # From now on calls wait for the next connection.
+            self._connection = None
+            self._set_status("pending", why)
+        self._wake.set()
+
+    def note_once(self, text: str) -> None:
+        if text not in self._noted and len(self._noted) < 20:
+            self._noted.add(text)
+            self.client_context.note(f"The MCP server {self.server.name}: {text}")
+
+    def deliver_push(self, push: ChannelMessage) -> None:
+        if self._on_push is not None:
+            self._on_push(self.server.name, push)
+            return
+        self.note_once(
+            "it pushes messages to the session, which are dropped: nobody named it as a channel. "
+            f"--channels server:{self.server.name} lets them in, or shoal.channels in your own settings."
+        )
+
+    async def refresh_features(self) -> None:
+        """Reload the features after the server reported a change."""
+        if self._connection is not None:
+            self._set_features(await self._connection.list_features())
+            self._on_change()
+
+    @property
+    def current_call(self) -> ActiveMcpCall | None:
+        """Call that a server's question belongs to; if unknown, the latest one."""
+        return _active_call.get() or (self._calls[-1] if self._calls else None)
+
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        async def call_on_connection(connection: McpConnection, call: ActiveMcpCall) -> ToolOutput:
+            return await connection.call_tool(
+                tool, arguments, context, _throttle_progress(call, context.report_progress)
+            )
+
+        return await self.run_on_connection(f"The call of {tool}", context, call_on_connection)
+
+    async def run_on_connection(
+        self, what: str, context: ToolContext, work: Callable[[McpConnection, ActiveMcpCall], Any]
+    ) -> ToolOutput:
+        """Run work on the connection for an agent; failures become tool output the model can act on."""
+        name, seconds, connection = self.server.name, self.client_context.deadline, None
+        try:
+            async with context.clock.deadline(seconds) as deadline:
+                latest_end = context.clock.monotonic() + seconds * MAX_DEADLINE_FACTOR
+                call = ActiveMcpCall(
+                    context=context, deadline=deadline, seconds=seconds, latest_end=latest_end
+                )
+                with self._track_call(call):
+                    connection = await self.wait_for_connection()
+                    output: ToolOutput = await work(connection, call)
+                    return output
+        except TimeoutError:
+            return error_output(
+                f"{what} was not answered by the MCP server {name} within {seconds:g} s and was cancelled. "
+                "The setting shoal.mcp_deadline allows more."
+            )
+        except McpConnectionLost as error:
+            if connection is not None and connection is self._connection:
+                self.mark_lost(str(error))
+            return error_output(f"{what} failed: {self._describe_loss(str(error))}")
+        except McpRequestRefused as refusal:
+            return error_output(f"{what} was refused by the MCP server {name}: {refusal}")
+
+    async def _run_with_restarts(self, sdk: ModuleType, server: McpServerConfig) -> None:
+        restarts_left = MAX_RESTARTS
+        while True:
+            started = self.client_context.clock.monotonic()
+            await self._run_connection(sdk, server)
+            if self._stopping:
+                return
+            if (
+                isinstance(server.connection, McpHttpConfig)
+                and self.client_context.clock.monotonic() - started > STABLE_SECONDS
+            ):
+                # A remote server may drop an idle session without having failed.
+                restarts_left = MAX_RESTARTS
+            if not restarts_left:
+                raise McpConnectionLost(f"it ended twice ({self._loss_reason})")
+            restarts_left -= 1
+            self._set_status("pending", self._loss_reason)
+            self.client_context.note(
+                f"The MCP server {server.name} ended ({self._loss_reason}). It is started again."
+            )
+
+    async def _run_connection(self, sdk: ModuleType, server: McpServerConfig) -> None:
+        """Run one connection from start to end. Raises if the server does not start."""
+        self._wake.clear()
+        self._loss_reason, has_connected = "", False
+        try:
+            async with AsyncExitStack() as stack:
+                async with self.client_context.clock.deadline(CONNECT_TIMEOUT):
+                    connection: McpConnection = await stack.enter_async_context(
+                        sdk.open_connection(server, self)
+                    )
+                    self._set_features(await connection.list_features())
+                self._connection, has_connected = connection, True
+                self._set_status("connected", "")
+                await self._wake.wait()
+                self._connection = None
+        except Exception as error:
+            if not has_connected:
+                raise self._explain_start_failure(error) from error
+            self._loss_reason = self._loss_reason or _describe_error(error)
+        finally:
+            self._connection = None
+        self._loss_reason = self._loss_reason or "its connection closed"
+
+    def _explain_start_failure(self, error: Exception) -> Exception:
+        if isinstance(error, McpLoginRequired | TimeoutError) and not self._loss_reason:
+            return error
+        if isinstance(error, ShoalError) and not isinstance(error, McpConnectionLost):
+            return error
+        return McpConnectionLost(self._loss_reason or _describe_error(error))
+
+    def _set_features(self, features: ServerFeatures) -> None:
+        self.features = features
+        self.tools = tuple(McpTool(self, listed) for listed in features.tools)
+        for note in features.notes:
+            self.note_once(note)
+
+    def _set_status(self, status: McpServerState, detail: str) -> None:
+        self.status, self.detail = status, detail
+        event, self._status_changed = self._status_changed, asyncio.Event()
+        event.set()
+        self._on_change()
+
+    def _set_failed(self, reason: str) -> None:
+        log_hint = ""
+        if (
+            isinstance(self.server.connection, McpStdioConfig)
+            and self.log_path.is_file()
+            and self.log_path.stat().st_size
+        ):
+            log_hint = f". What it wrote is in {self.log_path}"
+        self._set_status("failed", f"{reason}{log_hint}")
+        self.client_context.note(
+            f"The MCP server {self.server.name} ({self.server.origin}) is not there: {reason}{log_hint}."
+        )
+
+    @property
+    def log_path(self) -> Path:
+        return self.client_context.logs / f"{self.server.prefix[5:-2]}.log"
+
+    async def wait_for_connection(self) -> McpConnection:
+        while self.status == "pending":
+            await self._status_changed.wait()
+        if self._connection is None:
+            raise McpConnectionLost(self.detail or "its connection closed")
+        return self._connection
+
+    @contextmanager
+    def _track_call(self, call: ActiveMcpCall) -> Iterator[None]:
+        self._calls.append(call)
+        token = _active_call.set(call)
+        try:
+            yield
+        finally:
+            _active_call.reset(token)
+            self._calls.remove(call)
+
+    def _describe_loss(self, reason: str) -> str:
+        name = self.server.name
+        if self.status == "failed":
+            return (
+                f"the MCP server {name} is not there any more: {self.detail}. Its tools cannot be used in "
+                "this session; go on without them, and say so."
+            )
+        return (
+            f"the MCP server {name} ended ({self._loss_reason or reason}). It is being started again. "
+            "Whether the call "
+            "had an effect is not known: look before you make it again."
+        )
+
+
+def _import_sdk_connection() -> ModuleType:
+    """Import the module that uses the SDK, which takes a second. Raises `MissingExtra`."""
+    try:
+        from shoal.tools.mcp import sdk_connection
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "httpx2"):
+            raise
+        raise MissingExtra("Speaking with MCP servers", "mcp") from error
+    return sdk_connection
+
+
+def _throttle_progress(call: ActiveMcpCall, report: ProgressCallback) -> Callable[[str], Any]:
+    """Report only the newest progress, so that a fast server cannot fill a queue."""
+    newest: str | None = None
+    is_reporting = False
+
+    async def report_latest(text: str) -> None:
+        nonlocal newest, is_reporting
+        call.extend_deadline()
+        newest = text
+        if is_reporting:
+            return
+        is_reporting = True
+        try:
+            while newest is not None:
+                text, newest = newest, None
+                await report(text)
+        finally:
+            is_reporting = False
+
+    return report_latest
+
+
+def _describe_error(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,78 @@
+"""Tools that list and read resources of MCP servers; agents get them if a server offers resources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import Meta
+
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+
+if TYPE_CHECKING:
+    from shoal.tools.mcp.client_context import ActiveMcpCall
+    from shoal.tools.mcp.managed_server import ManagedMcpServer
+    from shoal.tools.mcp.sdk_connection import McpConnection
+
+LIST_RESOURCES_TOOL, READ_RESOURCE_TOOL = "ListMcpResourcesTool", "ReadMcpResourceTool"
+
+
+def build_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:
+    @tool(name=LIST_RESOURCES_TOOL, reads_only=True, deadline=None)
+    async def list_resources(
+        context: ToolContext,
+        server: Annotated[str, Meta(description="Only of this server; empty is all.")] = "",
+    ) -> ToolOutput:
+        """List the resources of MCP servers: files, rows, pages that ReadMcpResourceTool can read."""
+        servers = [
+            managed
+            for managed in get_servers()
+            if managed.features.resources and server in ("", managed.server.name)
+        ]
+        if not servers:
+            return _describe_unknown_server(server, get_servers())
+        resources: list[dict[str, Any]] = []
+        errors: list[str] = []
+        for managed in servers:
+
+            async def list_on_connection(
+                connection: McpConnection, _: ActiveMcpCall, name: str = managed.server.name
+            ) -> ToolOutput:
+                resources.extend({"server": name, **each} for each in await connection.list_resources())
+                return ToolOutput(content="")
+
+            output = await managed.run_on_connection("The list of resources", context, list_on_connection)
+            if output.is_error:
+                errors.append(str(output.content))
+        lines = [json.dumps(each, ensure_ascii=False) for each in resources] or ["There are no resources."]
+        return ToolOutput(
+            content="\n".join((*errors, *lines)),
+            is_error=bool(errors and not resources),
+            data={"all": resources},
+        )
+
+    @tool(name=READ_RESOURCE_TOOL, reads_only=True, deadline=None)
+    async def read_resource(
+        context: ToolContext,
+        server: Annotated[str, Meta(description="The server that has it.")],
+        uri: Annotated[str, Meta(description="As ListMcpResourcesTool gives it.")],
+    ) -> ToolOutput:
+        """Read one resource of an MCP server."""
+        managed = next((each for each in get_servers() if each.server.name == server), None)
+        if managed is None or not managed.features.resources:
+            return _describe_unknown_server(server, get_servers())
+
+        async def read_on_connection(connection: McpConnection, _: ActiveMcpCall) -> ToolOutput:
+            return await connection.read_resource(uri, context)
+
+        return await managed.run_on_connection(f"Reading {uri}", context, read_on_connection)
+
+    return list_resources, read_resource
+
+
+def _describe_unknown_server(server: str, servers: Sequence[ManagedMcpServer]) -> ToolOutput:
+    names = [managed.server.name for managed in servers if managed.features.resources]
+    hint = f"There are: {', '.join(names)}." if names else "No server has any."
+    return error_output(f"There is no MCP server {server!r} with resources. {hint}")

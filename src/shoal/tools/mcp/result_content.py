@@ -1,0 +1,126 @@
+"""Converts results of MCP servers to tool output: text, images, links and data."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import mcp_types
+
+from shoal.core.messages import ImageBlock, TextBlock
+from shoal.core.ports import ResultStore
+from shoal.core.tools import ToolContext, ToolOutput
+from shoal.tools.images import image_from_base64
+
+MAX_IMAGES = 10
+
+
+def convert_call_result(result: mcp_types.CallToolResult, context: ToolContext) -> ToolOutput:
+    """Convert a call result. Long texts stay whole here; the conversation stores them by reference."""
+    converter = _ContentConverter(context.results, context.call_id)
+    blocks = converter.convert_blocks(result.content)
+    data = result.structured_content
+    if data is not None and not result.content:
+        blocks = (TextBlock(text=json.dumps(data, ensure_ascii=False, indent=1)),)
+    return ToolOutput(
+        content=_simplify_blocks(blocks),
+        is_error=bool(result.is_error),
+        data=None if data is None else {"structured": data},
+    )
+
+
+def convert_resource_result(result: mcp_types.ReadResourceResult, context: ToolContext) -> ToolOutput:
+    converter = _ContentConverter(context.results, context.call_id)
+    embedded = [mcp_types.EmbeddedResource(type="resource", resource=each) for each in result.contents]
+    return ToolOutput(
+        content=_simplify_blocks(converter.convert_blocks(embedded)) or "The resource is empty."
+    )
+
+
+def _simplify_blocks(blocks: tuple[TextBlock | ImageBlock, ...]) -> str | tuple[TextBlock | ImageBlock, ...]:
+    first = blocks[0] if len(blocks) == 1 else None
+    return first.text if isinstance(first, TextBlock) else blocks or ""
+
+
+def format_prompt_result(result: mcp_types.GetPromptResult) -> str:
+    """Join the messages of a prompt into one text, with roles other than user named."""
+    paragraphs = []
+    for message in result.messages:
+        text = _extract_prompt_text(message.content)
+        paragraphs.append(text if message.role == "user" else f"[{message.role}] {text}")
+    return "\n\n".join(paragraphs)
+
+
+def _extract_prompt_text(block: Any) -> str:
+    match block:
+        case mcp_types.TextContent(text=text):
+            return text
+        case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents(text=text, uri=uri)):
+            return f"[{uri}]\n{text}"
+        case mcp_types.ResourceLink():
+            return _format_resource_link(block)
+        case _:
+            return f"[{getattr(block, 'type', 'content')} that is no text]"
+
+
+class _ContentConverter:
+    def __init__(self, results: ResultStore, call: str) -> None:
+        self._results = results
+        self._call = call
+        self._images = self._stored_files = 0
+
+    def convert_blocks(self, content: Sequence[Any]) -> tuple[TextBlock | ImageBlock, ...]:
+        """Convert the content; join adjacent texts, so that their total length can be bounded."""
+        converted = [self._convert_block(each) for each in content]
+        joined: list[TextBlock | ImageBlock] = []
+        for is_text, group in groupby(converted, key=lambda block: isinstance(block, TextBlock)):
+            if is_text:
+                joined.append(TextBlock(text="\n".join(b.text for b in group if isinstance(b, TextBlock))))
+            else:
+                joined += group
+        return tuple(joined)
+
+    def _convert_block(self, block: Any) -> TextBlock | ImageBlock:
+        match block:
+            case mcp_types.TextContent(text=text):
+                return TextBlock(text=text)
+            case mcp_types.ImageContent(data=data, mime_type=media_type):
+                return self._convert_bytes(data, media_type)
+            case mcp_types.AudioContent(data=data, mime_type=media_type):
+                return self._convert_bytes(data, media_type)
+            case mcp_types.EmbeddedResource(resource=mcp_types.TextResourceContents() as resource):
+                return TextBlock(text=f"[{resource.uri}]\n{resource.text}")
+            case mcp_types.EmbeddedResource(resource=mcp_types.BlobResourceContents() as resource):
+                return self._convert_bytes(resource.blob, resource.mime_type or "application/octet-stream")
+            case mcp_types.ResourceLink():
+                return TextBlock(text=_format_resource_link(block))
+            case _:
+                return TextBlock(text=f"[content of a kind that is not known: {type(block).__name__}]")
+
+    def _convert_bytes(self, data: str, media_type: str) -> TextBlock | ImageBlock:
+        if (
+            media_type.startswith("image/")
+            and self._images < MAX_IMAGES
+            and (image := image_from_base64(data)) is not None
+        ):
+            self._images += 1
+            return image
+        try:
+            content = base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError):
+            return TextBlock(text=f"[{media_type}: the server sent no valid base64]")
+        self._stored_files += 1
+        suffix = re.sub(r"[^a-z0-9]", "", media_type.rpartition("/")[2].lower())[:10] or "bin"
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", self._call)[:80]
+        path = self._results.save_result(f"{name}-{self._stored_files}.{suffix}", content)
+        return TextBlock(text=f"[{media_type}, {len(content):,} bytes, kept in {path}]")
+
+
+def _format_resource_link(link: mcp_types.ResourceLink) -> str:
+    description = f": {link.description}" if link.description else ""
+    return f"[resource {link.name} ({link.uri}){description} – read it with ReadMcpResourceTool]"

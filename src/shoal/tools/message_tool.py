@@ -1,0 +1,256 @@
+"""The SendMessage tool: messages to sub-agents, teammates, the lead, the whole team and other sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, AgentOperations, DeliveryReceipt
+from shoal.core.errors import AgentRequestRefused
+from shoal.core.identity import AgentIdentity
+from shoal.core.teams import PostedMessage, TeamOperations
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+
+SessionMessageSender: TypeAlias = Callable[[str, str, str, AgentIdentity], Awaitable[DeliveryReceipt]]
+"""Takes an address, a text, its summary and the sender; raises `AgentRequestRefused`."""
+_OLDER_INPUTS = ("type", "recipient", "content", "request_id", "approve")
+"""Inputs of the older form: accepted, but hidden."""
+
+
+class _ShutdownRequest(Struct, frozen=True, tag_field="type", tag="shutdown_request"):
+    reason: str = ""
+
+
+class _ShutdownResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag="shutdown_response"):
+    approve: bool
+    request_id: str = ""
+    reason: str = ""
+
+
+class _PlanApprovalResponse(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="plan_approval_response"
+):
+    request_id: str
+    approve: bool
+    feedback: str = ""
+
+
+class _FyiMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="fyi"):
+    """Message that wakes nobody. Our extension: other programs see a normal message."""
+
+    text: Annotated[str, Meta(min_length=1)]
+
+
+_StructuredMessage = _ShutdownRequest | _ShutdownResponse | _PlanApprovalResponse | _FyiMessage
+
+
+class _OutgoingMessage(Struct, frozen=True, kw_only=True):
+    """A call in either form, normalized."""
+
+    to: str
+    message: str | _StructuredMessage
+    summary: str
+
+
+def build_message_tool(
+    supervisor: AgentOperations, teams: TeamOperations, send_to_session: SessionMessageSender
+) -> Tool:
+    @tool(name="SendMessage", deadline=60)
+    async def send_message(  # noqa: PLR0913, PLR0917 - two forms of the protocol
+        to: Annotated[str, "A name or id, team-lead, * for everyone, or uds:ID for another session"] = "",
+        message: Annotated[
+            str | dict[str, Any],
+            "Text; or an object with type: shutdown_request {reason}, shutdown_response {request_id, "
+            "approve, reason}, plan_approval_response {request_id, approve, feedback}, fyi {text}: it wakes "
+            "no teammate, each reads it with the next thing that does",
+        ] = "",
+        summary: Annotated[str | None, "What it is about, in five to ten words; text needs one"] = None,
+        type: str | None = None,  # noqa: A002 - the protocol names it
+        recipient: str = "",
+        content: str = "",
+        request_id: str = "",
+        approve: bool | None = None,  # noqa: FBT001 - the protocol names it
+        *,
+        context: ToolContext,
+    ) -> ToolOutput:
+        """Say something to another agent. One at work hears it at its next step, an idle teammate is woken
+        by it, and a sub-agent that has ended is resumed in the background with it, knowing all it knew.
+        What you write elsewhere no agent sees. Write to the one whom it concerns: * reaches everyone, and
+        each of them stops to read."""
+        if type is not None:
+            older_inputs = {
+                "request_id": request_id,
+                "approve": approve,
+                "content": content,
+                "summary": summary,
+            }
+            outgoing = _parse_older_form(type, recipient or to, older_inputs)
+            if isinstance(outgoing, _OutgoingMessage) and outgoing.to.startswith(
+                (OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)
+            ):
+                # Rules about other sessions check `to`.
+                outgoing = "Another session is reached with to and message."
+        else:
+            outgoing = _parse_current_form(to, message, summary)
+        if isinstance(outgoing, str):
+            return error_output(outgoing)
+        if outgoing.to.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)):
+            return await _send_to_other_session(outgoing, send_to_session, context)
+        return await _dispatch_message(outgoing, supervisor, teams, context)
+
+    send_message.restrict_inputs(send_message.get_inputs_without(*_OLDER_INPUTS), required=("to", "message"))
+    return send_message
+
+
+def _parse_current_form(
+    to: str, message: str | dict[str, Any], summary: str | None
+) -> _OutgoingMessage | str:
+    if not to:
+        return "Give to: the name of who is to get it."
+    if isinstance(message, dict) and to.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)):
+        return "Only text can be sent to another session."
+    if isinstance(message, dict):
+        body = _parse_structured_message(message)
+        return body if isinstance(body, str) else _OutgoingMessage(to=to, message=body, summary=summary or "")
+    if not message:
+        return "Give message: what you want to say."
+    if not summary:
+        return "A message needs a summary: what it is about, in five to ten words."
+    return _OutgoingMessage(to=to, message=message, summary=summary)
+
+
+def _parse_older_form(kind: str, to: str, inputs: Mapping[str, Any]) -> _OutgoingMessage | str:
+    content = inputs["content"]
+    match kind:
+        case "message":
+            return _parse_current_form(to, content, inputs["summary"])
+        case "broadcast":
+            return _parse_current_form("*", content, inputs["summary"])
+        case "shutdown_request":
+            return _parse_current_form(to, {"type": kind, "reason": content}, None)
+        case "shutdown_response" | "plan_approval_response":
+            text_key = "reason" if kind == "shutdown_response" else "feedback"
+            body = {"type": kind, "request_id": inputs["request_id"], text_key: content}
+            if inputs["approve"] is not None:
+                body["approve"] = inputs["approve"]
+            return _parse_current_form(to or "team-lead", body, None)
+        case _:
+            return (
+                f"There is no message of type {kind!r}: message, broadcast, shutdown_request, "
+                "shutdown_response or plan_approval_response."
+            )
+
+
+def _parse_structured_message(message: dict[str, Any]) -> _StructuredMessage | str:
+    try:
+        body: _StructuredMessage = msgspec.convert(message, _StructuredMessage)
+    except msgspec.ValidationError as error:
+        return f"The message is none of the protocol's: {error}. Plain text is sent as text."
+    return body
+
+
+async def _send_to_other_session(
+    outgoing: _OutgoingMessage, send_to_session: SessionMessageSender, context: ToolContext
+) -> ToolOutput:
+    assert isinstance(outgoing.message, str)
+    receipt = await send_to_session(outgoing.to, outgoing.message, outgoing.summary, context.agent)
+    return _format_receipts((receipt,), outgoing.summary)
+
+
+async def _dispatch_message(
+    outgoing: _OutgoingMessage, supervisor: AgentOperations, teams: TeamOperations, context: ToolContext
+) -> ToolOutput:
+    match outgoing.message:
+        case str(text):
+            return await _send_text(outgoing, text, supervisor, teams, context)
+        case _FyiMessage(text=text):
+            posted = await teams.send_message(outgoing.to, text, outgoing.summary, context, fyi=True)
+            if posted is None:
+                raise AgentRequestRefused(
+                    f"{outgoing.to!r} is in no team of yours, and an fyi is for teammates."
+                )
+            return _format_posted_messages(posted, outgoing, text, " It wakes nobody.")
+        case _ if outgoing.to == "*":
+            return error_output("Only text can be sent to everyone.")
+        case _ShutdownRequest(reason=reason):
+            request_id = await teams.request_shutdown(outgoing.to, reason, context)
+            text_for_caller = f"{outgoing.to} is asked to shut down; it is ended if it does not answer."
+            return _format_response(text_for_caller, request_id=request_id, target=outgoing.to)
+        case _ShutdownResponse(request_id=request_id, approve=approve, reason=reason):
+            await teams.answer_shutdown(request_id, reason, approve=approve, context=context)
+            text_for_caller = "You shut down now." if approve else "The lead is told that you go on."
+            return _format_response(text_for_caller, request_id=request_id)
+        case _PlanApprovalResponse(request_id=request_id, approve=approve, feedback=feedback):
+            name = await teams.answer_plan(
+                outgoing.to, request_id, feedback, approve=approve, context=context
+            )
+            text_for_caller = (
+                f"{name} may carry out its plan." if approve else f"{name} is told to change its plan."
+            )
+            return _format_response(text_for_caller, request_id=request_id)
+
+
+async def _send_text(
+    outgoing: _OutgoingMessage,
+    text: str,
+    supervisor: AgentOperations,
+    teams: TeamOperations,
+    context: ToolContext,
+) -> ToolOutput:
+    posted = await teams.send_message(outgoing.to, text, outgoing.summary, context)
+    if posted is not None:
+        return _format_posted_messages(posted, outgoing, text)
+    try:
+        return _format_receipts(
+            await supervisor.send_message(outgoing.to, text, outgoing.summary, context), outgoing.summary
+        )
+    except AgentRequestRefused as refusal:
+        member_names = ", ".join(each.name for each in teams.list_members())
+        hint = f" In the team are: team-lead, {member_names}." if member_names else ""
+        raise AgentRequestRefused(f"{refusal}{hint}") from None
+
+
+def _format_response(text: str, **extra: str) -> ToolOutput:
+    return ToolOutput(content=text, data={"success": True, "message": text, **extra})
+
+
+def _format_posted_messages(
+    posted: tuple[PostedMessage, ...], outgoing: _OutgoingMessage, text: str, remark: str = ""
+) -> ToolOutput:
+    sender = posted[0].sender
+    names = [each.to for each in posted]
+    queued = [each.to for each in posted if each.standing == "queued"]
+    queue_note = f" It waits behind older mail of {', '.join(queued)}." if queued else ""
+    message = f"Sent to {', '.join(names)}.{queue_note}{remark}"
+    routing: dict[str, object] = {"sender": sender, "summary": outgoing.summary, "content": text}
+    data: dict[str, object] = {"success": True, "message": message, "routing": routing}
+    if outgoing.to == "*":
+        routing["target"] = "@team"
+        data["recipients"] = names
+    else:
+        routing["target"] = f"@{names[0]}"
+        if posted[0].color is not None:
+            routing["targetColor"] = posted[0].color
+    return ToolOutput(content=message, data=data)
+
+
+def _format_receipts(receipts: tuple[DeliveryReceipt, ...], summary: str) -> ToolOutput:
+    lines = [
+        f"{each.name} is resumed with it and works in the background; its output is in {each.output}."
+        if each.how == "resumed"
+        else f"{each.name} hears it at its next step."
+        for each in receipts
+    ]
+    targets = [f"@{each.name}" for each in receipts]
+    return ToolOutput(
+        content="\n".join(lines),
+        data={
+            "success": True,
+            "message": " ".join(lines),
+            "routing": {"target": targets[0] if len(targets) == 1 else targets, "summary": summary},
+        },
+    )

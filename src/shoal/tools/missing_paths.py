@@ -1,0 +1,48 @@
+"""Error output for paths that do not exist, with suggestions."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import escape_filename
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+
+_MAX_NAMES = 2000
+
+
+def stat_path(path: Path) -> os.stat_result | None:
+    """Return the stat result, or None if nothing is there. Raises `WorkspaceError` if access is denied."""
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise WorkspaceError(f"Cannot look at {escape_filename(path)}: {error.strerror}.") from None
+
+
+def report_missing_path(path: Path, context: ToolContext) -> ToolOutput:
+    """Return failed output that names close matches, or the nearest existing directory."""
+    import difflib
+
+    problem = f"{escape_filename(path)} does not exist."
+    if not path.parent.is_dir():
+        nearest = next((parent for parent in path.parents if parent.is_dir()), Path("/"))
+        return error_output(
+            f"{problem} Neither does its directory; the nearest that does is {escape_filename(nearest)}."
+        )
+    try:
+        names = [entry.name for entry in itertools.islice(path.parent.iterdir(), _MAX_NAMES)]
+    except OSError:
+        names = []
+    close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    same_stem = [name for name in names if Path(name).stem == path.stem and name not in close]
+    suggestions = [escape_filename(path.parent / name) for name in (*close, *sorted(same_stem)[:3])]
+    if suggestions:
+        return error_output(f"{problem} Close to it: {', '.join(suggestions)}.")
+    return error_output(
+        f"{problem} The working directory is {escape_filename(context.workspace.cwd)}; "
+        "use Glob to find the file."
+    )

@@ -1,0 +1,134 @@
+"""The NotebookEdit tool, which replaces, inserts or deletes one cell of a notebook."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from shoal.core.filenames import escape_filename
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+from shoal.tools.missing_paths import report_missing_path, stat_path
+from shoal.tools.notebook_reader import get_cell_name
+
+_MAX_LISTED_CELLS = 20
+_CellKind = Literal["code", "markdown"]
+
+
+class _NotebookEditRefused(Exception):
+    """The notebook is not changed; the text says why."""
+
+
+@tool(name="NotebookEdit", deadline=60)
+async def notebook_edit(
+    context: ToolContext,
+    notebook_path: Annotated[str, "The .ipynb file, absolute or relative to the working directory"],
+    new_source: Annotated[str, "The source of the cell; empty for delete"],
+    cell_id: Annotated[str | None, "The cell, by the id Read shows; for insert, the one before"] = None,
+    cell_type: Annotated[_CellKind | None, "Needed for insert; for replace only to change it"] = None,
+    edit_mode: Literal["replace", "insert", "delete"] = "replace",
+) -> ToolOutput:
+    """Replace, insert or delete one cell of a notebook. Read the notebook first: it shows the ids of its
+    cells. Without cell_id, insert puts the cell at the start. The outputs of a replaced cell are cleared."""
+    path = context.workspace.resolve_path(notebook_path)
+    if stat_path(path) is None:
+        return report_missing_path(path, context)
+    content = context.workspace.read_for_change(path)
+    try:
+        notebook, cells = _parse_notebook(content)
+        if edit_mode == "insert":
+            cell = _build_cell(notebook, cell_type, new_source, context.ids.new_short_id())
+            summary = _insert_cell(cells, cell_id, cell)
+        elif edit_mode == "delete":
+            summary = _delete_cell(cells, cell_id)
+        else:
+            summary = _replace_cell(cells, cell_id, cell_type, new_source)
+    except _NotebookEditRefused as refusal:
+        return error_output(f"{escape_filename(path)}: {refusal} Nothing was changed.")
+    indent = "\t" if b"\n\t" in content[:200] else 2 if content.startswith(b"{\n  ") else 1
+    context.workspace.write_file(path, _encode_notebook(notebook, indent) + b"\n" * content.endswith(b"\n"))
+    return ToolOutput(
+        content=f"{summary} in {escape_filename(path)}.",
+        data={"path": escape_filename(path), "cells": len(cells)},
+    )
+
+
+def _encode_notebook(notebook: dict[str, Any], indent: int | str) -> bytes:
+    try:
+        return json.dumps(notebook, indent=indent, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can only write as an escape
+        return json.dumps(notebook, indent=indent).encode()
+
+
+def _parse_notebook(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    try:
+        notebook = json.loads(content)
+        cells = notebook["cells"]
+        is_valid = isinstance(cells, list) and all(
+            isinstance(cell, dict) and "cell_type" in cell for cell in cells
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        is_valid = False
+    if not is_valid:
+        raise _NotebookEditRefused("it is not a notebook of format 4 (JSON with a list of cells).")
+    return notebook, cells
+
+
+def _find_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int:
+    if cell_id is None:
+        raise _NotebookEditRefused("cell_id is missing.")
+    for number, cell in enumerate(cells):
+        if cell_id in (cell.get("id"), get_cell_name(number, cell)):
+            return number
+    names = ", ".join(get_cell_name(number, cell) for number, cell in enumerate(cells[:_MAX_LISTED_CELLS]))
+    raise _NotebookEditRefused(
+        f"there is no cell {cell_id[:80]!r}; of {len(cells)} the first are {names or 'none'}."
+    )
+
+
+def _replace_cell(
+    cells: list[dict[str, Any]], cell_id: str | None, kind: _CellKind | None, source: str
+) -> str:
+    number = _find_cell(cells, cell_id)
+    cell = cells[number]
+    cell["source"] = _split_source(source)
+    if kind is not None:
+        cell["cell_type"] = kind
+    if cell["cell_type"] == "code":
+        cell["outputs"], cell["execution_count"] = [], None
+    else:
+        cell.pop("outputs", None)
+        cell.pop("execution_count", None)
+    return f"Replaced cell {get_cell_name(number, cell)}"
+
+
+def _delete_cell(cells: list[dict[str, Any]], cell_id: str | None) -> str:
+    number = _find_cell(cells, cell_id)
+    return f"Deleted cell {get_cell_name(number, cells.pop(number))}"
+
+
+def _insert_cell(cells: list[dict[str, Any]], previous_id: str | None, cell: dict[str, Any]) -> str:
+    number = 0 if previous_id is None else _find_cell(cells, previous_id) + 1
+    cells.insert(number, cell)
+    return f"Inserted cell {get_cell_name(number, cell)}"
+
+
+def _build_cell(
+    notebook: dict[str, Any], kind: _CellKind | None, source: str, cell_id: str
+) -> dict[str, Any]:
+    if kind is None:
+        raise _NotebookEditRefused("cell_type is missing; insert needs it.")
+    cell: dict[str, Any] = {"cell_type": kind}
+    # Ids were added in format 4.5; older readers reject them.
+    version = notebook.get("nbformat", 4), notebook.get("nbformat_minor", 0)
+    if all(isinstance(number, int) for number in version) and version >= (4, 5):
+        cell["id"] = cell_id
+    if kind == "code":
+        cell |= {"execution_count": None, "metadata": {}, "outputs": []}
+    else:
+        cell["metadata"] = {}
+    return {**cell, "source": _split_source(source)}
+
+
+def _split_source(source: str) -> list[str]:
+    return source.splitlines(keepends=True)

@@ -1,0 +1,73 @@
+"""Text of PDF files, page by page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import BinaryIO
+
+from shoal.core.errors import MissingExtra
+from shoal.core.filenames import escape_filename
+from shoal.core.tools import ToolOutput, error_output
+
+MAX_PAGES = 20
+_MAX_OUTPUT_CHARACTERS = 100_000
+_RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)?)?\s*")
+
+
+def read_pdf_text(path: Path, file: BinaryIO, pages: str | None) -> ToolOutput:
+    import logging
+
+    try:
+        import pypdf
+    except ImportError:
+        raise MissingExtra("Reading PDF files", "pdf") from None
+    # pypdf's warnings would be printed to the user's terminal; real problems are exceptions.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    file.seek(0)
+    try:
+        reader = pypdf.PdfReader(file)
+        if reader.is_encrypted and not reader.decrypt(""):
+            return error_output(f"{escape_filename(path)} is a PDF file locked with a password.")
+        count = len(reader.pages)
+        page_numbers = _parse_page_range(pages, count)
+        if isinstance(page_numbers, str):
+            return error_output(f"{escape_filename(path)}: {page_numbers}")
+        texts = [(number, reader.pages[number - 1].extract_text().strip()) for number in page_numbers]
+    except Exception as error:  # noqa: BLE001 - the reader raises anything for a damaged PDF
+        return error_output(f"{escape_filename(path)} is a PDF file that cannot be read: {error}")
+    return _format_pages(path, texts, count)
+
+
+def _parse_page_range(pages: str | None, count: int) -> range | str:
+    """Return the requested page numbers, or what is wrong with the request."""
+    if pages is None:
+        return range(1, min(count, MAX_PAGES) + 1)
+    match = _RANGE.fullmatch(pages)
+    if match is None:
+        return f'pages is {pages[:40]!r}; expected one page as "3" or a range as "1-5".'
+    first = int(match[1])
+    last = int(match[2]) if match[2] else count if "-" in pages else first
+    if not 1 <= first <= last or first > count:
+        return f"pages is {pages!r}, and the file has {count} pages."
+    if last - first >= MAX_PAGES:
+        return f"pages is {pages!r}; at most {MAX_PAGES} pages are read at a time."
+    return range(first, min(last, count) + 1)
+
+
+def _format_pages(path: Path, texts: list[tuple[int, str]], count: int) -> ToolOutput:
+    if not any(text for _, text in texts):
+        return error_output(
+            f"{escape_filename(path)} has no text on these of its {count} pages; they may be pictures."
+        )
+    content = "\n\n".join(
+        f"--- page {number} of {count} ---\n{text or '(no text)'}" for number, text in texts
+    )
+    if len(content) > _MAX_OUTPUT_CHARACTERS:
+        notice = f"[Cut: {_MAX_OUTPUT_CHARACTERS:,} of {len(content):,} characters. Ask for fewer pages.]"
+        content = f"{content[:_MAX_OUTPUT_CHARACTERS]}\n{notice}"
+    last = texts[-1][0]
+    if last < count:
+        next_pages = f"{last + 1}-{min(last + MAX_PAGES, count)}"
+        content += f'\n[Pages up to {last} of {count}. Go on with pages="{next_pages}".]'
+    return ToolOutput(content=content)

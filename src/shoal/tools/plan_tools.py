@@ -1,0 +1,196 @@
+"""Tools that enter and leave plan mode, and the plan's file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.identity import AgentIdentity
+from shoal.core.ids import IdGenerator
+from shoal.core.permissions import PermissionMode
+from shoal.core.questions import Answer, DenyAnswer, PlanApprovalAnswer, PlanApprovalQuestion
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+
+PlanApprover: TypeAlias = Literal["auto", "lead", "user"]
+
+_NAME_WORDS = (
+    "amber brisk calm clear coral dapper early fair gentle glad keen level light lucid mellow mild neat "
+    "pale plain proud quick quiet rapid ready sharp silver sound steady still sunny tidy warm",
+    "anchored blowing carried charted drifting falling floating folded gliding growing humming landing "
+    "leading leaning mooring passing ranging resting rising rolling rowing running sailing shining singing "
+    "sounding steering swaying turning waking walking winding",
+    "bay beacon bell breeze bridge buoy cape chart cliff coast cove current delta dune eddy fjord gull "
+    "harbour heron island keel lagoon lantern pier pebble reef river sail shell shore tern tide",
+)
+
+
+class PlanPermissions(Protocol):
+    """Part of the agent's permission engine that the plan tools use."""
+
+    @property
+    def mode(self) -> PermissionMode: ...
+
+    @property
+    def is_plan_voluntary(self) -> bool:
+        """True if the agent itself chose to plan; otherwise somebody must approve the plan."""
+        ...
+
+    def enter_plan_mode(self, plan_file: str) -> None: ...
+
+    def allow_plan_file(self, plan_file: str) -> None:
+        """Allow writing this file in plan mode."""
+        ...
+
+    def leave_plan_mode(self, mode: PermissionMode | None = None) -> PermissionMode: ...
+
+
+class PlannedToolUse(Struct, frozen=True, kw_only=True):
+    tool: Annotated[str, "The tool, as Bash"]
+    prompt: Annotated[str, "What it will be used for, as: run the tests"]
+
+
+class AgentPlan:
+    """Plan of one agent. `write_file` writes a file atomically; `get_approver` is called when needed."""
+
+    def __init__(
+        self,
+        permissions: PlanPermissions,
+        *,
+        directory: Path,
+        ids: IdGenerator,
+        get_approver: Callable[[], PlanApprover],
+        write_file: Callable[[Path, bytes], None],
+    ) -> None:
+        self.permissions = permissions
+        self.get_approver = get_approver
+        self._directory = directory
+        self._ids = ids
+        self._write_file = write_file
+        self._path: Path | None = None
+        self.on_approved: Callable[[PermissionMode], None] = lambda _: None
+        """Called with the mode in which an approved plan is carried out."""
+        self.on_mode_changed: Callable[[PermissionMode], None] = lambda _: None
+        """Called with each mode that a plan tool sets."""
+
+    @property
+    def path(self) -> Path:
+        """Path of the plan's file, with a unique name of three words."""
+        while self._path is None:
+            name = "-".join(self._ids.random.choice(words.split()) for words in _NAME_WORDS)
+            path = self._directory / f"{name}.md"
+            self._path = None if path.exists() else path
+        return self._path
+
+    def save(self, plan: str) -> None:
+        self._write_file(self.path, plan.encode("utf-8", "replace"))
+
+    def load(self) -> str:
+        """Return the plan from its file, or "" if there is none."""
+        try:
+            return self.path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+
+def build_plan_tools(get_plan: Callable[[AgentIdentity], AgentPlan]) -> tuple[Tool, ...]:
+    """Return the plan tools, shared by any number of agents with their own plans."""
+
+    @tool(name="EnterPlanMode", deadline=None)
+    async def enter_plan_mode(context: ToolContext) -> str:
+        """Look and think before changing anything: until ExitPlanMode only reading is allowed.
+
+        For work where the way is not clear yet, or where a wrong start would be costly."""
+        agent_plan = get_plan(context.agent)
+        permissions = agent_plan.permissions
+        if permissions.mode == "plan":
+            permissions.allow_plan_file(str(agent_plan.path))
+            return f"You are in plan mode already. The plan's file is {agent_plan.path}."
+        permissions.enter_plan_mode(str(agent_plan.path))
+        agent_plan.on_mode_changed(permissions.mode)
+        return (
+            "You are in plan mode: read, search, ask, and change nothing. Write the plan into "
+            f"{agent_plan.path} or give it to ExitPlanMode, which ends plan mode."
+        )
+
+    @tool(name="ExitPlanMode", deadline=None)
+    async def exit_plan_mode(
+        context: ToolContext,
+        plan: Annotated[str | None, "The plan, in Markdown; what the plan's file holds if left out"] = None,
+        allowedPrompts: Annotated[  # noqa: N803 - the name that models know
+            list[PlannedToolUse] | None, "What carrying it out will need permission for"
+        ] = None,
+    ) -> ToolOutput:
+        """Present the plan and leave plan mode to carry it out.
+
+        Where planning was asked of you, somebody approves the plan first. If it is not approved, you stay
+        in plan mode: change the plan as they say and present it again."""
+        agent_plan = get_plan(context.agent)
+        permissions = agent_plan.permissions
+        if permissions.mode != "plan":
+            return ToolOutput(content="You are not in plan mode; go on.", data={"mode": permissions.mode})
+        if plan is not None:
+            agent_plan.save(plan)
+        text = agent_plan.load()
+        if not text.strip():
+            return error_output("There is no plan yet: give it as `plan`.")
+        if permissions.is_plan_voluntary:
+            return _format_plan_exit(permissions.leave_plan_mode(), agent_plan)
+        tool_uses = tuple(f"{use.tool}: {use.prompt}" for use in allowedPrompts or ())
+        return _apply_plan_answer(
+            await _request_plan_approval(agent_plan, text, tool_uses, context), agent_plan
+        )
+
+    return (enter_plan_mode, exit_plan_mode)
+
+
+def compute_plan_digest(plan: str) -> str:
+    return sha256(plan.encode("utf-8", "replace")).hexdigest()
+
+
+async def _request_plan_approval(
+    agent_plan: AgentPlan, plan: str, tool_uses: tuple[str, ...], context: ToolContext
+) -> Answer:
+    if agent_plan.get_approver() == "auto":
+        return PlanApprovalAnswer(digest=compute_plan_digest(plan), by="policy")
+    # Each presentation is a new question: an answer to an earlier one cannot approve this one.
+    return await context.question_broker.ask_person(
+        PlanApprovalQuestion(
+            id=context.ids.new_short_id(),
+            agent=context.agent.agent,
+            plan=plan,
+            path=str(agent_plan.path),
+            digest=compute_plan_digest(plan),
+            wishes=tool_uses,
+        )
+    )
+
+
+def _apply_plan_answer(answer: Answer, agent_plan: AgentPlan) -> ToolOutput:
+    match answer:
+        case PlanApprovalAnswer(digest=digest, mode=mode):
+            if digest != compute_plan_digest(agent_plan.load()):
+                return error_output(
+                    "The plan has changed since it was presented, so the approval does not count for it. "
+                    "You are still in plan mode: present the plan again."
+                )
+            new_mode = agent_plan.permissions.leave_plan_mode(mode)
+            agent_plan.on_approved(new_mode)
+            return _format_plan_exit(new_mode, agent_plan, digest)
+        case DenyAnswer(reason=reason):
+            return error_output(f"The plan is not approved: {reason} You are still in plan mode.")
+        case _:
+            return error_output("The answer was not about the plan. You are still in plan mode.")
+
+
+def _format_plan_exit(mode: PermissionMode, agent_plan: AgentPlan, digest: str | None = None) -> ToolOutput:
+    agent_plan.on_mode_changed(mode)
+    intro = "You have left plan mode" if digest is None else "The plan is approved"
+    return ToolOutput(
+        content=f"{intro}: carry it out. The plan is in {agent_plan.path}; the permission mode is {mode}.",
+        data={"path": str(agent_plan.path), "mode": mode, "approved": digest},
+    )

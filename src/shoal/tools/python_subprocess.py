@@ -1,0 +1,63 @@
+"""Runs Python in a subprocess that can be killed, for work on untrusted text that might never finish."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from shoal.core.errors import ProcessError
+from shoal.core.ports import Process, ProcessLaunch
+from shoal.core.tools import ToolContext
+from shoal.tools.command_output import OutputPipe
+from shoal.tools.terminal_text import decode_terminal_text
+
+_MAX_OUTPUT_BYTES = 32 * 1024 * 1024
+
+
+class SubprocessTimeout(ProcessError):
+    """The subprocess was killed at its deadline."""
+
+
+async def run_python_subprocess(
+    arguments: Sequence[str], text: str, context: ToolContext, *, seconds: float
+) -> tuple[int, str]:
+    """Run Python (standard library only) with `text` as its input; return its exit status and output.
+
+    Raises `SubprocessTimeout` or another `ProcessError`.
+    """
+    import tempfile
+
+    output = bytearray()
+    pipe = OutputPipe(lambda data: output.extend(data[: _MAX_OUTPUT_BYTES - len(output)]))
+    try:
+        with tempfile.TemporaryFile() as input_file:
+            input_file.write(text.encode(errors="replace"))
+            input_file.seek(0)
+            try:
+                process = await context.processes.start_process(
+                    ProcessLaunch(
+                        argv=(sys.executable, "-I", "-S", "-X", "utf8", *arguments),
+                        cwd=Path("/"),
+                        env={},
+                        stdin=input_file.fileno(),
+                        stdout=pipe.writer,
+                        stderr=pipe.writer,
+                    )
+                )
+            finally:
+                pipe.close_writer()
+            status = await _wait_until_deadline(process, context, seconds)
+    finally:
+        pipe.finish()
+    return status, decode_terminal_text(bytes(output))
+
+
+async def _wait_until_deadline(process: Process, context: ToolContext, seconds: float) -> int:
+    try:
+        async with context.clock.deadline(seconds):
+            return await process.wait()
+    except TimeoutError:
+        raise SubprocessTimeout(f"It was not done after {seconds:g} s.") from None
+    finally:
+        await process.stop(grace=0)

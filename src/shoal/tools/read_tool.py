@@ -1,0 +1,169 @@
+"""The Read tool, which returns a file as numbered lines, images, pages or cells."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+from msgspec import Meta, Struct
+
+from shoal.core.filenames import escape_filename
+from shoal.core.messages import Base64Source, ImageBlock, TextBlock
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+from shoal.tools.images import detect_image_type
+from shoal.tools.line_window import LineWindow, read_line_window
+from shoal.tools.missing_paths import report_missing_path, stat_path
+from shoal.tools.text_files import (
+    TextFile,
+    describe_file_kind,
+    is_binary,
+    number_lines,
+    parse_text_file,
+    split_lines,
+)
+
+MAX_LINES = 2000
+MAX_WHOLE_BYTES = 10 * 1024 * 1024
+MAX_OUTPUT_CHARACTERS = 100_000
+MAX_IMAGE_BYTES = 3_750_000
+_SNIFFED_BYTES = 8192
+_MAX_LISTED_NAMES = 50
+
+_Line = Annotated[int, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=1)]
+
+
+@tool(name="Read", reads_only=True, deadline=60)
+async def read_tool(
+    context: ToolContext,
+    file_path: Annotated[str, "The file, absolute or relative to the working directory"],
+    offset: Annotated[_Line | None, "The first line to read, counted from 1"] = None,
+    limit: Annotated[_Count | None, "How many lines to read"] = None,
+    pages: Annotated[str | None, 'For PDF files: the pages to read, as "3" or "1-5"'] = None,
+) -> ToolOutput:
+    """Read a file. Text comes with line numbers, at most 2,000 lines at a time; use offset and limit for more
+    and for very large files. Images are shown, PDF files give their text (20 pages at a time, see pages),
+    notebooks their cells with outputs. A file must be read before it is edited or overwritten. To see what is
+    in a directory use Glob."""
+    path = context.workspace.resolve_path(file_path)
+    status = stat_path(path)
+    if status is None:
+        return report_missing_path(path, context)
+    if stat.S_ISDIR(status.st_mode):
+        return _refuse_directory(path)
+    requested = _ReadRange(first=max(1, offset or 1), limit=limit or MAX_LINES, pages=pages)
+    with context.workspace.open_file(path) as file:
+        return await _read_content(context, path, file, requested)
+
+
+class _ReadRange(Struct, frozen=True, kw_only=True):
+    first: int
+    limit: int
+    pages: str | None
+
+
+async def _read_content(
+    context: ToolContext, path: Path, file: BinaryIO, requested: _ReadRange
+) -> ToolOutput:
+    start = file.read(_SNIFFED_BYTES)
+    size = file.seek(0, os.SEEK_END)
+    if media_type := detect_image_type(start):
+        return _read_image(path, media_type, size, context)
+    if start.startswith(b"%PDF-"):
+        from shoal.tools.pdf_reader import read_pdf_text
+
+        return await asyncio.to_thread(read_pdf_text, path, file, requested.pages)
+    if is_binary(start):
+        return _refuse_binary(path, start, size)
+    if size > MAX_WHOLE_BYTES:
+        return await _read_line_range(path, file, size, requested)
+    return _format_whole_file(path, context.workspace.read_file(path), requested)
+
+
+def _format_whole_file(path: Path, content: bytes, requested: _ReadRange) -> ToolOutput:
+    if path.suffix == ".ipynb":
+        from shoal.tools.notebook_reader import format_notebook
+
+        output = format_notebook(content)
+        if output is not None:
+            return output
+    text_file = parse_text_file(content)
+    if text_file is None:
+        return _refuse_binary(path, content[:_SNIFFED_BYTES], len(content))
+    return _format_lines(path, text_file, requested.first, requested.limit)
+
+
+def _refuse_binary(path: Path, start: bytes, size: int) -> ToolOutput:
+    return error_output(
+        f"{escape_filename(path)} is {describe_file_kind(start)} of {size:,} bytes "
+        "and cannot be shown as text. "
+        "Look at it with a command made for its kind."
+    )
+
+
+def _format_lines(path: Path, file: TextFile, first: int, limit: int) -> ToolOutput:
+    lines = split_lines(file.text)
+    if not lines:
+        return ToolOutput(content=f"({escape_filename(path)} exists and is empty)")
+    if first > len(lines):
+        return error_output(f"{escape_filename(path)} has {len(lines):,} lines; there is no line {first:,}.")
+    text = number_lines(lines[first - 1 : first - 1 + limit], first)
+    last = min(first - 1 + limit, len(lines))
+    if len(text) > MAX_OUTPUT_CHARACTERS:
+        text = text[: text.rfind("\n", 0, MAX_OUTPUT_CHARACTERS)]
+        last = first + text.count("\n")
+    notes = [file.note] if file.note else []
+    if last < len(lines):
+        notes.append(
+            f"[Lines {first:,} to {last:,} of {len(lines):,}. Go on with offset={last + 1}, or use Grep.]"
+        )
+    return ToolOutput(content="\n".join([text, *notes]))
+
+
+async def _read_line_range(path: Path, file: BinaryIO, size: int, requested: _ReadRange) -> ToolOutput:
+    first = requested.first
+    window: LineWindow = await asyncio.to_thread(
+        read_line_window, file, first, requested.limit, MAX_OUTPUT_CHARACTERS
+    )
+    if not window.lines:
+        return error_output(
+            f"{escape_filename(path)} has {window.lines_passed:,} lines; there is no line {first:,}."
+        )
+    last = first + len(window.lines) - 1
+    text = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(window.lines, first))
+    hint = "" if window.is_at_end else f" Go on with offset={last + 1}, or use Grep."
+    return ToolOutput(
+        content=f"{text}\n[Lines {first:,} to {last:,} of a file of {size:,} bytes, read in parts.{hint}]"
+    )
+
+
+def _read_image(path: Path, media_type: str, size: int, context: ToolContext) -> ToolOutput:
+    if size > MAX_IMAGE_BYTES:
+        return error_output(
+            f"{escape_filename(path)} is a picture ({media_type}) of {size:,} bytes; "
+            f"{MAX_IMAGE_BYTES:,} can be shown. "
+            "Make a smaller copy with a command and read that."
+        )
+    import base64
+
+    data = base64.b64encode(context.workspace.read_file(path)).decode()
+    caption = TextBlock(text=f"{escape_filename(path)}: {media_type}, {size:,} bytes")
+    return ToolOutput(content=(caption, ImageBlock(source=Base64Source(media_type=media_type, data=data))))
+
+
+def _refuse_directory(path: Path) -> ToolOutput:
+    try:
+        names = sorted(escape_filename(entry.name) + "/" * entry.is_dir() for entry in path.iterdir())
+    except OSError as error:
+        return error_output(
+            f"{escape_filename(path)} is a directory that cannot be listed: {error.strerror}."
+        )
+    listing = "\n".join(names[:_MAX_LISTED_NAMES])
+    rest = f"\n… and {len(names) - _MAX_LISTED_NAMES:,} more" if len(names) > _MAX_LISTED_NAMES else ""
+    return error_output(
+        f"{escape_filename(path)} is a directory of {len(names):,} entries, not a file:\n{listing}{rest}"
+    )

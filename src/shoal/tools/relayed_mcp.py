@@ -1,0 +1,146 @@
+"""Tools of MCP servers that run inside the controlling program, which relays the messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from typing import Any, TypeAlias
+
+from shoal.core.errors import ShoalError
+from shoal.core.mcp_servers import format_mcp_tool_name
+from shoal.core.messages import ImageBlock, TextBlock
+from shoal.core.model_requests import ToolSchema
+from shoal.core.tools import ToolContext, ToolOutput, error_output
+from shoal.tools.images import image_from_base64
+from shoal.tools.mcp.client_context import ListedMcpTool
+
+PROTOCOL_VERSION = "2025-06-18"
+_MAX_PAGES = 100
+
+MessageRelay: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+"""Relays a JSON-RPC message to a server by name and returns its answer, which may be unusable."""
+
+
+class RelayedServerError(ShoalError):
+    """The server refused a request or sent an invalid answer."""
+
+
+class RelayedMcpServer:
+    """One MCP server inside the controlling program. Callers set the deadlines."""
+
+    def __init__(self, name: str, relay: MessageRelay, *, version: str) -> None:
+        self.name = name
+        self._relay = relay
+        self._version = version
+        self._request_ids = count(1)
+
+    async def list_tools(self, deadline: float) -> tuple[RelayedMcpTool, ...]:
+        """Initialize the server and return its tools. Raises `RelayedServerError`."""
+        client_info = {"name": "shoal", "version": self._version}
+        parameters = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client_info}
+        answer = await self._send_request("initialize", parameters)
+        await self._relay(self.name, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+        if "tools" not in _to_mapping(answer.get("capabilities")):
+            return ()
+        tools: list[RelayedMcpTool] = []
+        cursor: object = None
+        for _ in range(_MAX_PAGES):
+            page = await self._send_request("tools/list", {} if cursor is None else {"cursor": cursor})
+            listed = page.get("tools")
+            tools += [
+                RelayedMcpTool(self, _parse_listed_tool(self.name, each), deadline)
+                for each in (listed if isinstance(listed, list) else ())
+                if isinstance(each, Mapping) and isinstance(each.get("name"), str)
+            ]
+            cursor = page.get("nextCursor")
+            if not cursor:
+                break
+        return tuple(tools)
+
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Call a tool. Raises `RelayedServerError`."""
+        return await self._send_request("tools/call", {"name": tool, "arguments": dict(arguments)})
+
+    async def _send_request(self, method: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        request_id = next(self._request_ids)
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": dict(parameters)}
+        answer = await self._relay(self.name, message)
+        if (error := answer.get("error")) is not None:
+            reason = _to_mapping(error).get("message") or error
+            raise RelayedServerError(f"The MCP server {self.name} refused {method}: {reason}")
+        if not isinstance(result := answer.get("result"), Mapping):
+            raise RelayedServerError(f"The MCP server {self.name} answered {method} with nothing of use.")
+        return result
+
+
+class RelayedMcpTool:
+    """Tool of a relayed server. Its read-only hint only affects call order; permission is still required."""
+
+    def __init__(self, server: RelayedMcpServer, listed: ListedMcpTool, deadline: float) -> None:
+        self.server = server
+        self.listed = listed
+        self.schema = listed.schema
+        self.is_read_only = listed.reads_only
+        self.is_concurrent = listed.reads_only
+        self.deadline: float | None = deadline
+
+    def __repr__(self) -> str:
+        return f"<tool {self.schema.name}>"
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        try:
+            return parse_relayed_result(await self.server.call_tool(self.listed.name, arguments))
+        except RelayedServerError as error:
+            return error_output(str(error))
+
+
+def parse_relayed_result(result: Mapping[str, Any]) -> ToolOutput:
+    content = result.get("content")
+    blocks = tuple(_parse_content_block(each) for each in (content if isinstance(content, list) else ()))
+    data = result.get("structuredContent")
+    only_block = blocks[0] if len(blocks) == 1 else None
+    return ToolOutput(
+        content=only_block.text
+        if isinstance(only_block, TextBlock)
+        else blocks or ("" if data is None else _format_json(data)),
+        is_error=result.get("isError") is True,
+        data=data if isinstance(data, Mapping) else None,
+    )
+
+
+def _format_json(data: object) -> str:
+    return json.dumps(data, ensure_ascii=False, indent=1)
+
+
+def _parse_content_block(raw: object) -> TextBlock | ImageBlock:
+    match raw:
+        case {"type": "text", "text": str(text)}:
+            return TextBlock(text=text)
+        case {"type": "image", "data": str(data)} if (image := image_from_base64(data)) is not None:
+            return image
+        case {"type": "resource", "resource": {"text": str(text), "uri": uri}}:
+            return TextBlock(text=f"[{uri}]\n{text}")
+        case {"type": "resource_link", "uri": uri}:
+            return TextBlock(text=f"[resource {_to_mapping(raw).get('name') or uri} ({uri})]")
+        case {"type": kind}:
+            return TextBlock(text=f"[{kind} that cannot be shown]")
+        case _:
+            return TextBlock(text=f"[content that is none: {str(raw)[:100]}]")
+
+
+def _parse_listed_tool(server: str, raw: Mapping[str, Any]) -> ListedMcpTool:
+    schema = raw.get("inputSchema")
+    return ListedMcpTool(
+        name=raw["name"],
+        schema=ToolSchema(
+            name=format_mcp_tool_name(server, raw["name"]),
+            description=str(raw.get("description") or ""),
+            input_schema=schema if isinstance(schema, Mapping) else {"type": "object", "properties": {}},
+        ),
+        reads_only=_to_mapping(raw.get("annotations")).get("readOnlyHint") is True,
+    )
+
+
+def _to_mapping(raw: object) -> Mapping[str, Any]:
+    return raw if isinstance(raw, Mapping) else {}

@@ -1,0 +1,110 @@
+"""Tools that schedule prompts for the lead."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta
+
+from shoal.core.ids import LEAD_ID
+from shoal.core.schedules import ScheduleOccurrence, Scheduler
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import tool
+
+SCHEDULE_TOOLS = ("CronCreate", "CronList", "CronDelete")
+_MAX_PROMPT_CHARACTERS = 10_000
+_MAX_SHOWN_CHARACTERS = 80
+_LEAD_ONLY = "Schedules are the lead's: an agent ends with its job. Name what to schedule in your report."
+
+
+def build_schedule_tools(scheduler: Scheduler, *, attended: bool) -> tuple[Tool, ...]:
+    """Return the schedule tools; `attended` is True if the session stays open when idle."""
+    return (
+        _build_cron_create_tool(scheduler, attended=attended),
+        _build_cron_list_tool(scheduler),
+        _build_cron_delete_tool(scheduler),
+    )
+
+
+def _build_cron_create_tool(scheduler: Scheduler, *, attended: bool) -> Tool:
+    @tool(name="CronCreate", deadline=10)
+    async def cron_create(
+        cron: Annotated[str, "Minute, hour, day of month, month, day of week, in local time: 0 9 * * 1-5"],
+        prompt: Annotated[
+            str, Meta(min_length=1, max_length=_MAX_PROMPT_CHARACTERS), "What you are to be told then"
+        ],
+        recurring: Annotated[  # noqa: FBT002 - the protocol names it
+            bool, "Every time it fits; false: the next time alone"
+        ] = True,
+        *,
+        context: ToolContext,
+    ) -> ToolOutput:
+        """Have a prompt come to you at set times, as long as this session lives. It comes when you are not
+        busy; times missed meanwhile come once. A schedule runs out after seven days."""
+        if context.agent.agent != LEAD_ID:
+            return error_output(_LEAD_ONLY)
+        occurrence = scheduler.create_schedule(context.agent.agent, cron, prompt, recurring=recurring)
+        duration = f"until {_format_time(occurrence.schedule.expires_at)}" if recurring else "once"
+        lines = [
+            f"Schedule {occurrence.schedule.id} is kept: next at {_format_time(occurrence.at)}, {duration}."
+        ]
+        if not attended:
+            lines.append(
+                "This run is not kept open for it: it ends when its work is done, whether the time has come "
+                "or not. A session that is resumed has its schedules again."
+            )
+        return ToolOutput(content="\n".join(lines), data=_encode_schedule(occurrence))
+
+    return cron_create
+
+
+def _build_cron_list_tool(scheduler: Scheduler) -> Tool:
+    @tool(name="CronList", reads_only=True, deadline=10)
+    async def cron_list() -> ToolOutput:
+        """List your schedules and when each comes next."""
+        schedules = scheduler.list_schedules()
+        return ToolOutput(
+            content="\n".join(map(_format_schedule, schedules)) or "There are no schedules.",
+            data={"schedules": [_encode_schedule(each) for each in schedules]},
+        )
+
+    return cron_list
+
+
+def _build_cron_delete_tool(scheduler: Scheduler) -> Tool:
+    @tool(name="CronDelete", deadline=10)
+    async def cron_delete(
+        id: Annotated[str, "The id that CronCreate gave"],  # noqa: A002 - the protocol names it
+        context: ToolContext,
+    ) -> ToolOutput:
+        """End a schedule."""
+        if context.agent.agent != LEAD_ID:
+            return error_output(_LEAD_ONLY)
+        deleted = scheduler.delete_schedule(id)
+        return ToolOutput(content=f"Schedule {deleted.id} is ended: {deleted.cron}", data={"id": deleted.id})
+
+    return cron_delete
+
+
+def _format_schedule(occurrence: ScheduleOccurrence) -> str:
+    schedule = occurrence.schedule
+    text = " ".join(schedule.prompt.split())
+    excerpt = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
+    suffix = "" if schedule.recurring else " (once)"
+    return f"{schedule.id}: {schedule.cron}{suffix}, next at {_format_time(occurrence.at)}: {excerpt}"
+
+
+def _encode_schedule(occurrence: ScheduleOccurrence) -> dict[str, object]:
+    schedule = occurrence.schedule
+    return {
+        "id": schedule.id,
+        "cron": schedule.cron,
+        "recurring": schedule.recurring,
+        "next": occurrence.at,
+        "prompt": schedule.prompt,
+    }
+
+
+def _format_time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).astimezone().isoformat(sep=" ", timespec="minutes")

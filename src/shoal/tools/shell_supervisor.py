@@ -1,0 +1,324 @@
+"""Shells of a session: its command launcher and its background commands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, TypeAlias
+
+from shoal.core.background_shells import (
+    BackgroundShell,
+    NullShellObserver,
+    ShellObserver,
+    ShellOutcome,
+    ShellResult,
+)
+from shoal.core.clock import Clock
+from shoal.core.errors import ProcessError
+from shoal.core.ids import AgentId
+from shoal.core.ports import Process, ProcessLauncher
+from shoal.core.sandbox import Sandbox
+from shoal.core.task_groups import exit_task_group
+from shoal.core.tools import ToolContext
+from shoal.tools.command_environment import build_command_environment
+from shoal.tools.command_launcher import CommandLauncher
+from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutput, OutputPipe
+from shoal.tools.shell_snapshot import ShellSnapshotter, find_user_shell
+
+ShellStatus: TypeAlias = Literal["running", "exited", "stopped", "lost"]
+STOP_GRACE = 1.0
+STUCK_AFTER = 60.0
+SESSION_ENDED = "the session ended"
+_TAIL_LINES = 20
+_TAIL_CHARACTERS = 2_000
+_QUESTION_LINE = re.compile(
+    r"[\[(](?:y(?:es)?\s*/\s*no?)\b|\bpress (?:any key|enter|return)\b|\bpass(?:word|phrase)\b[^.]*:\s*$"
+    r"|\b(?:are you sure|do you want|would you like|overwrite|continue)\b.*\?\s*$",
+    re.IGNORECASE,
+)
+_PROMPT_LINE = re.compile(r"[?:>$#%]\s*$")
+
+
+def is_awaiting_input(output: CommandOutput) -> bool:
+    """Return True if the last line is a question, or a prompt without a line end."""
+    return bool(
+        _QUESTION_LINE.search(output.get_last_line()) or _PROMPT_LINE.search(output.get_unfinished_line())
+    )
+
+
+class ShellProcess:
+    """One command in the background."""
+
+    def __init__(
+        self, facts: BackgroundShell, process: Process, *, output: CommandOutput, pipe: OutputPipe
+    ) -> None:
+        self.facts = facts
+        self.id = facts.shell
+        self.command = facts.command
+        self.agent = facts.agent
+        self.status: ShellStatus = "running"
+        self.exit_code: int | None = None
+        self.error_text = ""
+        self._stopped_by: AgentId | None = None
+        self._stop_reason = ""
+        self.ended = asyncio.Event()
+        self.output = output
+        self._pipe = pipe
+        self._process = process
+        self._read_offset = 0
+
+    @property
+    def file(self) -> Path | None:
+        """File that holds its whole output."""
+        return self.output.file
+
+    async def wait_for_exit(self) -> None:
+        """Wait until the command has ended."""
+        try:
+            self.exit_code = await self._process.wait()
+            self.status = "stopped" if self.status == "stopped" else "exited"
+        except ProcessError as error:
+            self.status, self.error_text = "lost", str(error)
+        finally:
+            self._pipe.finish()
+            self.output.close()
+            self.ended.set()
+
+    async def stop(self, why: str, *, by: AgentId | None = None) -> None:
+        """Stop the command and everything it started; it is gone when this returns."""
+        if self.status != "running":
+            return
+        self.status, self._stop_reason, self._stopped_by = "stopped", why, by
+        try:
+            await self._process.stop(grace=STOP_GRACE)
+        except ProcessError as error:
+            self.error_text = str(error)
+        else:
+            await self.ended.wait()
+
+    def build_result(self) -> ShellResult:
+        """Return how the command ended; call it after the end."""
+        outcomes: dict[ShellStatus, ShellOutcome] = {"stopped": "killed", "lost": "killed"}
+        return ShellResult(
+            facts=self.facts,
+            status=outcomes.get(self.status, "failed" if self.exit_code else "completed"),
+            exit_code=self.exit_code,
+            detail=self.error_text or self._stop_reason,
+            tail=self.get_tail(),
+            quiet=self._stopped_by == self.agent,
+        )
+
+    def get_tail(self) -> str:
+        """Return the end of the output."""
+        lines = self.output.text[-_TAIL_CHARACTERS:].rstrip().rsplit("\n", _TAIL_LINES)
+        return "\n".join(lines[-_TAIL_LINES:])
+
+    def read_new_output(self) -> str:
+        """Return the output since the last read, with the middle cut out if it is long."""
+        if self.file is None:
+            return self._format_unavailable(self.output.describe_location())
+        try:
+            return self._read_new_output(self.file)
+        except OSError as error:
+            return self._format_unavailable(error)
+
+    async def filter_new_output(self, select_lines: Callable[[str], Awaitable[str]]) -> str:
+        """Return what `select_lines` keeps of the output since the last read.
+
+        If it raises, nothing counts as read.
+        """
+        if self.file is None:
+            return self._format_unavailable(self.output.describe_location())
+        try:
+            content = await asyncio.to_thread(_read_file_from, self.file, self._read_offset)
+        except OSError as error:
+            return self._format_unavailable(error)
+        end = self._read_offset + len(content)
+        selected = await select_lines(content.decode(errors="replace"))
+        self._read_offset = max(self._read_offset, end)
+        if len(selected) <= OUTPUT_LIMIT:
+            return selected
+        omitted = len(selected) - OUTPUT_LIMIT
+        omission = f"[… {omitted:,} characters are cut out here; {self.output.describe_location()} …]"
+        return f"{selected[: OUTPUT_LIMIT // 2]}\n\n{omission}\n\n{selected[-OUTPUT_LIMIT // 2 :]}"
+
+    def _format_unavailable(self, reason: object) -> str:
+        return f"(Its output is not to be had: {reason}.)"
+
+    def _read_new_output(self, path: Path) -> str:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start, self._read_offset = self._read_offset, size
+            file.seek(start)
+            if size - start <= OUTPUT_LIMIT:
+                return file.read(size - start).decode(errors="replace")
+            head = file.read(OUTPUT_LIMIT // 2).decode(errors="ignore")
+            file.seek(size - OUTPUT_LIMIT // 2)
+            tail = file.read(OUTPUT_LIMIT // 2).decode(errors="ignore")
+        omission = (
+            f"[… {size - start - OUTPUT_LIMIT:,} bytes are cut out here; {self.output.describe_location()} …]"
+        )
+        return f"{head}\n\n{omission}\n\n{tail}"
+
+
+def _read_file_from(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read()
+
+
+def _ignore_note(_: object) -> None:
+    pass
+
+
+class ShellSupervisor:
+    """Owns the shells of a session; leaving the context stops every shell.
+
+    `observer` receives events of background commands, `note` receives notes for the user. A command
+    whose last line asks for input and that is silent for `stuck_after` seconds is reported as stuck. Files
+    that an earlier process with the same `mark` left on disk are removed.
+    """
+
+    def __init__(
+        self,
+        *,
+        processes: ProcessLauncher,
+        clock: Clock,
+        home: Path,
+        env: Mapping[str, str],
+        mark: str,
+        stuck_after: float = STUCK_AFTER,
+        note: Callable[[str], None] = _ignore_note,
+    ) -> None:
+        self.observer: ShellObserver = NullShellObserver()
+        self._stuck_after = stuck_after
+        self._clock = clock
+        self._shells: dict[str, ShellProcess] = {}
+        self._numbers = count(1)
+        self._tasks = asyncio.TaskGroup()
+        self._watch_tasks: set[asyncio.Task[None]] = set()
+        snapshotter = ShellSnapshotter(
+            shell=find_user_shell(env),
+            directory=home / "shell-snapshots",
+            env=build_command_environment(env),
+            processes=processes,
+            clock=clock,
+            mark=mark,
+        )
+        self.launcher = CommandLauncher(snapshotter, self._tasks, note)
+
+    async def __aenter__(self) -> ShellSupervisor:
+        await self._tasks.__aenter__()
+        self.launcher.remove_leftovers()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.stop_all()
+        finally:
+            self.launcher.close()
+            # A shell that cannot be stopped must not block the end of the session.
+            for task in self._watch_tasks:
+                task.cancel()
+            await exit_task_group(self._tasks, kind, error, trace)
+
+    def set_sandbox(self, sandbox: Sandbox) -> None:
+        """Run commands in this sandbox from now on."""
+        self.launcher.sandbox = sandbox
+
+    def start_numbering_at(self, number: int) -> None:
+        """Skip numbers that an earlier process of this session has used."""
+        self._numbers = count(number)
+
+    def prepare_snapshot(self) -> None:
+        """Capture the user's shell in the background now, so that the first command need not wait."""
+        self.launcher.prepare_snapshot()
+
+    def list_shells(self) -> tuple[ShellProcess, ...]:
+        return tuple(self._shells.values())
+
+    def find_shell(self, identity: str) -> ShellProcess | None:
+        return self._shells.get(identity)
+
+    def mark_seen(self, shell: ShellProcess, context: ToolContext) -> None:
+        """Record that a tool call has shown the state of an ended shell."""
+        if shell.status != "running":
+            self.observer.on_end_seen(shell.facts, context.agent.agent, context.call_id)
+
+    async def stop_all(self, why: str = SESSION_ENDED) -> tuple[ShellProcess, ...]:
+        """Stop all running shells and return them."""
+        return await self._stop_shells(tuple(self._shells.values()), why, by=None)
+
+    async def stop_agent_shells(self, agent: AgentId) -> tuple[ShellProcess, ...]:
+        """Stop the shells of an agent that has ended, without notifying it."""
+        agent_shells = tuple(shell for shell in self._shells.values() if shell.agent == agent)
+        return await self._stop_shells(agent_shells, "the agent ended", by=agent)
+
+    async def _stop_shells(
+        self, shells: tuple[ShellProcess, ...], reason: str, *, by: AgentId | None
+    ) -> tuple[ShellProcess, ...]:
+        running = tuple(shell for shell in shells if shell.status == "running")
+        if not running:
+            return ()
+        async with asyncio.TaskGroup() as group:
+            for shell in running:
+                group.create_task(shell.stop(reason, by=by))
+        return running
+
+    async def run_in_background(self, command: str, context: ToolContext) -> ShellProcess:
+        """Start a command in the background. Raises `ProcessError`."""
+        shell_id = f"bash_{next(self._numbers)}"
+        output = CommandOutput(lambda: context.results.save_result(f"{context.call_id}.txt", b""))
+        output.open_file()
+        pipe = OutputPipe(output.add)
+        try:
+            process = await self.launcher.start_command(command, context, pipe.writer, directory_file=None)
+        except BaseException:
+            pipe.close_writer()
+            pipe.finish()
+            output.close()
+            raise
+        pipe.close_writer()
+        facts = BackgroundShell(
+            shell=shell_id,
+            agent=context.agent.agent,
+            call=context.call_id,
+            command=command,
+            output="" if output.file is None else str(output.file),
+        )
+        self._shells[shell_id] = shell = ShellProcess(facts, process, output=output, pipe=pipe)
+        self.observer.on_started(facts)
+        watch_task = self._tasks.create_task(self._watch_shell(shell))
+        self._watch_tasks.add(watch_task)
+        watch_task.add_done_callback(self._watch_tasks.discard)
+        return shell
+
+    async def _watch_shell(self, shell: ShellProcess) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            stuck_check = tasks.create_task(self._report_when_stuck(shell))
+            await shell.wait_for_exit()
+            # No await between the end and its notification, so that observers see the end only after it.
+            self.observer.on_ended(shell.build_result())
+            stuck_check.cancel()
+
+    async def _report_when_stuck(self, shell: ShellProcess) -> None:
+        """Report the shell as stuck once, then return."""
+        output = shell.output
+        while True:
+            output.has_new_data.clear()
+            if not is_awaiting_input(output):
+                await output.has_new_data.wait()
+                continue
+            try:
+                async with self._clock.deadline(self._stuck_after):
+                    await output.has_new_data.wait()
+            except TimeoutError:
+                self.observer.on_stuck(shell.facts, shell.get_tail())
+                return

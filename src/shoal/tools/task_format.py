@@ -1,0 +1,65 @@
+"""Formats tasks, briefly for a model and as data for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
+
+from shoal.core.names import TaskId
+from shoal.core.tasks import ATTEMPT_KEY, ClaimResult, Task, find_open_blockers
+
+
+def format_task_line(task: Task, waits_for: Sequence[TaskId]) -> str:
+    owner = f" ({task.owner})" if task.owner else ""
+    blocked_note = f" [waits for {', '.join(waits_for)}]" if waits_for else ""
+    return f"#{task.id} {task.status}{owner}: {task.subject}{blocked_note}"
+
+
+def format_task(task: Task, board: Mapping[TaskId, Task]) -> str:
+    blockers = find_open_blockers(task, board)
+    parts = [format_task_line(task, blockers), task.description]
+    if task.blocked_by:
+        done = [other for other in task.blocked_by if other not in blockers]
+        parts.append(f"Waited for, and done: {', '.join(done)}" if done else "")
+    if task.blocks:
+        parts.append(f"Waiting for it: {', '.join(task.blocks)}")
+    metadata = get_visible_metadata(task)
+    parts.append(f"Metadata: {metadata}" if metadata else "")
+    return "\n".join(part for part in parts if part)
+
+
+def explain_failed_claim(task: TaskId, claim: ClaimResult, board: Mapping[TaskId, Task]) -> str:
+    """Return why a claim failed and what to do instead."""
+    match claim.reason:
+        case "already_claimed":
+            owner = claim.task.owner if claim.task is not None else "another agent"
+            return f"Task {task} is {owner}'s. Take another one: TaskList shows which are free."
+        case "already_resolved":
+            return f"Task {task} is completed already. If it must be done again, set it to pending first."
+        case "blocked":
+            blockers = find_open_blockers(claim.task, board) if claim.task is not None else ()
+            return f"Task {task} waits for {', '.join(blockers) or 'others'}. Those must be completed first."
+        case "task_not_found" | None:
+            return f"There is no task {task}. TaskList shows the tasks there are."
+        case _:
+            assert_never(claim.reason)
+
+
+def task_to_dict(task: Task) -> dict[str, Any]:
+    """Return the task with the keys of its file."""
+    data: dict[str, Any] = {
+        "id": task.id,
+        "subject": task.subject,
+        "description": task.description,
+        "activeForm": task.active_form,
+        "status": task.status,
+        "owner": task.owner,
+        "blocks": list(task.blocks),
+        "blockedBy": list(task.blocked_by),
+        "metadata": get_visible_metadata(task) or None,
+    }
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def get_visible_metadata(task: Task) -> dict[str, Any]:
+    return {key: value for key, value in task.metadata.items() if key != ATTEMPT_KEY}

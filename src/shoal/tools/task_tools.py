@@ -1,0 +1,433 @@
+"""Task tools on a board that a team shares or one session owns."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from shoal.core.agents import ShellCommandResult
+from shoal.core.errors import StoreError, TeamStoreError
+from shoal.core.identity import AgentIdentity
+from shoal.core.names import AgentName, TaskId, parse_agent_name, parse_task_id
+from shoal.core.tasks import (
+    ClaimResult,
+    Task,
+    TaskDraft,
+    TaskUpdate,
+    find_open_blockers,
+    find_startable_tasks,
+    find_unblocked_tasks,
+    select_related_tasks,
+)
+from shoal.core.team_storage import ClaimAttempts, TaskBoard
+from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
+from shoal.tools.function_tool import FunctionTool, ParameterName, tool
+from shoal.tools.task_format import explain_failed_claim, format_task, format_task_line, task_to_dict
+
+BoardLookup: TypeAlias = Callable[[AgentIdentity], TaskBoard]
+AssignmentNotifier: TypeAlias = Callable[[AgentIdentity, AgentName, Task], Awaitable[None]]
+AcceptanceRunner: TypeAlias = Callable[[str, AgentIdentity], Awaitable[tuple[ShellCommandResult, str]]]
+LeadIdentityLookup: TypeAlias = Callable[[AgentIdentity, str], AgentIdentity | None]
+_DEADLINE = 60
+_UPDATE_DEADLINE = 660
+"""Seconds for an update, which may run an acceptance command first."""
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Id = Annotated[str, "The task's id, as TaskList shows it", ParameterName("taskId")]
+_Ids = Annotated[list[str], Meta(max_length=1000)]
+_Metadata = dict[str, Any]
+_METADATA_DESCRIPTION = (
+    "Anything to keep with it; acceptance: a command that must pass before it is completed"
+)
+_Team = Annotated[str | None, "The team you lead, for its board; that of your own team if left out"]
+_Status = Literal["pending", "in_progress", "completed", "deleted"]
+
+
+async def _ignore_assignment(_: AgentIdentity, __: AgentName, ___: Task) -> None:
+    return
+
+
+def build_task_tools(
+    find_board: BoardLookup,
+    notify_assignee: AssignmentNotifier = _ignore_assignment,
+    run_acceptance: AcceptanceRunner | None = None,
+    attempts: ClaimAttempts | None = None,
+    find_lead_identity: LeadIdentityLookup | None = None,
+) -> tuple[Tool, ...]:
+    """Return the task tools, for any number of agents.
+
+    `find_board` returns an agent's board; `notify_assignee` informs an agent of its task. `run_acceptance`
+    runs the `acceptance` command from a task's metadata before the task is completed. `attempts` also holds
+    claims that the runtime made for agents. `find_lead_identity` returns the identity an agent has on the
+    board of another team that it leads; without it the `team_name` input is hidden.
+    """
+    actions = _TaskActions(
+        find_board, notify_assignee, run_acceptance, {} if attempts is None else attempts, find_lead_identity
+    )
+    tools = (
+        _build_task_create_tool(actions),
+        _build_task_get_tool(actions),
+        _build_task_list_tool(actions),
+        _build_task_update_tool(actions),
+    )
+    if find_lead_identity is None:
+        for task_tool in tools:
+            task_tool.restrict_inputs(task_tool.get_inputs_without("team_name"))
+    return tools
+
+
+def _build_task_create_tool(actions: _TaskActions) -> FunctionTool:
+    @tool(name="TaskCreate", deadline=_DEADLINE)
+    async def task_create(
+        subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
+        description: Annotated[str, "What belongs to it, and how one sees that it is done"],
+        active_form: Annotated[
+            str, "As it is being done: Fixing the login test", ParameterName("activeForm")
+        ] = "",
+        metadata: Annotated[_Metadata, _METADATA_DESCRIPTION] = {},  # noqa: B006 - copied for each call
+        team_name: _Team = None,
+        *,
+        context: ToolContext,
+    ) -> ToolOutput:
+        """Put a task on the board. Use it for work of three steps or more, and for work that several agents
+        share: one task per piece that one agent can finish alone. It starts as pending, without an owner.
+        Order tasks with TaskUpdate (addBlockedBy)."""
+        draft = TaskDraft(
+            subject=subject, description=description, active_form=active_form, metadata=metadata
+        )
+        return await _catch_store_errors(actions.create_task(draft, context, team_name))
+
+    return task_create
+
+
+def _build_task_get_tool(actions: _TaskActions) -> FunctionTool:
+    @tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
+    async def task_get(task: _Id, team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
+        """Read a task: its description, state, owner, what it waits for and what waits for it."""
+        return await _catch_store_errors(actions.get_task(task, context, team_name))
+
+    return task_get
+
+
+def _build_task_list_tool(actions: _TaskActions) -> FunctionTool:
+    @tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
+    async def task_list(team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
+        """List all tasks with state, owner and open blockers. A task is free when it is pending, has no owner
+        and waits for nothing; take the free one with the lowest id first."""
+        return await _catch_store_errors(actions.list_tasks(context, team_name))
+
+    return task_list
+
+
+def _build_task_update_tool(actions: _TaskActions) -> FunctionTool:
+    @tool(name="TaskUpdate", deadline=_UPDATE_DEADLINE)
+    async def task_update(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
+        task: _Id,
+        subject: _Text | None = None,
+        description: str | None = None,
+        active_form: Annotated[str | None, ParameterName("activeForm")] = None,
+        status: Annotated[_Status | None, "deleted removes the task for good"] = None,
+        add_blocks: Annotated[_Ids, "Ids of tasks that wait for this one", ParameterName("addBlocks")] = [],  # noqa: B006
+        add_blocked_by: Annotated[
+            _Ids, "Ids of tasks this one waits for", ParameterName("addBlockedBy")
+        ] = [],  # noqa: B006
+        owner: Annotated[str | None, "Who works on it; empty for nobody"] = None,
+        metadata: Annotated[_Metadata, "Merged key by key; null deletes a key"] = {},  # noqa: B006
+        team_name: _Team = None,
+        *,
+        context: ToolContext,
+    ) -> ToolOutput:
+        """Change a task. Set it in_progress when you begin: that claims it for you, and fails if another has
+        it. Set it completed only when it is wholly done; if you cannot finish, set it back to pending and
+        say why in its description. What waited for it becomes free by itself."""
+        request = _TaskUpdateRequest(
+            subject=subject,
+            description=description,
+            active_form=active_form,
+            status=status,
+            owner=owner,
+            add_blocks=add_blocks,
+            add_blocked_by=add_blocked_by,
+            metadata=metadata,
+        )
+        return await _catch_store_errors(actions.update_task(task, request, context, team_name))
+
+    return task_update
+
+
+class _TaskUpdateRequest(Struct, frozen=True, kw_only=True):
+    """An update as requested by the model; None leaves a field unchanged."""
+
+    subject: str | None
+    description: str | None
+    active_form: str | None
+    status: _Status | None
+    owner: str | None
+    add_blocks: list[str]
+    add_blocked_by: list[str]
+    metadata: _Metadata
+
+    def is_claim(self, me: AgentName) -> bool:
+        """Return True if the update claims the task: it sets the caller as owner, or starts the task."""
+        return self.owner == me if self.owner is not None else self.status == "in_progress"
+
+    def build_change(self, *, claimed: bool, attempt: str | None) -> TaskUpdate:
+        owner: AgentName | UnsetType | None = UNSET
+        if self.owner is not None and not claimed:
+            owner = parse_agent_name(self.owner) if self.owner.strip() else None
+        is_set_by_claim = claimed and self.status == "in_progress"
+        return TaskUpdate(
+            subject=_unset_if_none(self.subject),
+            description=_unset_if_none(self.description),
+            active_form=_unset_if_none(self.active_form),
+            status=UNSET if self.status is None or is_set_by_claim else self.status,
+            owner=owner,
+            add_blocks=tuple(map(parse_task_id, self.add_blocks)),
+            add_blocked_by=tuple(map(parse_task_id, self.add_blocked_by)),
+            metadata=self.metadata,
+            attempt=attempt,
+        )
+
+
+class _TaskActions:
+    """Implements the tools, with the attempts under which agents of this process hold their tasks."""
+
+    def __init__(
+        self,
+        find_board: BoardLookup,
+        notify_assignee: AssignmentNotifier,
+        run_acceptance: AcceptanceRunner | None,
+        attempts: ClaimAttempts,
+        find_lead_identity: LeadIdentityLookup | None,
+    ) -> None:
+        self._find_board = find_board
+        self._notify_assignee = notify_assignee
+        self._run_acceptance = run_acceptance
+        self._attempts = attempts
+        self._find_lead_identity = find_lead_identity
+
+    def _switch_to_lead_identity(self, context: ToolContext, team: str | None) -> ToolContext:
+        """Return the context with the agent's identity on that board.
+
+        Raises `TeamStoreError` if the agent does not lead the team.
+        """
+        if team is None or team == context.agent.team:
+            return context
+        lead = None if self._find_lead_identity is None else self._find_lead_identity(context.agent, team)
+        if lead is None:
+            raise TeamStoreError(f"You do not lead a team {team!r}.")
+        return structs.replace(context, agent=lead)
+
+    async def create_task(self, draft: TaskDraft, context: ToolContext, team: str | None) -> ToolOutput:
+        context = self._switch_to_lead_identity(context, team)
+        if context.hooks.has_hooks_for("TaskCreated"):
+            # Before it is on the board, where another agent could claim it at once.
+            hook_input = {"task_subject": draft.subject, "task_description": draft.description}
+            decision = await context.hooks.run_hooks("TaskCreated", hook_input)
+            if decision.blocked is not None:
+                return error_output(
+                    f"The task was not created: a TaskCreated hook says no: {decision.blocked}"
+                )
+        task = await self._find_board(context.agent).create(draft)
+        return ToolOutput(
+            content=f"Task {task.id} is on the board: {task.subject}", data={"task": task_to_dict(task)}
+        )
+
+    async def get_task(self, text: str, context: ToolContext, team: str | None) -> ToolOutput:
+        context = self._switch_to_lead_identity(context, team)
+        board = self._find_board(context.agent)
+        task = await board.get(parse_task_id(text))
+        if task is None:
+            return error_output(f"There is no task {text}. TaskList shows the tasks there are.")
+        return ToolOutput(
+            content=format_task(task, await board.view_tasks()), data={"task": task_to_dict(task)}
+        )
+
+    async def list_tasks(self, context: ToolContext, team: str | None) -> ToolOutput:
+        context = self._switch_to_lead_identity(context, team)
+        tasks = await self._find_board(context.agent).list_tasks()
+        by_id = {task.id: task for task in tasks}
+        lines = [format_task_line(task, find_open_blockers(task, by_id)) for task in tasks]
+        return ToolOutput(
+            content="\n".join(lines) or "There are no tasks. TaskCreate makes one.",
+            data={"tasks": [task_to_dict(task) for task in tasks]},
+        )
+
+    async def update_task(
+        self, text: str, request: _TaskUpdateRequest, context: ToolContext, team: str | None
+    ) -> ToolOutput:
+        context = self._switch_to_lead_identity(context, team)
+        board, caller, task_id = (
+            self._find_board(context.agent),
+            parse_agent_name(context.agent.name),
+            parse_task_id(text),
+        )
+        key = (context.agent.agent, task_id)
+        if (refusal := await self._explain_refusal(board, task_id, request, context)) is not None:
+            return error_output(refusal)
+        claim: ClaimResult | None = None
+        if request.is_claim(caller):
+            # Validated before anything is claimed: invalid input changes nothing.
+            request.build_change(claimed=True, attempt=None)
+            claim = await board.claim(task_id, by=caller)
+            if not claim.success:
+                return error_output(explain_failed_claim(task_id, claim, await board.view_tasks()))
+            self._attempts[key] = claim.attempt or ""
+        elif (
+            holder_problem := await self._check_holder(board, task_id, request, caller, context)
+        ) is not None:
+            return error_output(holder_problem)
+        change = request.build_change(claimed=claim is not None, attempt=self._attempts.get(key))
+        try:
+            before, after = (
+                await board.update(task_id, change, by=caller)
+                if _has_changes(change)
+                else _get_claimed_task(claim)
+            )
+        except TeamStoreError:
+            if claim is not None and claim.attempt is not None:
+                await board.release(task_id, attempt=claim.attempt)
+            raise
+        if change.status is not UNSET and change.status != "in_progress":
+            self._attempts.pop(key, None)
+        if after.owner not in (None, before.owner, caller):
+            await self._notify_assignee(context.agent, after.owner, after)
+        if request.status == "completed":
+            await self._notify_unblocked_owners(board, after, caller, context)
+        return await self._format_update(board, request, after, caller, claimed=claim is not None)
+
+    async def _notify_unblocked_owners(
+        self, board: TaskBoard, completed: Task, caller: AgentName, context: ToolContext
+    ) -> None:
+        """Notify owners of tasks this one blocked: nobody else will claim those."""
+        for task in find_startable_tasks(
+            completed.id, select_related_tasks(completed, await board.view_tasks())
+        ):
+            if task.owner not in (None, caller):
+                await self._notify_assignee(context.agent, task.owner, task)
+
+    async def _explain_refusal(
+        self, board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, context: ToolContext
+    ) -> str | None:
+        """Return why the update is not allowed, whoever holds the task."""
+        if (
+            acceptance_problem := await _check_acceptance_change(board, task_id, request, context)
+        ) is not None or request.status != "completed":
+            return acceptance_problem
+        return await self._check_acceptance(board, task_id, context) or await _run_completion_hook(
+            board, task_id, context
+        )
+
+    async def _check_acceptance(self, board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
+        """Return why the task is not done, if its acceptance command fails."""
+        task_on_board = await board.get(task_id)
+        command = None if task_on_board is None else task_on_board.metadata.get("acceptance")
+        if self._run_acceptance is None or not isinstance(command, str):
+            return None
+        result, output = await self._run_acceptance(command, context.agent)
+        if result.exit_code == 0:
+            return None
+        outcome = "did not end in time" if result.exit_code is None else f"ended with {result.exit_code}"
+        return f"Task {task_id} is not completed: its acceptance command `{command}` {outcome}.\n\n{output}"
+
+    async def _check_holder(
+        self,
+        board: TaskBoard,
+        task_id: TaskId,
+        request: _TaskUpdateRequest,
+        caller: AgentName,
+        context: ToolContext,
+    ) -> str | None:
+        """Refuse to end another agent's task, unless the caller is the lead."""
+        if request.status not in ("completed", "pending") or context.agent.is_lead:
+            return None
+        task_on_board = await board.get(task_id)
+        if task_on_board is None or task_on_board.owner == caller:
+            return None
+        if task_on_board.status == request.status == "completed":
+            by = f" by {task_on_board.owner}" if task_on_board.owner else ""
+            return f"Task {task_id} was completed{by} already: nothing is left to do for it."
+        if task_on_board.status != "in_progress" or task_on_board.owner is None:
+            return None
+        return (
+            f"Task {task_id} is being worked on by {task_on_board.owner}, so it was not changed. "
+            f"Write to {task_on_board.owner} or to the lead."
+        )
+
+    async def _format_update(
+        self, board: TaskBoard, request: _TaskUpdateRequest, task: Task, caller: AgentName, *, claimed: bool
+    ) -> ToolOutput:
+        if request.status == "deleted":
+            return ToolOutput(content=f"Task {task.id} is deleted.", data={"deleted": task.id})
+        tasks = await board.view_tasks()
+        sentences = ["It is yours now." if claimed else ""]
+        if request.status == "completed":
+            related = select_related_tasks(task, tasks)
+            unblocked = find_unblocked_tasks(task.id, related)
+            sentences += [f"Now free: {', '.join(other.id for other in unblocked)}."] if unblocked else []
+            owned = find_startable_tasks(task.id, related)
+            own_ids = [other.id for other in owned if other.owner == caller]
+            others = [f"{other.id} ({other.owner}, who is told)" for other in owned if other.owner != caller]
+            sentences += [f"Yours, and free to begin now: {', '.join(own_ids)}."] if own_ids else []
+            sentences += [f"Can begin now: {', '.join(others)}."] if others else []
+        text = " ".join(filter(None, (format_task_line(task, find_open_blockers(task, tasks)), *sentences)))
+        return ToolOutput(content=text, data={"task": task_to_dict(task)})
+
+
+async def _check_acceptance_change(
+    board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, context: ToolContext
+) -> str | None:
+    """Refuse a change of the acceptance command by anyone but the lead."""
+    if context.agent.is_lead or "acceptance" not in request.metadata:
+        return None
+    task_on_board = await board.get(task_id)
+    command = None if task_on_board is None else task_on_board.metadata.get("acceptance")
+    if command in (None, request.metadata["acceptance"]):
+        return None
+    return (
+        f"Task {task_id} is done when its acceptance command `{command}` passes; only the lead changes that. "
+        "Nothing was changed: write to the lead if the command is wrong."
+    )
+
+
+async def _run_completion_hook(board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
+    """Return a hook's objection to completing the task."""
+    if (
+        not context.hooks.has_hooks_for("TaskCompleted")
+        or (task_on_board := await board.get(task_id)) is None
+    ):
+        return None
+    hook_input = {
+        "task_id": task_id,
+        "task_subject": task_on_board.subject,
+        "task_description": task_on_board.description,
+    }
+    decision = await context.hooks.run_hooks("TaskCompleted", hook_input)
+    if decision.blocked is None:
+        return None
+    return f"Task {task_id} is not completed: a TaskCompleted hook says no: {decision.blocked}"
+
+
+async def _catch_store_errors(answer: Awaitable[ToolOutput]) -> ToolOutput:
+    """Turn store errors into failed output: an unusable board must not end the turn."""
+    try:
+        return await answer
+    except StoreError as refusal:
+        return error_output(str(refusal))
+
+
+def _unset_if_none(value: str | None) -> str | UnsetType:
+    return UNSET if value is None else value
+
+
+def _has_changes(change: TaskUpdate) -> bool:
+    """Return True if the change sets anything."""
+    return structs.replace(change, attempt=None) != TaskUpdate()
+
+
+def _get_claimed_task(claim: ClaimResult | None) -> tuple[Task, Task]:
+    if claim is None or claim.task is None:
+        raise TeamStoreError("Nothing was given to change. Give a status, an owner, or another field.")
+    return claim.task, claim.task

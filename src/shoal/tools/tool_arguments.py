@@ -1,0 +1,163 @@
+"""Lenient parsing of tool arguments, with readable messages for arguments that cannot be parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shoal.core.model_requests import ToolSchema
+
+_ERROR_LOCATION = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<where>.*)`)?$", re.DOTALL)
+_MAX_VALUE_CHARACTERS = 60
+_ARTICLES = {
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+class ToolParameter(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    """Name that the model uses."""
+    field: str
+    """Name that the function uses."""
+    type: Any
+    default: Any
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is msgspec.NODEFAULT
+
+
+class _InvalidArgument(Exception):
+    pass
+
+
+def parse_arguments_leniently(
+    schema: ToolSchema, parameters: Mapping[str, ToolParameter], arguments: Mapping[str, Any]
+) -> dict[str, Any] | str:
+    """Return the arguments by field, with `"5"` accepted for 5, or a text that lists everything wrong."""
+    parsed: dict[str, Any] = {}
+    problems: list[str] = []
+    # A tool may accept more inputs than it shows the model.
+    properties: Mapping[str, Any] = schema.input_schema["properties"]
+    for name, value in arguments.items():
+        parameter = parameters.get(name)
+        if parameter is None:
+            problems.append(_describe_unknown_argument(name, schema.name, parameters))
+            continue
+        try:
+            parsed[parameter.field] = _convert_value(value, parameter, properties.get(name, {}))
+        except _InvalidArgument as problem:
+            problems.append(str(problem))
+    for name, parameter in parameters.items():
+        if name in arguments:
+            continue
+        if parameter.is_required:
+            problems.append(f"`{name}` is missing: {_describe_expected_type(properties.get(name, {}))}.")
+        else:
+            parsed.setdefault(parameter.field, parameter.default)
+    if not problems:
+        return parsed
+    listing = "\n".join(f"- {problem}" for problem in problems)
+    return f"{schema.name} was not run, its arguments are wrong:\n{listing}\n{_describe_parameters(schema)}"
+
+
+def _convert_value(value: Any, parameter: ToolParameter, schema: Mapping[str, Any]) -> Any:
+    try:
+        return msgspec.convert(value, parameter.type)
+    except msgspec.ValidationError as strict_error:
+        conversion_error = strict_error
+    try:
+        return msgspec.convert(value, parameter.type, strict=False)
+    except msgspec.ValidationError:
+        pass
+    # Some models send lists and objects as a JSON string.
+    if isinstance(value, str) and schema.get("type") in ("array", "object"):
+        try:
+            return msgspec.json.decode(value, type=parameter.type)
+        except msgspec.DecodeError:
+            pass
+    raise _InvalidArgument(_describe_mismatch(parameter.name, value, schema, conversion_error))
+
+
+def _describe_mismatch(
+    name: str, value: Any, schema: Mapping[str, Any], error: msgspec.ValidationError
+) -> str:
+    match = _ERROR_LOCATION.match(str(error))
+    what, location = (match["what"], match["where"]) if match else (str(error), None)
+    if location:
+        return f"`{name}{location}`: {what[:1].lower()}{what[1:]}."
+    return f"`{name}`: {_describe_expected_type(schema)}, got {_describe_value(value)}."
+
+
+def _describe_unknown_argument(name: str, tool: str, parameters: Mapping[str, ToolParameter]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, parameters, n=1)
+    suggestion = f" Did you mean `{close[0]}`?" if close else ""
+    return f"`{_shorten_text(name)}` is not an argument of {tool}.{suggestion}"
+
+
+def _describe_expected_type(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return "expected one of " + ", ".join(msgspec.json.encode(v).decode() for v in schema["enum"])
+    if "anyOf" in schema:
+        return "expected " + " or ".join(
+            _describe_expected_type(c).removeprefix("expected ") for c in schema["anyOf"]
+        )
+    expected = _ARTICLES.get(schema.get("type", ""), "a value")
+    bounds = [
+        f"{phrase} {schema[key]}"
+        for key, phrase in (
+            ("minimum", "at least"),
+            ("maximum", "at most"),
+            ("exclusiveMinimum", "more than"),
+            ("exclusiveMaximum", "less than"),
+            ("minLength", "of a length of at least"),
+            ("maxLength", "of a length of at most"),
+            ("pattern", "that matches"),
+        )
+        if key in schema
+    ]
+    return " ".join(["expected", expected, *bounds])
+
+
+def _describe_value(value: Any) -> str:
+    if isinstance(value, str):
+        return f"the string {_shorten_text(value)!r}"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if isinstance(value, Mapping):
+        return (
+            f"an object with {', '.join(_shorten_text(str(k)) for k in list(value)[:5]) or 'nothing in it'}"
+        )
+    return _shorten_text(str(msgspec.json.encode(value), "utf-8"))
+
+
+def _shorten_text(text: str) -> str:
+    return (
+        text
+        if len(text) <= _MAX_VALUE_CHARACTERS
+        else f"{text[:_MAX_VALUE_CHARACTERS]}… ({len(text)} characters)"
+    )
+
+
+def _describe_parameters(schema: ToolSchema) -> str:
+    properties = schema.input_schema["properties"]
+    if not properties:
+        return f"{schema.name} takes no arguments."
+    required = schema.input_schema["required"]
+    descriptions = (
+        f"{name} ({_describe_expected_type(field).removeprefix('expected ')}"
+        f"{', required' if name in required else ''})"
+        for name, field in properties.items()
+    )
+    return f"{schema.name} takes: {'; '.join(descriptions)}."

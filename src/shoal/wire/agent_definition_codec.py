@@ -1,0 +1,317 @@
+"""Parser for agent definitions: Markdown with front matter, and the JSON form of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.agent_definitions import (
+    ALL_TOOLS,
+    EFFORT_LEVELS,
+    INHERIT_MODEL,
+    AgentDefinition,
+    DefinitionProblem,
+    DefinitionSource,
+    MemoryScope,
+)
+from shoal.core.agents import IsolationMode
+from shoal.core.errors import InvalidAgentDefinition
+from shoal.core.permissions import PermissionMode
+from shoal.core.roster import MEMBER_COLORS
+from shoal.wire.field_parsers import (
+    InvalidFieldValue,
+    describe_unknown_field,
+    describe_value,
+    parse_flag,
+    parse_text,
+    parse_text_list,
+    parse_tool_entries,
+    split_list,
+)
+from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatter, parse_front_matter
+from shoal.wire.json_codec import decode_json
+from shoal.wire.json_line_numbers import find_key_line
+
+_HEX = re.compile(r"#[0-9a-fA-F]{6}")
+_MAX_NAME_LENGTH = 100
+
+
+class ParsedDefinition(Struct, frozen=True, kw_only=True):
+    """A definition and warnings about its source text."""
+
+    definition: AgentDefinition
+    warnings: tuple[str, ...] = ()
+
+
+class _DefinitionField(NamedTuple):
+    attribute: str
+    read: Callable[[Any], Any]
+
+
+def parse_definition(text: str, source: DefinitionSource, *, name: str) -> ParsedDefinition:
+    """Parse a definition; `name` is the file name, used in errors if the definition has no name.
+
+    Raises `InvalidAgentDefinition` with the file, the line and the field.
+    """
+    try:
+        page = parse_front_matter(text, tuple(_FIELDS))
+    except InvalidFrontMatter as error:
+        problem = DefinitionProblem(
+            what=error.what, name=name, source=source, line=error.line, field=error.key
+        )
+        raise InvalidAgentDefinition(problem) from error
+    declared_name = next((entry.value for entry in page.entries if entry.key == "name"), None)
+    builder = _DefinitionBuilder(
+        source, declared_name if isinstance(declared_name, str) and declared_name else name
+    )
+    builder.warnings += [
+        builder.describe_problem(remark.line, remark.key, remark.text) for remark in page.warnings
+    ]
+    values = builder.parse_entries(page.entries, _FIELDS)
+    if not page.body:
+        builder.warnings.append(
+            builder.describe_problem(None, None, "there is no text below the front matter: no prompt")
+        )
+    return builder.build({**values, "prompt": page.body}, line=1)
+
+
+def parse_json_definitions(
+    definitions: str | Mapping[str, Any], *, path: Path | None = None
+) -> tuple[ParsedDefinition, ...]:
+    """Parse the JSON form, an object of names and their fields; raise `InvalidAgentDefinition`."""
+    source = DefinitionSource(kind="flag", path=path)
+    text = definitions if isinstance(definitions, str) else None
+    try:
+        raw = (
+            decode_json(definitions.encode("utf-8", "surrogatepass"))
+            if isinstance(definitions, str)
+            else definitions
+        )
+    except ValueError as error:
+        problem = f"not valid JSON: {getattr(error, 'msg', error)}"
+        line = getattr(error, "lineno", None)
+        raise InvalidAgentDefinition(
+            DefinitionProblem(what=problem, name="", source=source, line=line)
+        ) from error
+    if not isinstance(raw, Mapping):
+        problem = 'a JSON object is expected, as {"reviewer": {"description": "…", "prompt": "…"}}'
+        raise InvalidAgentDefinition(DefinitionProblem(what=problem, name="", source=source))
+    return tuple(_parse_mapping(source, name, fields, text) for name, fields in raw.items())
+
+
+def _parse_mapping(source: DefinitionSource, name: str, fields: Any, text: str | None) -> ParsedDefinition:
+    def find_line(*keys: str) -> int | None:
+        return None if text is None or "\n" not in text else find_key_line(text, keys)
+
+    builder = _DefinitionBuilder(source, name, prefix=f"{name}.")
+    if not isinstance(fields, Mapping):
+        raise builder.build_error("an object with its fields is expected", line=find_line(name), field=name)
+    values = [(key, value, find_line(name, key)) for key, value in fields.items()]
+    found = builder.parse_fields(values, _JSON_FIELDS)
+    try:
+        found["name"] = _parse_name(name)
+    except InvalidFieldValue as error:
+        raise builder.build_error(str(error), line=find_line(name), field=name) from None
+    return builder.build(found, line=find_line(name))
+
+
+class _DefinitionBuilder:
+    """Builds one definition: locates problems and collects warnings."""
+
+    def __init__(self, source: DefinitionSource, name: str, *, prefix: str = "") -> None:
+        self._source = source
+        self._name = name
+        self._prefix = prefix
+        self._lines: dict[str, int] = {}
+        self.warnings: list[str] = []
+
+    def build_error(self, what: str, *, line: int | None, field: str) -> InvalidAgentDefinition:
+        problem = DefinitionProblem(what=what, name=self._name, source=self._source, line=line, field=field)
+        return InvalidAgentDefinition(problem)
+
+    def describe_problem(self, line: int | None, key: str | None, what: str) -> str:
+        field = None if key is None else self._prefix + key
+        return str(DefinitionProblem(what=what, name=self._name, source=self._source, line=line, field=field))
+
+    def parse_entries(
+        self, entries: Iterable[FrontMatterEntry], known_fields: Mapping[str, _DefinitionField]
+    ) -> dict[str, Any]:
+        return self.parse_fields([(entry.key, entry.value, entry.line) for entry in entries], known_fields)
+
+    def parse_fields(
+        self, given: Iterable[tuple[str, Any, int | None]], known_fields: Mapping[str, _DefinitionField]
+    ) -> dict[str, Any]:
+        """Parse the fields; a field without a value keeps its default."""
+        values: dict[str, Any] = {}
+        for key, value, line in given:
+            field = known_fields.get(key)
+            if field is None:
+                self.warnings.append(
+                    self.describe_problem(line, key, describe_unknown_field(key, known_fields))
+                )
+            elif field.attribute == "color" and value is not None and _parse_color(value) is None:
+                # Nothing depends on a colour: an unknown one must not make the agent unusable.
+                warning = (
+                    f"{value!r} is no colour that can be shown; there are {', '.join(MEMBER_COLORS)}, #rrggbb"
+                )
+                self.warnings.append(self.describe_problem(line, key, warning))
+            elif value is not None:
+                self._lines[field.attribute] = line or 0
+                try:
+                    values[field.attribute] = field.read(value)
+                except InvalidFieldValue as error:
+                    raise self.build_error(str(error), line=line, field=self._prefix + key) from None
+        return values
+
+    def build(self, values: Mapping[str, Any], *, line: int | None) -> ParsedDefinition:
+        for required in ("name", "description", "prompt"):
+            if required not in values:
+                raise self.build_error("it is missing", line=line, field=self._prefix + required)
+        source = replace(self._source, lines=self._lines)
+        return ParsedDefinition(
+            definition=AgentDefinition(**values, source=source), warnings=tuple(self.warnings)
+        )
+
+
+def _parse_required_text(value: Any) -> str:
+    text = parse_text(value).strip()
+    if not text:
+        raise InvalidFieldValue("it is empty")
+    return text
+
+
+def _parse_name(value: Any) -> str:
+    name = _parse_required_text(value)
+    if len(name) > _MAX_NAME_LENGTH:
+        raise InvalidFieldValue(f"a name has at most {_MAX_NAME_LENGTH} characters")
+    if not name.isprintable() or any(character in "/\\:,()<>" for character in name) or name[0] in ".-*":
+        raise InvalidFieldValue(f"{name!r} cannot be a name: letters, digits, '-', '_' and '.' make one")
+    return name
+
+
+def find_agent_name_problem(name: str) -> str | None:
+    """Return why a text cannot be an agent name; None if it can."""
+    try:
+        return None if _parse_name(name) == name else f"{name!r} cannot be a name: blanks stand around it"
+    except InvalidFieldValue as error:
+        return str(error)
+
+
+def _parse_description(value: Any) -> str:
+    # People often write it on one line with escaped line breaks.
+    return _parse_required_text(value).replace("\\n", "\n")
+
+
+def _parse_tools(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) and value.strip().casefold() in ("all", "all tools"):
+        return (ALL_TOOLS,)
+    return parse_tool_entries(value)
+
+
+def _parse_name_list(value: Any) -> tuple[str, ...]:
+    return split_list(value) if isinstance(value, str) else parse_text_list(value)
+
+
+def _parse_model(value: Any) -> str | None:
+    model = _parse_required_text(value)
+    return None if model == INHERIT_MODEL else model
+
+
+def _parse_effort(value: Any) -> str | int:
+    if isinstance(value, str) and value in EFFORT_LEVELS:
+        return value
+    try:
+        return _parse_count(value)
+    except InvalidFieldValue:
+        raise InvalidFieldValue(
+            f"{value!r} is neither one of {', '.join(EFFORT_LEVELS)} nor a number of tokens"
+        ) from None
+
+
+def _parse_count(value: Any) -> int:
+    text = str(value)
+    if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,12}", text) is None or int(text) == 0:
+        raise InvalidFieldValue(f"a whole number from 1 on is expected, not {value!r}")
+    return int(text)
+
+
+def _parse_dollars(value: Any) -> float:
+    text = str(value)
+    if isinstance(value, bool) or re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text) is None or float(text) <= 0:
+        raise InvalidFieldValue(f"a number of dollars above 0 is expected, not {value!r}")
+    return float(text)
+
+
+def _build_choice_parser(choices: tuple[str, ...]) -> Callable[[Any], str]:
+    def parse_choice(value: Any) -> str:
+        if value in choices and isinstance(value, str):
+            return value
+        matches = get_close_matches(str(value), choices, n=1)
+        hint = f"; is {matches[0]} meant?" if matches else ""
+        raise InvalidFieldValue(f"{value!r} is not one of {', '.join(choices)}{hint}")
+
+    return parse_choice
+
+
+def _parse_color(value: Any) -> str | None:
+    return value if isinstance(value, str) and (value in MEMBER_COLORS or _HEX.fullmatch(value)) else None
+
+
+def _parse_servers(value: Any) -> tuple[str | Mapping[str, Any], ...]:
+    if isinstance(value, str):
+        return split_list(value)
+    if isinstance(value, Mapping):
+        return tuple({name: config} for name, config in value.items())
+    if not isinstance(value, list | tuple):
+        raise InvalidFieldValue(f"a list of servers is expected, not {describe_value(value)}")
+    for item in value:
+        if not isinstance(item, str | Mapping) or not item:
+            raise InvalidFieldValue(
+                f"a server is a name, or a name with its configuration; {item!r} is neither"
+            )
+    return tuple(value)
+
+
+def _parse_hooks(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidFieldValue(f"a mapping of events to hooks is expected, not {describe_value(value)}")
+    for event, hooks in value.items():
+        if not isinstance(hooks, list | tuple):
+            raise InvalidFieldValue(f"a list of hooks is expected for {event}, not {describe_value(hooks)}")
+    return value
+
+
+_FIELDS = {
+    "name": _DefinitionField("name", _parse_name),
+    "description": _DefinitionField("description", _parse_description),
+    "tools": _DefinitionField("tools", _parse_tools),
+    "disallowedTools": _DefinitionField("disallowed_tools", _parse_tools),
+    "model": _DefinitionField("model", _parse_model),
+    "effort": _DefinitionField("effort", _parse_effort),
+    "permissionMode": _DefinitionField("permission_mode", _build_choice_parser(get_args(PermissionMode))),
+    "background": _DefinitionField("background", parse_flag),
+    "isolation": _DefinitionField("isolation", _build_choice_parser(get_args(IsolationMode))),
+    "maxTurns": _DefinitionField("max_turns", _parse_count),
+    "color": _DefinitionField("color", parse_text),
+    "memory": _DefinitionField("memory", _build_choice_parser(get_args(MemoryScope))),
+    "requiredMcpServers": _DefinitionField("required_mcp_servers", _parse_name_list),
+    "mcpServers": _DefinitionField("mcp_servers", _parse_servers),
+    "hooks": _DefinitionField("hooks", _parse_hooks),
+    "skills": _DefinitionField("skills", _parse_name_list),
+    "initialPrompt": _DefinitionField("initial_prompt", parse_text),
+    "acceptance": _DefinitionField("acceptance", _parse_required_text),
+    "maxBudgetUsd": _DefinitionField("max_budget_usd", _parse_dollars),
+    "oneShot": _DefinitionField("one_shot", parse_flag),
+    "instructions": _DefinitionField("instructions", parse_flag),
+}
+_JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
+    "prompt": _DefinitionField("prompt", parse_text)
+}
+DEFINITION_FIELDS = tuple(_FIELDS)
+"""Field names in reading order."""

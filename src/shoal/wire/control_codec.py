@@ -1,0 +1,234 @@
+"""Codec for the lines of a run's control socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from shoal.core.events import Event, JournaledEvent, LiveEvent
+from shoal.core.messages import Message
+from shoal.core.permission_decisions import PermissionMode
+from shoal.wire.foreign_json import convert_value
+from shoal.wire.journal_codec import UnknownEvent
+from shoal.wire.json_codec import decode_json, parse_message
+
+
+class ControlCommand(Struct, frozen=True, kw_only=True, tag_field="subtype"):
+    """Base of the commands that a client may send to a run."""
+
+
+class SubscribeCommand(ControlCommand, frozen=True, tag="subscribe"):
+    """Receive every event from now on. The response has the journal offset at which that starts."""
+
+
+class InterruptCommand(ControlCommand, frozen=True, tag="interrupt"):
+    """End the turn of the lead or of the named agent, not the run and not the agent."""
+
+    task_id: str = ""
+
+
+class SetModelCommand(ControlCommand, frozen=True, tag="set_model"):
+    model: str
+
+
+class SetPermissionModeCommand(ControlCommand, frozen=True, tag="set_permission_mode"):
+    mode: PermissionMode
+
+
+class SetDelegateCommand(ControlCommand, frozen=True, tag="set_delegate"):
+    """Restrict the lead to delegation, or give it all its tools back."""
+
+    on: bool
+
+
+class StatusCommand(ControlCommand, frozen=True, tag="status"): ...
+
+
+class StopRunCommand(ControlCommand, frozen=True, tag="stop"):
+    """End the run."""
+
+
+class StopTaskCommand(ControlCommand, frozen=True, tag="stop_task"):
+    """End one agent, by id or name, or one background shell."""
+
+    task_id: str
+
+
+class ShutDownMemberCommand(ControlCommand, frozen=True, tag="shut_down"):
+    """Ask a teammate to shut down and stop it after the grace period; answered when it has ended."""
+
+    name: str
+    reason: str = ""
+
+
+class StopAgentsCommand(ControlCommand, frozen=True, tag="stop_agents"):
+    """End every agent except the lead."""
+
+
+class BackgroundAgentCommand(ControlCommand, frozen=True, tag="background"):
+    """Move the agent, or all agents, to the background; the run continues."""
+
+    task_id: str | None = None
+
+
+class ListAgentsCommand(ControlCommand, frozen=True, tag="agents"):
+    """List every started agent with its status."""
+
+
+class SendTextCommand(ControlCommand, frozen=True, tag="send"):
+    """Send a person's text to one agent; an ended agent is resumed with it."""
+
+    to: str
+    text: str
+
+
+class RelayMessageCommand(ControlCommand, frozen=True, tag="relay"):
+    """Send a message of another session's agent to the lead. It does not count as a person's."""
+
+    sender: str
+    text: str
+    summary: str = ""
+
+
+_COMMAND_UNION: Any = reduce(or_, ControlCommand.__subclasses__())
+
+
+class ControlRequest(Struct, frozen=True, kw_only=True):
+    request_id: str
+    command: ControlCommand
+
+
+class SteeringMessage(Struct, frozen=True, kw_only=True):
+    """A person's message to the running agent. It is confirmed if it has a `request_id`."""
+
+    message: Message
+    request_id: str = ""
+
+
+class SubscriptionGap(Struct, frozen=True, kw_only=True, tag_field="type", tag="gap"):
+    """Last line for a subscriber that was too slow: the missed events are in the journal from `offset` on."""
+
+    offset: int
+
+
+class ControlResponse(Struct, frozen=True, kw_only=True):
+    request_id: str
+    response: Any = None
+    error: str | None = None
+
+
+class InvalidControlRequest(ValueError):
+    """A line that is not a valid request, with its id, if found, for the response."""
+
+    def __init__(self, reason: str, request_id: str = "") -> None:
+        super().__init__(reason)
+        self.request_id = request_id
+
+
+def parse_control_request(line: bytes) -> ControlRequest | SteeringMessage:
+    """Parse a request line; raise `InvalidControlRequest` with the mistake."""
+    try:
+        raw = decode_json(line)
+    except ValueError as error:
+        raise InvalidControlRequest(f"not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise InvalidControlRequest("not a JSON object")
+    request_id = raw.get("request_id")
+    request_id = request_id if isinstance(request_id, str) else ""
+    match raw.get("type"):
+        case "control_request":
+            return _parse_command(raw, request_id)
+        case "user":
+            return _parse_steering(raw, request_id)
+        case other:
+            raise InvalidControlRequest(
+                f"unknown type {other!r}: control_request or user is expected", request_id
+            )
+
+
+def _parse_command(raw: Mapping[str, Any], request_id: str) -> ControlRequest:
+    if not request_id:
+        raise InvalidControlRequest("request_id is missing")
+    try:
+        command = convert_value(raw.get("request"), _COMMAND_UNION)
+    except msgspec.ValidationError as error:
+        raise InvalidControlRequest(f"request: {error}", request_id) from error
+    return ControlRequest(request_id=request_id, command=command)
+
+
+def _parse_steering(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
+    raw_message = raw.get("message")
+    if not isinstance(raw_message, dict) or raw_message.get("role") != "user":
+        raise InvalidControlRequest("message must be an object with the role user", request_id)
+    if not isinstance(raw_message.get("content"), str | list):
+        raise InvalidControlRequest("message.content must be a text or a list of blocks", request_id)
+    message, left_out = parse_message(raw_message)
+    if left_out or not message.content:
+        raise InvalidControlRequest(f"message.content has blocks that are not known: {left_out}", request_id)
+    return SteeringMessage(message=message, request_id=request_id)
+
+
+# Events may carry values of a tool or an exception; for viewers their text is enough.
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
+def _encode_line(value: object) -> bytes:
+    try:
+        return _encode(value) + b"\n"
+    except UnicodeEncodeError:
+        import json
+
+        builtins = msgspec.to_builtins(value, enc_hook=str)
+        return json.dumps(builtins, separators=(",", ":")).encode() + b"\n"
+
+
+def encode_request(request_id: str, command: ControlCommand) -> bytes:
+    return _encode_line({"type": "control_request", "request_id": request_id, "request": command})
+
+
+def encode_steering(message: Message, request_id: str) -> bytes:
+    return _encode_line({"type": "user", "request_id": request_id, "message": message})
+
+
+def encode_event(event: Event) -> bytes:
+    return _encode_line(event)
+
+
+def encode_gap(offset: int) -> bytes:
+    return _encode_line(SubscriptionGap(offset=offset))
+
+
+def encode_success(request_id: str, response: object) -> bytes:
+    body = {"subtype": "success", "request_id": request_id, "response": response}
+    return _encode_line({"type": "control_response", "response": body})
+
+
+def encode_error(request_id: str, error: str) -> bytes:
+    body = {"subtype": "error", "request_id": request_id, "error": error}
+    return _encode_line({"type": "control_response", "response": body})
+
+
+ControlOutput: TypeAlias = ControlResponse | SubscriptionGap | Event | UnknownEvent
+_EVENT_UNION: Any = reduce(or_, (*JournaledEvent.__subclasses__(), *LiveEvent.__subclasses__()))
+
+
+def parse_control_output(line: bytes) -> ControlOutput:
+    """Parse a line that a run sent to its client; raise ValueError if it is invalid."""
+    raw = decode_json(line)
+    if not isinstance(raw, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
+    kind = raw.get("type")
+    if kind == "control_response":
+        return msgspec.convert(raw.get("response"), ControlResponse)
+    if kind == "gap":
+        return msgspec.convert(raw, SubscriptionGap)
+    try:
+        event: Event = convert_value(raw, _EVENT_UNION)
+    except msgspec.ValidationError:
+        return UnknownEvent(type=str(kind), raw=raw)
+    return event

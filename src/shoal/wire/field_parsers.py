@@ -1,0 +1,77 @@
+"""Parsers for front matter values of agent and skill fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_TOOL_PATTERN = re.compile(r"(\*|[A-Za-z_][\w.-]*(?:__\*)?)(\(.+\))?", re.DOTALL)
+
+
+class InvalidFieldValue(Exception):
+    """A value that its field does not accept; the text says why."""
+
+
+def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    matches = get_close_matches(key, [*known_fields], n=1)
+    return "this field is not known and is ignored" + (f"; is {matches[0]} meant?" if matches else "")
+
+
+def parse_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidFieldValue(f"text is expected, not {describe_value(value)}")
+    return value
+
+
+def parse_flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    for flag, spellings in ((True, ("true", "yes", "on")), (False, ("false", "no", "off"))):
+        if isinstance(value, str) and value.lower() in spellings:
+            return flag
+    raise InvalidFieldValue(f"true or false is expected, not {describe_value(value)}")
+
+
+def parse_text_list(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise InvalidFieldValue(f"a list is expected, not {describe_value(value)}")
+    for item in value:
+        if not isinstance(item, str) or not item.strip():
+            raise InvalidFieldValue(f"a list of names is expected, and {item!r} is none")
+    return tuple(item.strip() for item in value)
+
+
+def parse_tool_entries(value: Any) -> tuple[str, ...]:
+    """Parse tools with optional patterns from a list or from text separated by commas or whitespace."""
+    entries = split_list(value, split_whitespace=True) if isinstance(value, str) else parse_text_list(value)
+    for entry in entries:
+        if _TOOL_PATTERN.fullmatch(entry) is None:
+            raise InvalidFieldValue(f"{entry!r} is not a tool: write Tool, Tool(pattern) or *")
+    return entries
+
+
+def split_list(text: str, *, split_whitespace: bool = False) -> tuple[str, ...]:
+    """Split at commas outside parentheses and, with `split_whitespace`, at whitespace too."""
+    found: list[str] = []
+    depth = start = 0
+    for index, character in enumerate(f"{text},"):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0 and (character == "," or (split_whitespace and character.isspace())):
+            found.append(text[start:index].strip())
+            start = index + 1
+    if depth != 0:
+        raise InvalidFieldValue(f"the parentheses in {text!r} do not match")
+    return tuple(filter(None, found))
+
+
+def describe_value(value: Any) -> str:
+    """Describe the value for an error message."""
+    match value:
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return repr(value)

@@ -1,0 +1,279 @@
+"""Parser for hooks of settings and front matter, with the lines of mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from shoal.core.hooks import (
+    BLOCKING_EVENTS,
+    DEFAULT_HOOK_SECONDS,
+    HOOK_EVENTS,
+    MATCHER_FIELDS,
+    MAX_HOOK_SECONDS,
+    SESSION_END_HOOK_SECONDS,
+    Hook,
+    HookAction,
+    HookCallback,
+    HookCommand,
+    HookEvent,
+    HookHttpPost,
+)
+
+KeyLocator: TypeAlias = Callable[[Sequence[str]], str]
+"""Returns the file and line of a key, given its key path."""
+_KEYS_BY_TYPE = {
+    "command": frozenset({"type", "command", "timeout", "onFailure", "async", "asyncRewake"}),
+    "http": frozenset({"type", "url", "headers", "allowedEnvVars", "timeout", "onFailure"}),
+}
+_MATCH_ALL = ("", "*")
+
+
+class ParsedHooks(Struct, frozen=True, kw_only=True):
+    hooks: tuple[Hook, ...] = ()
+    problems: tuple[str, ...] = ()
+    """One sentence for each part that cannot be used; the rest is used."""
+    warnings: tuple[str, ...] = ()
+    """One sentence for each hook that works differently than its author may expect."""
+
+
+class _InvalidHook(Exception):
+    """An invalid hook entry, with the keys of the mistake."""
+
+    def __init__(self, problem: str, *keys: str) -> None:
+        super().__init__(problem)
+        self.keys = keys
+
+
+class _HookParser:
+    def __init__(self, locate: KeyLocator, environ: Mapping[str, str]) -> None:
+        self._locate = locate
+        self._environ = environ
+        self.problems: list[str] = []
+        self.warnings: list[str] = []
+
+    def parse_events(self, raw: Any) -> Iterator[Hook]:
+        key_path = ("hooks",)
+        if not isinstance(raw, Mapping):
+            self._add_problem(key_path, f"an object of events is expected, not {_describe_value(raw)}")
+            return
+        for event, entries in raw.items():
+            if event not in HOOK_EVENTS:
+                matches = get_close_matches(str(event), HOOK_EVENTS, n=1)
+                hint = f"; is {matches[0]} meant?" if matches else ""
+                self._add_problem((*key_path, str(event)), f"there is no such event{hint}")
+            elif not isinstance(entries, Sequence) or isinstance(entries, str):
+                self._add_problem((*key_path, event), f"a list is expected, not {_describe_value(entries)}")
+            else:
+                for number, entry in enumerate(entries):
+                    yield from self._parse_entry(event, entry, (*key_path, event, str(number)))
+
+    def _parse_entry(self, event: HookEvent, entry: Any, key_path: tuple[str, ...]) -> Iterator[Hook]:
+        try:
+            matcher, actions = _parse_matcher_entry(entry)
+        except _InvalidHook as error:
+            self._add_problem((*key_path, *error.keys), str(error))
+            return
+        if matcher not in _MATCH_ALL and event not in MATCHER_FIELDS:
+            self._add_problem(
+                (*key_path, "matcher"), f"{event} has nothing to match; the hooks below always run"
+            )
+        for number, action in enumerate(actions):
+            action_path = (*key_path, "hooks", str(number))
+            try:
+                hook = self._parse_hook(event, matcher, action, action_path)
+            except _InvalidHook as error:
+                self._add_problem((*action_path, *error.keys), str(error))
+                continue
+            yield hook
+
+    def _parse_hook(self, event: HookEvent, matcher: str, raw: Any, key_path: tuple[str, ...]) -> Hook:
+        if not isinstance(raw, Mapping):
+            raise _InvalidHook(
+                f'an object is expected, as {{"type": "command", "command": "…"}}, not {_describe_value(raw)}'
+            )
+        kind = raw.get("type", "command")
+        if not isinstance(kind, str) or kind not in _KEYS_BY_TYPE:
+            raise _InvalidHook(f"{kind!r} is no type of hook here; there are command and http", "type")
+        for key in raw:
+            if key not in _KEYS_BY_TYPE[kind]:
+                self._add_problem((*key_path, str(key)), "it is not known and is ignored")
+        failure = raw.get("onFailure", "continue")
+        if failure not in ("continue", "block"):
+            raise _InvalidHook(f"continue or block is expected, not {failure!r}", "onFailure")
+        wakes_agent = kind == "command" and _parse_flag(raw, "asyncRewake")
+        background = wakes_agent or (kind == "command" and _parse_flag(raw, "async"))
+        hook = Hook(
+            event=event,
+            matcher=matcher,
+            action=_parse_command(raw) if kind == "command" else _parse_http_post(raw, self._environ),
+            seconds=_parse_timeout(event, raw.get("timeout")),
+            blocks_on_failure=failure == "block",
+            background=background,
+            rewakes=wakes_agent,
+            origin=self._locate(key_path),
+        )
+        if background:
+            self._warn_about_background(hook, (*key_path, "asyncRewake" if wakes_agent else "async"))
+        return hook
+
+    def _warn_about_background(self, hook: Hook, key_path: Sequence[str]) -> None:
+        if hook.event == "SessionEnd":
+            warning = "the session waits for it all the same, since nothing outlives it"
+        elif hook.event in BLOCKING_EVENTS:
+            warning = f"it cannot decide anything: nobody waits for it, and {hook.event} goes on without it"
+        elif hook.blocks_on_failure:
+            warning = 'it cannot block, so its "onFailure" has no effect: nobody waits for it'
+        else:
+            return
+        self.warnings.append(self._format_sentence(key_path, warning))
+
+    def _add_problem(self, key_path: Sequence[str], problem: str) -> None:
+        self.problems.append(self._format_sentence(key_path, problem))
+
+    def _format_sentence(self, key_path: Sequence[str], text: str) -> str:
+        end = "" if text.endswith("?") else "."
+        return f"{self._locate(key_path)}: {'.'.join(key_path)}: {text}{end}"
+
+
+def parse_hooks(raw: Any, locate: KeyLocator, environ: Mapping[str, str] | None = None) -> ParsedHooks:
+    """Parse the value of `hooks`; headers may use variables of `environ`."""
+    reader = _HookParser(locate, environ or {})
+    hooks = tuple(reader.parse_events(raw))
+    return ParsedHooks(hooks=hooks, problems=tuple(reader.problems), warnings=tuple(reader.warnings))
+
+
+def merge_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
+    return ParsedHooks(
+        hooks=tuple(hook for each in parsed for hook in each.hooks),
+        problems=tuple(problem for each in parsed for problem in each.problems),
+        warnings=tuple(warning for each in parsed for warning in each.warnings),
+    )
+
+
+def parse_program_hooks(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
+    """Parse hooks given in code: functions, (matcher, function) pairs, and entries as in settings."""
+    found: list[ParsedHooks] = []
+    for event, entries in raw.items():
+        if event not in HOOK_EVENTS or not isinstance(entries, Sequence) or isinstance(entries, str):
+            found.append(parse_hooks({event: entries}, lambda _: origin))
+        else:
+            found += [_parse_program_entry(event, entry, origin) for entry in entries]
+    return merge_hooks(found)
+
+
+def _parse_program_entry(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
+    if isinstance(entry, Hook):
+        return ParsedHooks(hooks=(entry,))
+    if isinstance(entry, Mapping):
+        return parse_hooks({event: [entry]}, lambda _: origin)
+    matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
+    if not callable(function) or not isinstance(matcher, str) or not is_valid_matcher(matcher):
+        problem = f"{origin}: hooks.{event}: a function, or (matcher, function), is expected, not {entry!r}."
+        return ParsedHooks(problems=(problem,))
+    action, seconds = HookCallback(function=function), _parse_timeout(event, None)
+    return ParsedHooks(
+        hooks=(Hook(event=event, matcher=matcher, action=action, seconds=seconds, origin=origin),)
+    )
+
+
+def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
+    if not isinstance(entry, Mapping):
+        raise _InvalidHook(
+            f'an object is expected, as {{"matcher": "Bash", "hooks": […]}}, not {_describe_value(entry)}'
+        )
+    matcher, actions = entry.get("matcher", ""), entry.get("hooks")
+    if matcher is None:
+        matcher = ""
+    if not isinstance(matcher, str):
+        raise _InvalidHook(f"a text is expected, not {_describe_value(matcher)}", "matcher")
+    if not is_valid_matcher(matcher):
+        raise _InvalidHook(f"{matcher!r} is neither a name nor a regular expression", "matcher")
+    if not isinstance(actions, Sequence) or isinstance(actions, str):
+        raise _InvalidHook(f"a list of hooks is expected, not {_describe_value(actions)}", "hooks")
+    return matcher, actions
+
+
+def is_valid_matcher(matcher: str) -> bool:
+    if matcher in _MATCH_ALL:
+        return True
+    try:
+        re.compile(matcher)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def _parse_command(raw: Mapping[str, Any]) -> HookAction:
+    command = raw.get("command")
+    if not isinstance(command, str) or not command.strip():
+        raise _InvalidHook("a command is expected, as text", "command")
+    if "\0" in command:
+        raise _InvalidHook("a command cannot hold a NUL", "command")
+    return HookCommand(command=command)
+
+
+def _parse_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
+    url, headers, allowed_variables = (
+        raw.get("url"),
+        raw.get("headers") or {},
+        raw.get("allowedEnvVars") or (),
+    )
+    if not isinstance(url, str) or not _is_http_url(url):
+        raise _InvalidHook("an address is expected, as http://… or https://…", "url")
+    if not isinstance(headers, Mapping) or not all(isinstance(each, str) for each in headers.values()):
+        raise _InvalidHook("an object of texts is expected", "headers")
+    if not isinstance(allowed_variables, list | tuple) or not all(
+        isinstance(each, str) for each in allowed_variables
+    ):
+        raise _InvalidHook("a list of names is expected", "allowedEnvVars")
+    variables = {name: environ.get(name, "") for name in allowed_variables}
+    return HookHttpPost(
+        url=url, headers={str(name): _expand_variables(value, variables) for name, value in headers.items()}
+    )
+
+
+def _is_http_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+def _expand_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Expand the variables that the hook allows; others become empty."""
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: variables.get(found[1] or found[2], ""), text)
+
+
+def _parse_flag(raw: Mapping[str, Any], name: str) -> bool:
+    value = raw.get(name, False)
+    if not isinstance(value, bool):
+        raise _InvalidHook(f"true or false is expected, not {_describe_value(value)}", name)
+    return value
+
+
+def _parse_timeout(event: HookEvent, value: Any) -> float:
+    if value is None:
+        return SESSION_END_HOOK_SECONDS if event == "SessionEnd" else DEFAULT_HOOK_SECONDS
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_HOOK_SECONDS:
+        raise _InvalidHook(
+            f"seconds are expected, more than 0 and at most {MAX_HOOK_SECONDS:g}, not {value!r}", "timeout"
+        )
+    return float(value)
+
+
+def _describe_value(value: Any) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case Mapping():
+            return "an object"
+        case list() | tuple():
+            return "a list"
+    return repr(value)[:80]

@@ -1,0 +1,172 @@
+"""Parser for the output of a hook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from shoal.core.hooks import MAX_HOOK_SECONDS, HookDecision, HookEvent
+from shoal.core.permissions import RuleBehavior
+from shoal.wire.foreign_json import convert_value
+from shoal.wire.json_codec import decode_json
+
+MAX_TEXT_LENGTH = 20_000
+"""Characters of hook text that enter a conversation."""
+_TEXT_CONTEXT_EVENTS = ("UserPromptSubmit", "SessionStart")
+_NO_REASON = "it gave no reason"
+_MAX_LINE_LENGTH = 4096
+
+
+class InvalidHookOutput(Exception):
+    """Hook output that cannot be parsed."""
+
+
+class _PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Answer of a PermissionRequest hook, like a person's answer."""
+
+    behavior: Literal["allow", "deny"]
+    """The answer."""
+    updated_input: dict[str, Any] | None = None
+    """The input to run the call with."""
+    message: str | None = None
+    """Reason for a denial; the model reads it."""
+    interrupt: bool = False
+    """With `deny`: the agent's turn ends here."""
+
+
+class _EventSpecificOutput(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Fields that only some events have."""
+
+    hook_event_name: str | None = None
+    """Event that the hook answers; an event other than the one it received is an error."""
+    permission_decision: RuleBehavior | None = None
+    """`PreToolUse`: `deny` beats `ask` beats `allow`; what a rule denies stays denied."""
+    permission_decision_reason: str | None = None
+    """Reason for the decision."""
+    updated_input: dict[str, Any] | None = None
+    """`PreToolUse`: replaces the input of the call, which is then checked like any other."""
+    additional_context: str | None = None
+    """Context for the model: after a result, with a prompt, at an agent's start, or for a summary."""
+    decision: _PermissionAnswer | None = None
+    """`PermissionRequest`: the answer in place of a person."""
+    worktree_path: str | None = None
+    """`WorktreeCreate`: the directory to use."""
+
+
+class _HookOutput(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Fields that every event has."""
+
+    go_on: bool = msgspec.field(name="continue", default=True)
+    """`false`: the agent's turn ends here."""
+    stop_reason: str | None = None
+    """Reason why the turn ends."""
+    suppress_output: bool = False
+    """True to leave the hook's output out of the journal."""
+    system_message: str | None = None
+    """Message for the person."""
+    decision: Literal["approve", "block"] | UnsetType | None = UNSET
+    """`block` blocks the action. `approve`, for a call, equals `permissionDecision` `allow`."""
+    reason: str | None = None
+    """Reason for the block; the model reads it."""
+    hook_specific_output: _EventSpecificOutput | None = None
+    """Event-specific fields, listed below."""
+
+
+class AsyncHookRequest(Struct, frozen=True, kw_only=True):
+    """A hook requests to continue in the background."""
+
+    seconds: float | None = None
+    """Seconds that it may continue; None if not given."""
+
+
+def parse_async_request(line: str) -> AsyncHookRequest | None:
+    """Parse the first output line of a hook: `{"async": true, "asyncTimeout": milliseconds}`."""
+    if '"async"' not in line or len(line) > _MAX_LINE_LENGTH:
+        return None
+    try:
+        raw = decode_json(line.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return None
+    if not isinstance(raw, Mapping) or raw.get("async") is not True:
+        return None
+    timeout = raw.get("asyncTimeout")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        return AsyncHookRequest()
+    return AsyncHookRequest(seconds=min(timeout, 1000 * MAX_HOOK_SECONDS) / 1000)
+
+
+def parse_hook_text(event: HookEvent, text: str) -> HookDecision:
+    """Parse the output of a successful hook: JSON decides, other text is context at some events.
+
+    Raises `InvalidHookOutput` for a JSON object that does not match the schema.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            raw = decode_json(stripped.encode("utf-8", "surrogatepass"))
+        except ValueError as error:
+            if event not in _TEXT_CONTEXT_EVENTS and event != "WorktreeCreate":
+                raise InvalidHookOutput(f"it wrote what begins like JSON and is none: {error}") from error
+        else:
+            return parse_hook_json(event, raw)
+    return HookDecision(
+        context=truncate_text(stripped) if event in _TEXT_CONTEXT_EVENTS else "", output=stripped
+    )
+
+
+def parse_hook_json(event: HookEvent, raw: Any) -> HookDecision:
+    """Parse a JSON object, or the return value of a hook function; raise `InvalidHookOutput`."""
+    if not isinstance(raw, Mapping):
+        raise InvalidHookOutput(f"it answered {type(raw).__name__}, and an object is expected")
+    try:
+        output = convert_value(raw, _HookOutput)
+    except msgspec.ValidationError as error:
+        raise InvalidHookOutput(f"it answered in a shape that is not known: {error}") from error
+    specific = output.hook_specific_output or _EventSpecificOutput()
+    if specific.hook_event_name not in (None, event):
+        raise InvalidHookOutput(f"it answered for {specific.hook_event_name}, and was told of {event}")
+    decision, reason = _extract_decision(event, output, specific)
+    updated = specific.updated_input
+    if specific.decision is not None and updated is None:
+        updated = specific.decision.updated_input
+    return HookDecision(
+        blocked=truncate_text(output.reason or _NO_REASON) if output.decision == "block" else None,
+        decision=decision,
+        decision_reason=truncate_text(reason),
+        updated_input=updated,
+        context=truncate_text(specific.additional_context or ""),
+        stop=_extract_stop_reason(output, specific),
+        message=truncate_text(output.system_message or ""),
+        suppressed=output.suppress_output,
+        output=specific.worktree_path or "",
+    )
+
+
+def _extract_decision(
+    event: HookEvent, output: _HookOutput, specific: _EventSpecificOutput
+) -> tuple[RuleBehavior | None, str]:
+    if specific.permission_decision is not None:
+        return specific.permission_decision, specific.permission_decision_reason or ""
+    if specific.decision is not None:
+        return specific.decision.behavior, specific.decision.message or ""
+    if output.decision == "approve" and event in ("PreToolUse", "PermissionRequest"):
+        return "allow", output.reason or ""
+    return None, ""
+
+
+def _extract_stop_reason(output: _HookOutput, specific: _EventSpecificOutput) -> str | None:
+    if not output.go_on:
+        return truncate_text(output.stop_reason or _NO_REASON)
+    answer = specific.decision
+    if answer is not None and answer.interrupt and answer.behavior == "deny":
+        return truncate_text(answer.message or _NO_REASON)
+    return None
+
+
+def truncate_text(text: str) -> str:
+    if len(text) <= MAX_TEXT_LENGTH:
+        return text
+    return f"{text[:MAX_TEXT_LENGTH]} [… cut, {len(text):,} characters in all]"

@@ -1,0 +1,75 @@
+"""Codec between journal events and JSON lines."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from shoal.core.clock import format_iso_time
+from shoal.core.events import JournaledEvent
+from shoal.wire.foreign_json import convert_value
+from shoal.wire.json_codec import decode_json, encode_json, parse_timestamp
+
+_EVENT_UNION: Any = reduce(or_, JournaledEvent.__subclasses__())
+_decode_event = msgspec.json.Decoder(_EVENT_UNION).decode
+_LINE_START = b'{"at":"'
+
+
+class UnknownEvent(Struct, frozen=True, kw_only=True):
+    """An event of unknown type or layout, written by a newer program."""
+
+    type: str
+    raw: dict[str, Any]
+
+
+JournalEvent: TypeAlias = JournaledEvent | UnknownEvent
+
+
+class JournalRecord(Struct, frozen=True, kw_only=True):
+    """An event in the journal with its time and offset. `next` is the offset of the following one."""
+
+    offset: int
+    next: int
+    at: int
+    event: JournalEvent
+
+
+def encode_journal_line(event: JournaledEvent, at: int) -> bytes:
+    return b'%b%b",%b\n' % (_LINE_START, format_iso_time(at).encode(), encode_json(event)[1:])
+
+
+class _EventTimestamp(Struct, frozen=True):
+    at: str
+
+
+_decode_timestamp = msgspec.json.Decoder(_EventTimestamp).decode
+
+
+def parse_journal_line(line: bytes) -> tuple[int, JournalEvent]:
+    """Return the time and the event; raise ValueError if the line holds none."""
+    try:
+        return parse_timestamp(_decode_timestamp(line).at), _decode_event(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raw = decode_json(line)
+    if not isinstance(raw, dict) or not isinstance(raw.get("at"), str):
+        raise ValueError("not an event")  # noqa: TRY004 - it is the content that is wrong
+    at = parse_timestamp(raw.pop("at"))
+    try:
+        return at, convert_value(raw, _EVENT_UNION)
+    except msgspec.ValidationError:
+        return at, UnknownEvent(type=str(raw.get("type", "")), raw=raw)
+
+
+def recover_event(line: bytes) -> tuple[int, JournalEvent] | None:
+    """Return the event at the end of a line that starts with a torn event."""
+    start = line.find(_LINE_START, 1)
+    while start > 0:
+        try:
+            return parse_journal_line(line[start:])
+        except ValueError:
+            start = line.find(_LINE_START, start + 1)
+    return None

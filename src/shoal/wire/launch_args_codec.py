@@ -1,0 +1,101 @@
+"""Codec between a member's launch arguments and a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args
+
+from shoal.core.ids import AgentId
+from shoal.core.member_backends import MemberLaunchArgs
+from shoal.core.names import parse_agent_name, parse_team_name
+from shoal.core.permission_decisions import PermissionMode
+from shoal.core.roster import format_agent_id
+
+_VALUE_FLAGS = {
+    "--agent-id": "agent",
+    "--agent-name": "name",
+    "--team-name": "team",
+    "--agent-color": "color",
+    "--parent-session-id": "session",
+    "--agent-type": "kind",
+    "--model": "model",
+    "--permission-mode": "mode",
+    "--max-budget-usd": "max_budget_usd",
+    "--settings": "settings",
+}
+_LIST_FLAGS = {"--allowedTools": "allowed", "--disallowedTools": "disallowed", "--plugin-dir": "plugin_dirs"}
+_BOOLEAN_FLAGS = {
+    "--plan-mode-required": "plan_mode_required",
+    "--dangerously-skip-permissions": "skip_permissions",
+}
+_REQUIRED_FLAGS = (
+    "--agent-id",
+    "--agent-name",
+    "--team-name",
+    "--parent-session-id",
+    "--agent-type",
+    "--model",
+)
+
+
+def build_command_line(launch_args: MemberLaunchArgs) -> tuple[str, ...]:
+    """Return the arguments after the program name: set flags only, a list flag once per entry."""
+    return tuple(_generate_arguments(launch_args))
+
+
+def _generate_arguments(launch_args: MemberLaunchArgs) -> Iterator[str]:
+    for flag, field in _VALUE_FLAGS.items():
+        if (value := getattr(launch_args, field)) is not None:
+            yield from (flag, str(value))
+        if flag == "--model":
+            yield from (switch for switch, on in _BOOLEAN_FLAGS.items() if getattr(launch_args, on))
+    for flag, field in _LIST_FLAGS.items():
+        for entry in getattr(launch_args, field):
+            yield from (flag, entry)
+
+
+def parse_launch_args(arguments: Sequence[str]) -> MemberLaunchArgs:
+    """Parse the arguments; raise ValueError or `InvalidName` that names the wrong argument."""
+    found: dict[str, Any] = {}
+    remaining = iter(arguments)
+    for argument in remaining:
+        flag, separator, value = argument.partition("=")
+        if flag in _BOOLEAN_FLAGS and not separator:
+            found[_BOOLEAN_FLAGS[flag]] = True
+            continue
+        if flag not in _VALUE_FLAGS and flag not in _LIST_FLAGS:
+            raise ValueError(f"{argument!r} is no part of a teammate's papers")
+        if not separator and (value := next(remaining, "")) == "":
+            raise ValueError(f"{flag} needs a value")
+        if flag in _LIST_FLAGS:
+            found[_LIST_FLAGS[flag]] = (*found.get(_LIST_FLAGS[flag], ()), value)
+        else:
+            found[_VALUE_FLAGS[flag]] = value
+    return _validate_launch_args(found)
+
+
+def _validate_launch_args(values: dict[str, Any]) -> MemberLaunchArgs:
+    for flag in _REQUIRED_FLAGS:
+        if not values.get(_VALUE_FLAGS[flag]):
+            raise ValueError(f"{flag} is missing")
+    values["name"], values["team"] = parse_agent_name(values["name"]), parse_team_name(values["team"])
+    if values["agent"] != (agent_id := format_agent_id(values["name"], values["team"])):
+        raise ValueError(f"--agent-id is {values['agent']!r}, but the name and the team say {agent_id!r}")
+    if (mode := values.get("mode")) is not None and mode not in get_args(PermissionMode):
+        raise ValueError(
+            f"--permission-mode: {mode!r} is no mode; they are {', '.join(get_args(PermissionMode))}"
+        )
+    if (usd := values.get("max_budget_usd")) is not None:
+        values["max_budget_usd"] = _parse_budget(usd)
+    values["agent"] = AgentId(values["agent"])
+    return MemberLaunchArgs(**{"color": None, **values})
+
+
+def _parse_budget(text: str) -> float:
+    try:
+        usd = float(text)
+    except ValueError:
+        usd = 0.0
+    if not 0 < usd < float("inf"):
+        raise ValueError(f"--max-budget-usd: {text!r} is no number of dollars above 0")
+    return usd

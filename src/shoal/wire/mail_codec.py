@@ -1,0 +1,199 @@
+"""Codec between inbox files and mail messages.
+
+An entry is encoded once and then carried as bytes: a store joins entries without encoding them again, and
+fields of other programs stay as they were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from shoal.core.mail import MailMessage
+from shoal.core.names import AgentName
+from shoal.wire.foreign_json import (
+    InvalidFile,
+    RejectedEntry,
+    convert_value,
+    describe_validation_error,
+    encode_exact,
+    parse_json,
+    update_fields,
+)
+from shoal.wire.json_codec import encode_json
+
+EMPTY_INBOX = b"[]\n"
+
+
+class _InboxEntrySchema(Struct, rename={"sender": "from"}, gc=False):
+    """The early 2026 format lacks `msg_id` and the later `msgV`, `type`, `lead_sig`; only the id matters."""
+
+    sender: AgentName
+    text: str
+    timestamp: str
+    read: bool = False
+    summary: str | None = None
+    color: str | None = None
+    msg_id: str | None = None
+    fyi: Any = None
+    """Field of Shoal, true for a message that wakes nobody; other values are ignored."""
+    shoal_sig: str | None = None
+
+
+_decode_forms = msgspec.json.Decoder(list[_InboxEntrySchema]).decode
+_decode_raws = msgspec.json.Decoder(list[Raw]).decode
+_decode_form = msgspec.json.Decoder(_InboxEntrySchema).decode
+
+
+class InboxEntry(Struct, frozen=True, kw_only=True, gc=False):
+    mail: MailMessage
+    raw: bytes
+    """The JSON object as its writer wrote it."""
+
+
+class ParsedInbox(Struct, frozen=True, kw_only=True):
+    entries: tuple[InboxEntry, ...]
+    rejected: tuple[RejectedEntry, ...] = ()
+
+
+def parse_inbox(content: bytes) -> ParsedInbox | InvalidFile:
+    """Parse the entries in order; invalid ones are rejected with the reason."""
+    try:
+        schemas, raws = _decode_forms(content), _decode_raws(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _parse_entries_separately(content)
+    occurrences: dict[str, int] = {}
+    pairs = zip(schemas, raws, strict=True)
+    return ParsedInbox(
+        entries=tuple(
+            [InboxEntry(mail=_build_message(form, occurrences), raw=bytes(raw)) for form, raw in pairs]
+        )
+    )
+
+
+def _parse_entries_separately(content: bytes) -> ParsedInbox | InvalidFile:
+    values = parse_json(content)
+    if isinstance(values, InvalidFile):
+        return values
+    if not isinstance(values, list):
+        return InvalidFile(f"it holds {type(values).__name__}, not an array of messages")
+    occurrences: dict[str, int] = {}
+    entries: list[InboxEntry] = []
+    rejected: list[RejectedEntry] = []
+    for value, raw in zip(values, _split_entries(content, values), strict=True):
+        schema = _convert_entry(value, raw)
+        if isinstance(schema, RejectedEntry):
+            rejected.append(schema)
+        else:
+            entries.append(InboxEntry(mail=_build_message(schema, occurrences), raw=raw))
+    return ParsedInbox(entries=tuple(entries), rejected=tuple(rejected))
+
+
+def _split_entries(content: bytes, values: list[Any]) -> list[bytes]:
+    try:
+        return [bytes(raw) for raw in _decode_raws(content)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [encode_exact(value) for value in values]
+
+
+def parse_inbox_entry(raw: bytes) -> InboxEntry | RejectedEntry:
+    """Parse a single entry, as archive and overflow files hold one per line."""
+    schema = _parse_entry_schema(raw)
+    return (
+        schema if isinstance(schema, RejectedEntry) else InboxEntry(mail=_build_message(schema, {}), raw=raw)
+    )
+
+
+def has_own_id(entry: InboxEntry) -> bool:
+    """Return True if the writer gave the entry an id."""
+    schema = _parse_entry_schema(entry.raw)
+    return isinstance(schema, _InboxEntrySchema) and bool(schema.msg_id)
+
+
+def _parse_entry_schema(raw: bytes) -> _InboxEntrySchema | RejectedEntry:
+    try:
+        return _decode_form(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = parse_json(raw)
+    return (
+        RejectedEntry(raw=raw, reason=value.reason)
+        if isinstance(value, InvalidFile)
+        else _convert_entry(value, raw)
+    )
+
+
+def encode_inbox_entry(mail: MailMessage) -> bytes:
+    """Encode a new entry on one line: the early 2026 fields and `msg_id`, which all accept, and ours."""
+    fields: dict[str, Any] = {
+        "from": mail.sender,
+        "text": mail.text,
+        "timestamp": mail.timestamp,
+        "read": mail.read,
+    }
+    if mail.summary is not None:
+        fields["summary"] = mail.summary
+    if mail.color is not None:
+        fields["color"] = mail.color
+    if mail.fyi:
+        fields["fyi"] = True
+    fields["msg_id"] = mail.id
+    if mail.signature is not None:
+        fields["shoal_sig"] = mail.signature
+    return encode_json(fields)
+
+
+def encode_inbox(entries: Iterable[bytes]) -> bytes:
+    """Return the file content with these entries in this order."""
+    joined = b",\n".join(entries)
+    return b"[\n" + joined + b"\n]\n" if joined else EMPTY_INBOX
+
+
+def encode_updated_entry(entry: InboxEntry, *, read: bool) -> bytes:
+    """Encode the entry with the read mark and its id.
+
+    A derived id counts occurrences in the file: it must be stored in the entry before another
+    occurrence can leave the file.
+    """
+    return update_fields(entry.raw, {"read": read, "msg_id": entry.mail.id})
+
+
+def derive_message_id(sender: str, timestamp: str, text: str, occurrence: int) -> str:
+    """Return the id of an entry whose writer gave it none."""
+    content = "\0".join((sender, timestamp, str(occurrence), text))
+    return "made-" + hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _build_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> MailMessage:
+    return MailMessage(
+        id=schema.msg_id or _derive_occurrence_id(schema, occurrences),
+        sender=schema.sender,
+        text=schema.text,
+        timestamp=schema.timestamp,
+        read=schema.read,
+        summary=schema.summary,
+        color=schema.color,
+        fyi=schema.fyi is True,
+        signature=schema.shoal_sig,
+    )
+
+
+def _derive_occurrence_id(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> str:
+    first_id = derive_message_id(schema.sender, schema.timestamp, schema.text, 0)
+    occurrence = occurrences.get(first_id, 0)
+    occurrences[first_id] = occurrence + 1
+    return (
+        derive_message_id(schema.sender, schema.timestamp, schema.text, occurrence)
+        if occurrence
+        else first_id
+    )
+
+
+def _convert_entry(value: Any, raw: bytes) -> _InboxEntrySchema | RejectedEntry:
+    try:
+        return convert_value(value, _InboxEntrySchema)
+    except msgspec.ValidationError as error:
+        return RejectedEntry(raw=raw, reason=describe_validation_error(error))

@@ -1,0 +1,176 @@
+"""Codec for `mcpServers` of settings, `.mcp.json`, flags and agents, with variable expansion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.mcp_servers import ChannelMessage, McpHttpConfig, McpServerConfig, McpStdioConfig
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+MAX_MESSAGE_LENGTH = 20_000
+"""Characters of one channel message that are passed on."""
+_MAX_META_KEYS = 20
+_MAX_META_LENGTH = 500
+_META_KEY = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
+_TRANSPORTS = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
+
+
+class InvalidServerConfig(ValueError):
+    """A server that cannot be used; the text completes a sentence about it."""
+
+
+class InvalidChannelMessage(ValueError):
+    """A channel message that cannot be used; the text completes a sentence about it."""
+
+
+class UnsetEnvironmentVariable(InvalidServerConfig):
+    def __init__(self, variable: str) -> None:
+        super().__init__(
+            f"it needs the environment variable {variable}, which is not set. "
+            f"Set it, or write ${{{variable}:-default}}"
+        )
+        self.variable = variable
+
+
+class ParsedServers(Struct, frozen=True, kw_only=True):
+    servers: tuple[McpServerConfig, ...]
+    problems: tuple[tuple[str, str], ...]
+    """Names of servers that cannot be used, each with the reason."""
+
+
+def parse_servers(raw: Any, locate: Callable[[str], str]) -> ParsedServers:
+    """Parse each server separately, so an invalid one does not affect the others."""
+    if not isinstance(raw, Mapping):
+        return ParsedServers(servers=(), problems=(("mcpServers", f"{locate('')}: mcpServers is no object"),))
+    servers: list[McpServerConfig] = []
+    problems: list[tuple[str, str]] = []
+    for name, config in raw.items():
+        try:
+            servers.append(parse_server(name, config, locate(name)))
+        except InvalidServerConfig as error:
+            problems.append((name, f"{locate(name)}: the MCP server {name} cannot be used: {error}."))
+    return ParsedServers(servers=tuple(servers), problems=tuple(problems))
+
+
+def parse_server(name: str, config: Any, origin: str) -> McpServerConfig:
+    """Parse one server; raise `InvalidServerConfig`."""
+    if not name.strip() or len(name) > 200:
+        raise InvalidServerConfig("its name is empty or longer than 200 characters")
+    if not isinstance(config, Mapping):
+        raise InvalidServerConfig("its configuration is no object")
+    server_type = config.get("type", "stdio" if "command" in config else "http")
+    if server_type == "stdio":
+        return McpServerConfig(name=name, connection=_parse_program(config), origin=origin)
+    if isinstance(server_type, str) and server_type in _TRANSPORTS:
+        return McpServerConfig(
+            name=name, connection=_parse_address(config, _TRANSPORTS[server_type]), origin=origin
+        )
+    raise InvalidServerConfig(f"its type is {server_type!r}, and only stdio, http and sse are known")
+
+
+def encode_server(server: McpServerConfig) -> dict[str, Any]:
+    """Return the server as the JSON object of a settings file."""
+    fields = {key: value for key, value in msgspec.to_builtins(server.connection).items() if value}
+    transport = fields.pop("transport", None)
+    return fields if transport is None else {"type": transport, **fields}
+
+
+def expand_variables(server: McpServerConfig, env: Mapping[str, str]) -> McpServerConfig:
+    """Return the server with its variables expanded; raise `UnsetEnvironmentVariable`."""
+
+    def expand_text(text: str) -> str:
+        return _VARIABLE.sub(lambda found: _lookup_variable(found[1], found[2], env), text)
+
+    def expand_mapping(texts: Mapping[str, str]) -> dict[str, str]:
+        return {key: expand_text(value) for key, value in texts.items()}
+
+    match server.connection:
+        case McpStdioConfig() as program:
+            connection: McpStdioConfig | McpHttpConfig = replace(
+                program,
+                command=expand_text(program.command),
+                args=tuple(map(expand_text, program.args)),
+                env=expand_mapping(program.env),
+                cwd=None if program.cwd is None else expand_text(program.cwd),
+            )
+        case McpHttpConfig() as address:
+            connection = replace(
+                address, url=expand_text(address.url), headers=expand_mapping(address.headers)
+            )
+    return replace(server, connection=connection)
+
+
+def _lookup_variable(variable: str, default: str | None, env: Mapping[str, str]) -> str:
+    if env.get(variable):
+        return env[variable]
+    if default is not None:
+        return default
+    if variable in env:
+        return ""
+    raise UnsetEnvironmentVariable(variable)
+
+
+def _parse_program(config: Mapping[str, Any]) -> McpStdioConfig:
+    command = config.get("command")
+    if not isinstance(command, str) or not command.strip():
+        raise InvalidServerConfig("its command is missing or no text")
+    cwd = config.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise InvalidServerConfig("its cwd is no text")
+    args = config.get("args", [])
+    if not isinstance(args, list | tuple) or not all(isinstance(word, str | int | float) for word in args):
+        raise InvalidServerConfig("its args are no list of texts")
+    return McpStdioConfig(
+        command=command, args=tuple(map(str, args)), env=_parse_text_mapping(config, "env"), cwd=cwd
+    )
+
+
+def _parse_address(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
+    url = config.get("url")
+    if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
+        raise InvalidServerConfig("its url is missing or no http address")
+    return McpHttpConfig(
+        url=url,
+        headers=_parse_text_mapping(config, "headers"),
+        transport="sse" if transport == "sse" else "http",
+    )
+
+
+def _parse_text_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]:
+    texts = config.get(key) or {}
+    if not isinstance(texts, Mapping) or not all(
+        isinstance(value, str | int | float | bool) for value in texts.values()
+    ):
+        raise InvalidServerConfig(f"its {key} is no object of texts")
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()
+    }
+
+
+def parse_channel_message(params: Any) -> ChannelMessage:
+    """Parse the params of `notifications/claude/channel`; raise `InvalidChannelMessage`.
+
+    Invalid metadata is skipped.
+    """
+    content = params.get("content") if isinstance(params, Mapping) else None
+    if not isinstance(content, str):
+        raise InvalidChannelMessage("its content is no text")
+    raw_meta = params.get("meta")
+    meta = {
+        key: value[:_MAX_META_LENGTH]
+        for key, value in (raw_meta.items() if isinstance(raw_meta, Mapping) else ())
+        # The source is always the sender, so a value given here is ignored.
+        if isinstance(value, str) and _META_KEY.fullmatch(key) and key != "source"
+    }
+    return ChannelMessage(
+        content=content[:MAX_MESSAGE_LENGTH],
+        meta=dict(islice(meta.items(), _MAX_META_KEYS)),
+        left_out=max(0, len(content) - MAX_MESSAGE_LENGTH),
+    )

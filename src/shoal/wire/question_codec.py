@@ -1,0 +1,78 @@
+"""Codec between questions, answers and their JSON files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from shoal.core.permissions import (
+    AddDirectoriesSuggestion,
+    AddRulesSuggestion,
+    PermissionSuggestion,
+    SetModeSuggestion,
+)
+from shoal.core.questions import (
+    AllowAnswer,
+    Answer,
+    ChoiceAnswer,
+    ChoiceQuestion,
+    DenyAnswer,
+    PermissionQuestion,
+    PlanApprovalAnswer,
+    PlanApprovalQuestion,
+    Question,
+)
+from shoal.wire.foreign_json import convert_value, decode_value
+from shoal.wire.json_codec import encode_json
+
+_decode_question = msgspec.json.Decoder(PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion).decode
+_decode_answer = msgspec.json.Decoder(AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovalAnswer).decode
+
+
+def encode_question(question: Question) -> bytes:
+    return encode_json(question) + b"\n"
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return encode_json(answer) + b"\n"
+
+
+def parse_question(content: bytes) -> Question:
+    """Parse a question; raise ValueError if the content is not one."""
+    question: Question = decode_value(content, _decode_question, Question)
+    return question
+
+
+def parse_answer(content: bytes) -> Answer:
+    """Parse an answer; raise ValueError if the content is not one."""
+    answer: Answer = decode_value(content, _decode_answer, Answer)
+    return answer
+
+
+def parse_suggestions(raw: object) -> tuple[PermissionSuggestion, ...]:
+    """Return the permission changes that a program sends with an answer; skip invalid ones."""
+    found: list[PermissionSuggestion] = []
+    for each in raw if isinstance(raw, list) else ():
+        try:
+            found.append(_parse_suggestion(each))
+        except msgspec.ValidationError:
+            continue
+    return tuple(found)
+
+
+def _parse_suggestion(raw: object) -> PermissionSuggestion:
+    kind: Any = AddRulesSuggestion | AddDirectoriesSuggestion | SetModeSuggestion
+    suggestion: PermissionSuggestion = convert_value(raw, kind)
+    return suggestion
+
+
+def is_valid_answer(answer: Answer, question: Question) -> bool:
+    """Return True if the type of the answer fits the question."""
+    if isinstance(question, PlanApprovalQuestion):
+        # An approval of a different plan text does not count.
+        approves = isinstance(answer, PlanApprovalAnswer) and answer.digest == question.digest
+        return approves or isinstance(answer, DenyAnswer)
+    return isinstance(
+        answer, (DenyAnswer, ChoiceAnswer if isinstance(question, ChoiceQuestion) else AllowAnswer)
+    )

@@ -1,0 +1,218 @@
+"""Codec between a team and its `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from shoal.core.names import LEAD_NAME, AgentName, TeamName
+from shoal.core.roster import RosterEntry, TeamRoster, format_agent_id
+from shoal.wire.foreign_json import (
+    InvalidFile,
+    RejectedEntry,
+    convert_value,
+    describe_validation_error,
+    encode_exact,
+    indent_json,
+    parse_json,
+    parse_raw_fields,
+    update_fields,
+)
+
+
+class _MemberSchema(Struct, rename="camel"):
+    name: str
+    agent_id: str | None = None
+    agent_type: str | None = None
+    model: str | None = None
+    joined_at: int | float | None = None
+    cwd: str | None = None
+    tmux_pane_id: str | None = None
+    subscriptions: list[str] | None = None
+    prompt: str | None = None
+    color: str | None = None
+    plan_mode_required: bool | None = None
+    backend_type: str | None = None
+    is_active: bool | None = None
+
+
+class _TeamSchema(Struct, rename="camel"):
+    """The late 2026 format has no description, and a `leadProcess` that is kept as an unknown field."""
+
+    members: list[Any]
+    description: str | None = None
+    created_at: int | float | None = None
+    lead_agent_id: str | None = None
+    lead_session_id: str | None = None
+
+
+class _StrictTeamSchema(_TeamSchema):
+    """Team file in which every member is valid."""
+
+    members: list[_MemberSchema]
+
+
+class _EntryNameSchema(Struct):
+    name: str
+
+
+_decode_strict = msgspec.json.Decoder(_StrictTeamSchema).decode
+_decode_entry_name = msgspec.json.Decoder(_EntryNameSchema).decode
+
+
+class TeamFile(Struct, frozen=True, kw_only=True):
+    """A team and the bytes it was read from, which include fields of other programs."""
+
+    team: TeamRoster
+    content: bytes
+    rejected: tuple[RejectedEntry, ...] = ()
+    """Invalid entries in the member list; a rewrite keeps them."""
+    entries: Mapping[Any, bytes] | None = None
+    """Encoded members by name, if already known."""
+
+    def encode_team(self, team: TeamRoster) -> bytes:
+        return self.replace_team(team).content
+
+    def replace_team(self, team: TeamRoster) -> TeamFile:
+        """Return the file with the new team; unknown fields of the team and of its members stay."""
+        fields = parse_raw_fields(self.content)
+        old_entries = self.entries
+        if old_entries is None:
+            old_entries = {_parse_entry_name(entry): entry for entry in _split_entries(fields.get("members"))}
+        # Most members are unchanged, so their bytes are reused: a team may have a thousand.
+        unchanged = {id(member) for member in self.team.members}
+        entries = {
+            member.name: old_entries[member.name]
+            if id(member) in unchanged and member.name in old_entries
+            else _encode_member(member, old_entries.get(member.name))
+            for member in team.members
+        }
+        new_fields = _build_team_fields(
+            team, [*entries.values(), *(rejected.raw for rejected in self.rejected)]
+        )
+        if "name" in fields:
+            # The directory name is the team name; the file may spell it differently.
+            del new_fields["name"]
+        content = indent_json(update_fields(self.content, new_fields))
+        return TeamFile(team=team, content=content, rejected=self.rejected, entries=entries)
+
+
+def encode_new_team(team: TeamRoster) -> bytes:
+    """Return the file content for a new team."""
+    return indent_json(
+        update_fields(
+            b"{}", _build_team_fields(team, [_encode_member(member, None) for member in team.members])
+        )
+    )
+
+
+def parse_team(content: bytes, name: TeamName) -> TeamFile | InvalidFile:
+    """Parse the team in the directory of that name; invalid members are rejected with the reason."""
+    schema: _TeamSchema
+    try:
+        schema = _decode_strict(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = parse_json(content)
+        if isinstance(value, InvalidFile):
+            return value
+        try:
+            schema = convert_value(value, _TeamSchema)
+        except msgspec.ValidationError as error:
+            return InvalidFile(describe_validation_error(error))
+    members: dict[str, RosterEntry] = {}
+    rejected: list[RejectedEntry] = []
+    for entry in schema.members:
+        try:
+            member_schema = entry if isinstance(entry, _MemberSchema) else convert_value(entry, _MemberSchema)
+            member = _build_member(member_schema, name)
+        except msgspec.ValidationError as error:
+            rejected.append(RejectedEntry(raw=encode_exact(entry), reason=describe_validation_error(error)))
+        else:
+            # A member may be written twice, the second time complete: the last one wins.
+            members[member.name] = member
+    team = TeamRoster(
+        name=name,
+        description=schema.description,
+        created_at=_to_int(schema.created_at),
+        lead_agent_id=schema.lead_agent_id or format_agent_id(LEAD_NAME, name),
+        lead_session_id=schema.lead_session_id or "",
+        members=tuple(members.values()),
+    )
+    return TeamFile(team=team, content=content, rejected=tuple(rejected))
+
+
+def _build_member(schema: _MemberSchema, team: TeamName) -> RosterEntry:
+    return RosterEntry(
+        agent_id=schema.agent_id or format_agent_id(AgentName(schema.name), team),
+        name=AgentName(schema.name),
+        agent_type=schema.agent_type or "",
+        model=schema.model or "",
+        joined_at=_to_int(schema.joined_at),
+        cwd=schema.cwd or "",
+        tmux_pane_id=schema.tmux_pane_id or "",
+        subscriptions=tuple(schema.subscriptions or ()),
+        prompt=schema.prompt,
+        color=schema.color,
+        plan_mode_required=schema.plan_mode_required,
+        backend_type=schema.backend_type,
+        is_active=schema.is_active,
+    )
+
+
+def _to_int(number: float | None) -> int:
+    """Return 0 for an invalid time: nothing depends on it."""
+    try:
+        return int(number or 0)
+    except (OverflowError, ValueError):
+        return 0
+
+
+def _build_team_fields(team: TeamRoster, members: list[bytes]) -> dict[str, Any]:
+    return {
+        "name": team.name,
+        "description": team.description,
+        "createdAt": team.created_at,
+        "leadAgentId": team.lead_agent_id,
+        "leadSessionId": team.lead_session_id,
+        "members": Raw(b"[%b]" % b",".join(members)),
+    }
+
+
+def _encode_member(member: RosterEntry, old_entry: bytes | None) -> bytes:
+    fields = {
+        "agentId": member.agent_id,
+        "name": member.name,
+        "agentType": member.agent_type,
+        "model": member.model,
+        "prompt": member.prompt,
+        "color": member.color,
+        "planModeRequired": member.plan_mode_required,
+        "joinedAt": member.joined_at,
+        "tmuxPaneId": member.tmux_pane_id,
+        "cwd": member.cwd,
+        "subscriptions": member.subscriptions,
+        "backendType": member.backend_type,
+        "isActive": member.is_active,
+    }
+    return update_fields(old_entry or b"{}", fields)
+
+
+def _split_entries(members: Any) -> list[bytes]:
+    """Return the encoded members, whichever way the file could be read."""
+    try:
+        return [bytes(raw) for raw in msgspec.json.decode(members or b"[]", type=list[Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = parse_json(bytes(members))
+        return [encode_exact(entry) for entry in value] if isinstance(value, list) else []
+
+
+def _parse_entry_name(entry: bytes) -> Any:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return _decode_entry_name(entry).name
+    value = parse_json(entry)
+    name = value.get("name") if isinstance(value, Mapping) else None
+    return name if isinstance(name, str) else None

@@ -1,0 +1,375 @@
+"""Settings codec: the schema of settings files, their merge rules and the position of mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from shoal.core.errors import SettingsError
+from shoal.core.permission_decisions import PermissionMode
+from shoal.wire.foreign_json import convert_value
+from shoal.wire.json_codec import decode_json
+from shoal.wire.json_line_numbers import find_key_line
+
+Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
+WorktreeGuard: TypeAlias = Literal["sandbox", "weak"]
+Tokens: TypeAlias = Annotated[int, Meta(gt=0)]
+Count: TypeAlias = Annotated[int, Meta(gt=0)]
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True):
+    """Properties of a model: dollars per million tokens, and sizes in tokens."""
+
+    input: Dollars | None = None
+    """Price of a million input tokens."""
+    output: Dollars | None = None
+    """Price of a million output tokens."""
+    cache_write: Dollars | None = None
+    """Price of a million tokens written to the prompt cache; None is a quarter more than `input`."""
+    cache_read: Dollars | None = None
+    """Price of a million tokens read from the prompt cache; None is `input`."""
+    window: Tokens | None = None
+    """Size of the context window."""
+    max_output: Tokens | None = None
+    """Maximum length of an answer."""
+    images: bool | None = None
+    """True if the model accepts images."""
+    tools: bool | None = None
+    """True if the model supports tool calls; otherwise calls are requested and parsed as text."""
+    api: Literal["chat", "responses"] | None = None
+    """OpenAI API used for the model, at any base URL."""
+
+
+class AgentLimitSettings(Struct, frozen=True, kw_only=True):
+    """Limits of an agent; None means no limit."""
+
+    usd: Dollars | None = None
+    """US dollars."""
+    tokens: Tokens | None = None
+    """Input tokens, cached or not, and output tokens."""
+    requests: Count | None = None
+    """Requests to models."""
+    seconds: Seconds | None = None
+    """Working time."""
+
+
+class SandboxSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Sandbox for shell commands; see `core.sandbox`."""
+
+    enabled: bool | Literal["auto"] = "auto"
+    """`auto` uses a sandbox if the machine has one; `true` refuses to run commands without one."""
+    network: bool = True
+    """True if sandboxed commands may use the network."""
+    auto_allow: bool = False
+    """True if sandboxed commands run without asking; deny and ask rules still apply."""
+    writable: tuple[str, ...] = ()
+    """Paths that sandboxed commands may write in addition to the project, granted directories and TMPDIR."""
+    hidden: tuple[str, ...] = ()
+    """Paths hidden from sandboxed commands in addition to keys and credentials."""
+
+
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
+    """OpenTelemetry export; the standard OTEL_ variables set the destination."""
+
+    enabled: bool | None = None
+    """None means that those variables decide."""
+    content: bool = False
+    """True to export content: prompts, answers, tool inputs and tool outputs."""
+
+
+TeammateMode: TypeAlias = Literal["auto", "in-process", "process", "tmux", "iterm2"]
+
+
+class ShoalSettings(Struct, frozen=True, kw_only=True):
+    """Settings under `shoal`, which no other program reads."""
+
+    model: str | None = None
+    """Model to use; overrides `model` of the same file, which other programs read too."""
+    models: dict[str, ModelSettings] = {}
+    """Model properties by model name, to add or correct what Shoal knows."""
+    aliases: dict[str, str] = {}
+    """Your aliases for model names."""
+    compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.85
+    """Share of the context window at which a conversation is compacted."""
+    session_memory: bool = False
+    """True if a session keeps notes, updated at each compaction."""
+    request_deadline: Seconds | None = None
+    """Seconds for one whole answer of a model; None is the provider's default."""
+    stream_gap: Seconds | None = None
+    """Seconds without a byte after which a request is retried; None is the provider's default."""
+    outage_patience: Seconds = 900.0
+    """Seconds that a provider may be unavailable before an agent gives up."""
+    question_patience: Seconds | None = None
+    """Seconds to wait for a person; None waits forever if a person can answer, and not at all otherwise."""
+    notify: Literal["off", "bell", "desktop", "both"] = "bell"
+    """Notification for a waiting question: terminal bell, desktop notification, both or none."""
+    unattended_allow: tuple[str, ...] = ()
+    """Rules for calls that may run if nobody can answer, or nobody answers in time; others are refused."""
+    output_limit: Annotated[int, Meta(ge=1000)] = 100_000
+    """Characters of a tool's output that enter the conversation; the rest is stored in a file."""
+    max_output_tokens: Tokens | None = None
+    """Maximum length of a requested answer; None is the model's maximum."""
+    thinking_tokens: Annotated[int, Meta(ge=0)] = 0
+    """Thinking tokens before an answer; 0 disables thinking."""
+    max_turns: Annotated[int, Meta(gt=0)] | None = None
+    """Maximum requests in one turn of the lead."""
+    max_budget_usd: Dollars | None = None
+    """Maximum US dollars for the whole session with all its agents, like the next four limits."""
+    max_total_tokens: Tokens | None = None
+    """Maximum input tokens, cached or not, plus output tokens."""
+    max_requests: Count | None = None
+    """Maximum requests to models."""
+    max_seconds: Seconds | None = None
+    """Maximum seconds since the start of this process."""
+    max_agents: Count | None = None
+    """Maximum number of agents started in total, not counting the lead."""
+    max_concurrent: Count = 20
+    """Maximum number of agents that run at once, not counting the lead."""
+    max_depth: Annotated[int, Meta(ge=0)] = 3
+    """Maximum nesting depth of agents; 0 means that no agent can be started."""
+    agent_limits: AgentLimitSettings = AgentLimitSettings()
+    """Limits for each agent except the lead."""
+    agent_type_limits: dict[str, AgentLimitSettings] = {}
+    """Limits for all agents of a type together; seconds apply to each agent."""
+    fan_out_preview: Count | None = 8
+    """Number of agents that may be started at once without asking a person first; null never asks."""
+    theme: Literal["dark", "light", "ansi"] | None = None
+    """Theme of the full-screen terminal; `ansi` uses the terminal's colours, None queries the terminal."""
+    plain: bool = False
+    """True for a line-based terminal instead of the full-screen one."""
+    coordinator: bool = False
+    """True if the lead only starts, messages and stops agents, which all run in the background."""
+    assistant: bool = False
+    """True if a session stays open for people and schedules; its agents all run in the background."""
+    background_agents: bool = True
+    """True if agents may run in the background."""
+    agent_cwd: bool = False
+    """True to tell the model that it can choose the working directory of an agent."""
+    auto_background: Annotated[float, Meta(ge=0)] = 120.0
+    """Seconds after which a foreground agent moves to the background; 0 is never."""
+    stuck_after: Seconds = 60.0
+    """Seconds of silence after which a background command whose last line asks for input is reported."""
+    forks: bool = False
+    """True if an agent started without a type is a fork of its parent, if a person is present."""
+    report_tokens: Annotated[int, Meta(ge=200)] = 1_000
+    """Tokens of an agent's report that enter its parent's conversation; the rest is in a file."""
+    shutdown_grace: Seconds = 30.0
+    """Seconds that a teammate has to answer a shutdown request before it is stopped."""
+    stall_after: Seconds = 300.0
+    """Seconds without activity of a working teammate after which its turn restarts, and then fails. A
+    teammate in a separate process is pinged first, and continues in a new process if it does not reply."""
+    team_depth: Count = 1
+    """Maximum nesting depth of teams: with 2, teammates may lead teams."""
+    implicit_team: bool = False
+    """True if a named agent that the lead starts without a team creates a team and joins it."""
+    teammate_mode: TeammateMode = "auto"
+    """Backend for teammates: this process, separate processes, or separate processes shown in panes."""
+    split_panes: bool = True
+    """True if panes are split from the lead's window; otherwise each gets its own window."""
+    teammate_programs: dict[str, tuple[str, ...]] = {}
+    """Other programs that can be teammates: the command line for each agent type."""
+    teammate_restarts: Annotated[int, Meta(ge=0)] = 2
+    """Number of restarts, with history, of a teammate whose process died, before it is reported."""
+    file_leases: tuple[str, ...] = ()
+    """Patterns of files leased to the agent that changed them until it ends; empty disables leases."""
+    plan_approver: Literal["auto", "lead", "user"] = "user"
+    """Approver of required plans: automatic, the lead (for the lead's plan a person), or a person."""
+    mcp_wait: Annotated[float, Meta(ge=0)] | None = None
+    """Seconds after the start that the first request waits for MCP servers to connect; None is 5 if
+    a person is present, and 30 if nobody could ask again."""
+    mcp_deadline: Seconds = 60.0
+    """Seconds without progress after which an MCP tool call fails."""
+    channels: tuple[str, ...] = ()
+    """MCP servers that may push messages to the lead, as `server:NAME`."""
+    trust_unsigned_mail: Literal["never", "ask", "always"] = "ask"
+    """Policy for unsigned team mail that another program writes in an agent's name; `ask` asks a person."""
+    plugins: tuple[str, ...] = ()
+    """Plug-in directories; the lists of all settings files are combined."""
+    durable: bool = False
+    """True to flush every line to disk before work continues, so that a power cut loses nothing."""
+    sandbox: SandboxSettings = SandboxSettings()
+    """Sandbox for shell commands."""
+    instructions: bool = True
+    """True if agents receive CLAUDE.md, AGENTS.md and similar instruction files."""
+    telemetry: TelemetrySettings = TelemetrySettings()
+    """OpenTelemetry export."""
+    worktree_guard: WorktreeGuard = "sandbox"
+    """Guard that keeps an agent in its worktree; `weak` allows work without a sandbox for its commands."""
+
+
+class PermissionSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Permissions of agents; the lists of all files are combined."""
+
+    allow: tuple[str, ...] = ()
+    """Rules for calls that run without asking."""
+    ask: tuple[str, ...] = ()
+    """Rules for calls that always ask; override `allow`."""
+    deny: tuple[str, ...] = ()
+    """Rules for calls that never run; override both."""
+    default_mode: PermissionMode | None = None
+    """Permission mode for calls that match no rule, unless a flag sets it."""
+    additional_directories: tuple[str, ...] = ()
+    """Directories that tools may use in addition to the project."""
+
+
+class SettingsSchema(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Part of a settings file that Shoal uses. Every other key belongs to another program."""
+
+    model: str | None = None
+    """Model to use."""
+    permissions: PermissionSettings = PermissionSettings()
+    """Permissions of agents."""
+    env: dict[str, str | int | float | bool] = {}
+    """Environment variables for processes that tools start; provider variables count only in user files."""
+    cleanup_period_days: Annotated[int, Meta(ge=0)] = 30
+    """Days to keep files of ended sessions: transcripts, journals and other run files, debug logs, shell
+    snapshots. Older files are removed when a session starts, once a day, except files that an existing team
+    needs. With 0, everything that ended at least an hour ago is removed. Counts only in user files."""
+    hooks: Any = None
+    """Hooks by event."""
+    disable_all_hooks: bool | None = None
+    """In user files: `true` disables all hooks except managed ones."""
+    mcp_servers: dict[str, Any] = {}
+    """MCP servers, by name."""
+    disabled_mcpjson_servers: tuple[str, ...] = ()
+    """Servers of a project's `.mcp.json` that are disabled."""
+    shoal: ShoalSettings = ShoalSettings()
+    """Settings of Shoal, which no other program reads."""
+
+
+SettingsSourceKind: TypeAlias = Literal[
+    "managed", "command line", "local", "project", "mcp", "agent", "plugin", "user"
+]
+
+
+class SettingsDocument(Struct, frozen=True, kw_only=True):
+    """One source of settings."""
+
+    name: str
+    kind: SettingsSourceKind
+    path: Path | None
+    text: str
+    raw: dict[str, Any]
+
+    @property
+    def is_user_controlled(self) -> bool:
+        """True if the user controls the source; False for project files, which may come from anyone."""
+        return self.kind not in ("local", "project", "mcp", "agent", "plugin")
+
+    def __repr__(self) -> str:
+        return f"Document({self.name})"  # the text may hold keys
+
+    def locate_key(self, keys: Sequence[str]) -> str:
+        return f"{self.name}:{find_key_line(self.text, keys)}"
+
+
+def parse_settings(text: str, *, name: str, kind: SettingsSourceKind, path: Path | None) -> SettingsDocument:
+    """Parse settings; raise `SettingsError` with the file, line and key of the first mistake."""
+    try:
+        raw = decode_json(text.encode()) if text.strip() else {}
+    except ValueError as error:
+        line = getattr(error, "lineno", 1)
+        reason = getattr(error, "msg", str(error))
+        raise SettingsError(f"{name}:{line}: not valid JSON: {reason}.", path=path, line=line) from error
+    if not isinstance(raw, dict):
+        raise SettingsError(f"{name}:1: settings are a JSON object, {{…}}.", path=path, line=1)
+    document = SettingsDocument(name=name, kind=kind, path=path, text=text, raw=raw)
+    convert_settings(document.raw, document)
+    return document
+
+
+def convert_settings(raw: Mapping[str, Any], document: SettingsDocument | None = None) -> SettingsSchema:
+    try:
+        return convert_value(raw, SettingsSchema)
+    except msgspec.ValidationError as error:
+        reason, _, location = str(error).partition(" - at ")
+        keys = re.findall(r"[^.\[\]`$]+", location.replace("[...]", ""))
+        name, line = ("settings", 1)
+        if document is not None:
+            name, line = document.name, find_key_line(document.text, keys)
+        raise SettingsError(
+            f"{name}:{line}: {'.'.join(keys)}: {reason}.",
+            path=document.path if document is not None else None,
+            line=line,
+        ) from error
+
+
+_NESTED_SECTIONS = (
+    ("sandbox", SandboxSettings),
+    ("agent_limits", AgentLimitSettings),
+    ("telemetry", TelemetrySettings),
+)
+_MAX_REPORTED = 20
+"""Unknown keys that are reported: matching thousands would take minutes, and nobody reads that many."""
+_NAMED_SECTIONS = (("agent_type_limits", AgentLimitSettings), ("models", ModelSettings))
+
+
+def find_unknown_keys(document: SettingsDocument) -> Iterator[str]:
+    """Yield a sentence for each unknown key under `shoal`."""
+    sections: list[tuple[tuple[str, ...], type[Struct]]] = [(("shoal",), ShoalSettings)]
+    sections += [(("shoal", key), kind) for key, kind in _NESTED_SECTIONS]
+    for key, kind in _NAMED_SECTIONS:
+        names = document.raw["shoal"][key] if has_key(document, ("shoal", key)) else ()
+        sections += [(("shoal", key, name), kind) for name in names]
+    for key_path, schema in sections:
+        if has_key(document, key_path):
+            yield from _describe_unknown_keys(document, key_path, schema.__struct_encode_fields__)
+
+
+def _describe_unknown_keys(
+    document: SettingsDocument, key_path: tuple[str, ...], known_keys: Sequence[str]
+) -> Iterator[str]:
+    section: Any = document.raw
+    for key in key_path:
+        section = section[key]
+    unknown_keys = [key for key in section if key not in known_keys] if isinstance(section, dict) else []
+    for key in unknown_keys[:_MAX_REPORTED]:
+        from difflib import get_close_matches
+
+        matches = get_close_matches(key, known_keys, n=1)
+        hint = f" Is {matches[0]} meant?" if matches else ""
+        location, name = document.locate_key((*key_path, key)), ".".join((*key_path, key))
+        yield f"{location}: {name} is not a setting and is ignored.{hint}"
+    if (more := len(unknown_keys) - _MAX_REPORTED) > 0:
+        text = f"{more:,} more keys of {'.'.join(key_path)} are not settings and are ignored"
+        yield f"{document.locate_key(key_path)}: {text}."
+
+
+_JOINED_LISTS = frozenset({"allow", "ask", "deny", "additionalDirectories"})
+
+
+def merge_documents(documents: Sequence[SettingsDocument]) -> dict[str, Any]:
+    """Merge all documents: mappings are merged, permission lists joined; for other values the first wins."""
+    result: dict[str, Any] = {}
+    for document in documents:
+        _merge_into(result, document.raw)
+    return result
+
+
+def _merge_into(target: dict[str, Any], raw: Mapping[str, Any], *, parent_key: str = "") -> None:
+    for key, value in raw.items():
+        current = target.get(key)
+        if current is None:
+            target[key] = value
+            if isinstance(value, dict):
+                target[key] = {}
+                _merge_into(target[key], value, parent_key=key)
+        elif isinstance(current, dict) and isinstance(value, dict):
+            _merge_into(current, value, parent_key=key)
+        elif parent_key == "permissions" and key in _JOINED_LISTS and isinstance(value, list):
+            target[key] = [*current, *(rule for rule in value if rule not in current)]
+
+
+def has_key(document: SettingsDocument, keys: Sequence[str]) -> bool:
+    value: Any = document.raw
+    for key in keys:
+        if not isinstance(value, dict) or value.get(key) is None:
+            return False
+        value = value[key]
+    return True

@@ -1,0 +1,224 @@
+"""Parser for skills and commands: `SKILL.md` of the open standard, and Markdown files of commands.
+
+Deviations from recommendations of the standard are warnings; unusable content is an error with its line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.core.agent_definitions import INHERIT_MODEL, DefinitionProblem, DefinitionSource
+from shoal.core.errors import InvalidAgentDefinition
+from shoal.core.skills import Skill, SkillKind
+from shoal.wire.field_parsers import (
+    InvalidFieldValue,
+    describe_unknown_field,
+    describe_value,
+    parse_flag,
+    parse_text,
+    parse_tool_entries,
+)
+from shoal.wire.front_matter import (
+    FrontMatterDocument,
+    FrontMatterEntry,
+    InvalidFrontMatter,
+    parse_front_matter,
+)
+
+MAX_NAME_LENGTH = 64
+MAX_DESCRIPTION_LENGTH = 1_024
+_MAX_COMPATIBILITY_LENGTH = 500
+_MAX_INVOKED_NAME_LENGTH = 200
+_MAX_TITLE_LENGTH = 100
+
+
+_ARGUMENT_HINT = re.compile(r"^(argument-hint:[ \t]+)(\[.*)$", re.MULTILINE)
+"""Commonly written as `[file] [page]`, which is not valid YAML."""
+
+
+class ParsedSkill(Struct, frozen=True, kw_only=True):
+    """A skill and warnings about its source text."""
+
+    skill: Skill
+    warnings: tuple[str, ...] = ()
+
+
+def parse_skill(text: str, source: DefinitionSource, *, name: str) -> ParsedSkill:
+    """Parse a skill; `name` is its directory name.
+
+    Raises `InvalidAgentDefinition` with file, line and field.
+    """
+    builder = _SkillBuilder(source, name)
+    page = builder.parse_page(text)
+    values = builder.parse_values(page.entries, "skill")
+    if not values.get("description"):
+        raise builder.build_error(
+            "it is missing: say what the skill does and when to use it", 1, "description"
+        )
+    builder.check_name(values, name)
+    builder.check_lengths(values)
+    if not page.body:
+        builder.add_warning(None, None, "there is no text below the front matter: it says nothing")
+    return builder.build(text, page.body, values)
+
+
+def parse_command_file(text: str, source: DefinitionSource, *, name: str) -> ParsedSkill:
+    """Parse a command invoked by `name`; front matter is optional. Raises `InvalidAgentDefinition`."""
+    builder = _SkillBuilder(source, name)
+    first_line = next((line for line in text.removeprefix("\ufeff").splitlines() if line.strip()), "")
+    if not first_line:
+        raise builder.build_error("the file is empty", 1, None)
+    page = (
+        builder.parse_page(text)
+        if first_line.rstrip() == "---"
+        else FrontMatterDocument(entries=(), body=text.strip())
+    )
+    if problem := find_skill_name_problem(name):
+        raise builder.build_error(problem, None, None)
+    values = builder.parse_values(page.entries, "command")
+    if not page.body:
+        raise builder.build_error("there is no text below the front matter: it says nothing", None, None)
+    if not values.get("description"):
+        values["description"] = page.body.splitlines()[0].lstrip("# ").strip()[:_MAX_TITLE_LENGTH] or name
+    return builder.build(text, page.body, {**values, "name": name, "kind": "command"})
+
+
+def find_skill_name_problem(name: str) -> str | None:
+    """Return why a text cannot be the name of a skill or command; None if it can."""
+    if not name or len(name) > _MAX_INVOKED_NAME_LENGTH:
+        return f"a name has from 1 to {_MAX_INVOKED_NAME_LENGTH} characters"
+    has_forbidden = any(character.isspace() or character in "/\\,()<>`\"'$!@" for character in name)
+    if has_forbidden or not name.isprintable() or name[0] in ".-*:":
+        return f"{name!r} cannot be a name: letters, digits and '-' make one"
+    return None
+
+
+class _SkillBuilder:
+    """Builds one skill: locates problems and collects warnings."""
+
+    def __init__(self, source: DefinitionSource, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._lines: dict[str, int] = {}
+        self.warnings: list[str] = []
+
+    def parse_page(self, text: str) -> FrontMatterDocument:
+        try:
+            page = parse_front_matter(_ARGUMENT_HINT.sub(_quote_hint, text, count=1), tuple(_FIELDS))
+        except InvalidFrontMatter as error:
+            raise self.build_error(error.what, error.line, error.key) from error
+        for warning in page.warnings:
+            self.add_warning(warning.line, warning.key, warning.text)
+        return page
+
+    def build_error(self, what: str, line: int | None, field: str | None) -> InvalidAgentDefinition:
+        return InvalidAgentDefinition(self._build_problem(what, line, field))
+
+    def add_warning(self, line: int | None, field: str | None, what: str) -> None:
+        self.warnings.append(str(self._build_problem(what, line, field)))
+
+    def parse_values(self, entries: Iterable[FrontMatterEntry], kind: SkillKind) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for entry in entries:
+            field = _FIELDS.get(entry.key)
+            if field is None or (kind == "command" and entry.key == "name"):
+                self.add_warning(entry.line, entry.key, describe_unknown_field(entry.key, _FIELDS))
+            elif entry.value is not None:
+                attribute, parse = field
+                try:
+                    values[attribute] = parse(entry.value)
+                except InvalidFieldValue as error:
+                    raise self.build_error(str(error), entry.line, entry.key) from None
+                self._lines[attribute] = entry.line
+        return values
+
+    def check_name(self, values: dict[str, Any], directory: str) -> None:
+        if "name" not in values:
+            self.add_warning(1, "name", f"it is missing: the name of the directory, {directory!r}, is taken")
+            values["name"] = directory
+        name = values["name"]
+        if problem := find_skill_name_problem(name):
+            raise self.build_error(problem, self._lines.get("name"), "name")
+        if ":" in name:
+            raise self.build_error(f"{name!r} cannot be a name: ':' parts a plug-in from it", 1, "name")
+        is_plain = all(character.isalnum() or character == "-" for character in name)
+        if not is_plain or name != name.lower() or len(name) > MAX_NAME_LENGTH:
+            warning = f"other programs may not take it: up to {MAX_NAME_LENGTH} small letters, digits and '-'"
+            self.add_warning(self._lines.get("name"), "name", warning)
+        if name != unicodedata.normalize("NFKC", directory):
+            warning = f"other programs want it to be the name of the directory, {directory!r}"
+            self.add_warning(self._lines.get("name"), "name", warning)
+
+    def check_lengths(self, values: dict[str, Any]) -> None:
+        limits = (("description", MAX_DESCRIPTION_LENGTH), ("compatibility", _MAX_COMPATIBILITY_LENGTH))
+        for field, max_length in limits:
+            if len(values.get(field, "")) > max_length:
+                self.add_warning(self._lines.get(field), field, f"it has more than {max_length:,} characters")
+
+    def build(self, text: str, body: str, values: Mapping[str, Any]) -> ParsedSkill:
+        skill = Skill(
+            **values,
+            body=body,
+            source=replace(self._source, lines=self._lines),
+            digest=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        )
+        return ParsedSkill(skill=skill, warnings=tuple(self.warnings))
+
+    def _build_problem(self, problem: str, line: int | None, field: str | None) -> DefinitionProblem:
+        return DefinitionProblem(what=problem, name=self._name, source=self._source, line=line, field=field)
+
+
+def _parse_stripped_text(value: Any) -> str:
+    return parse_text(value).strip()
+
+
+def _parse_name(value: Any) -> str:
+    return unicodedata.normalize("NFKC", _parse_stripped_text(value))
+
+
+def _quote_hint(hint: re.Match[str]) -> str:
+    return hint[1] + json.dumps(hint[2].strip(), ensure_ascii=False)
+
+
+def _parse_mapping(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise InvalidFieldValue(f"a mapping of keys to texts is expected, not {describe_value(value)}")
+    return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
+
+
+def _parse_negated_flag(value: Any) -> bool:
+    return not parse_flag(value)
+
+
+def _parse_fork_context(value: Any) -> bool:
+    if value in ("fork", "inline"):
+        return bool(value == "fork")
+    raise InvalidFieldValue(f"fork is expected, not {describe_value(value)}")
+
+
+def _parse_model(value: Any) -> str | None:
+    return None if value == INHERIT_MODEL else _parse_stripped_text(value) or None
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "name": ("name", _parse_name),
+    "description": ("description", _parse_stripped_text),
+    "license": ("license", _parse_stripped_text),
+    "compatibility": ("compatibility", _parse_stripped_text),
+    "metadata": ("metadata", _parse_mapping),
+    "allowed-tools": ("allowed_tools", parse_tool_entries),
+    "context": ("forks", _parse_fork_context),
+    "agent": ("agent", _parse_stripped_text),
+    "model": ("model", _parse_model),
+    "argument-hint": ("argument_hint", _parse_stripped_text),
+    "disable-model-invocation": ("for_model", _parse_negated_flag),
+    "user-invocable": ("for_person", parse_flag),
+}

@@ -1,0 +1,69 @@
+"""Parser for the `initialize` request of a program that drives a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from shoal.core.hooks import DEFAULT_HOOK_SECONDS, MAX_HOOK_SECONDS
+from shoal.wire.hook_codec import is_valid_matcher
+from shoal.wire.stream_input_codec import InvalidStreamLine
+
+
+class HookCallbackRequest(Struct, frozen=True, kw_only=True):
+    """A request to call a function of the program at a hook event."""
+
+    event: str
+    matcher: str
+    callback: str
+    """Id of the function in the program."""
+    seconds: float
+    blocks_on_failure: bool
+
+
+class InitializeRequest(Struct, frozen=True, kw_only=True):
+    agents: Mapping[str, Any] | None = None
+    callbacks: tuple[HookCallbackRequest, ...] = ()
+
+
+def parse_initialize_request(body: Mapping[str, Any]) -> InitializeRequest:
+    """Parse the request body; raise `InvalidStreamLine`."""
+    agents, hooks = body.get("agents"), body.get("hooks")
+    if agents is not None and not isinstance(agents, Mapping):
+        raise InvalidStreamLine('"agents" of initialize is an object of names and their fields')
+    if hooks is not None and not isinstance(hooks, Mapping):
+        raise InvalidStreamLine('"hooks" of initialize is an object of events')
+    return InitializeRequest(agents=agents or None, callbacks=tuple(_parse_callbacks(hooks or {})))
+
+
+def _parse_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRequest]:
+    for event, entries in hooks.items():
+        if entries is not None and not isinstance(entries, list):
+            raise InvalidStreamLine(f"the hooks of {event} are a list")
+        for entry in entries or ():
+            yield from _parse_callback_entry(event, entry)
+
+
+def _parse_callback_entry(event: str, entry: object) -> Iterator[HookCallbackRequest]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("hookCallbackIds"), list):
+        raise InvalidStreamLine(f'a hook of {event} needs "hookCallbackIds": the ids of its functions')
+    matcher, seconds = entry.get("matcher"), entry.get("timeout")
+    if matcher is not None and not (isinstance(matcher, str) and is_valid_matcher(matcher)):
+        raise InvalidStreamLine(
+            f'"matcher" of a hook of {event} is a name or a regular expression, not {matcher!r}'
+        )
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
+        raise InvalidStreamLine(f'"timeout" of a hook of {event} is a number of seconds')
+    for callback in entry["hookCallbackIds"]:
+        yield HookCallbackRequest(
+            event=event,
+            matcher=matcher or "",
+            callback=str(callback),
+            seconds=float(min(seconds, MAX_HOOK_SECONDS))
+            if seconds and seconds > 0
+            else DEFAULT_HOOK_SECONDS,
+            # An unknown value is read as the stricter of the two.
+            blocks_on_failure=entry.get("onFailure", "continue") != "continue",
+        )

@@ -1,0 +1,105 @@
+"""Parser for stream-json input lines of a program that drives a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from shoal.core.errors import ShoalError
+from shoal.core.messages import Message, TextBlock
+from shoal.wire.json_codec import decode_json, parse_message
+
+
+class StreamPrompt(Struct, frozen=True, kw_only=True):
+    """A `user` line: a prompt."""
+
+    message: Message
+    left_out: tuple[str, ...] = ()
+    """Types of content blocks that were skipped as unknown."""
+
+
+class StreamControlRequest(Struct, frozen=True, kw_only=True):
+    """A `control_request` line, which needs a response."""
+
+    id: str
+    subtype: str
+    body: Mapping[str, Any]
+
+
+class StreamControlResponse(Struct, frozen=True, kw_only=True):
+    """A `control_response` line: the response to our request."""
+
+    id: str
+    body: Mapping[str, Any] = {}
+    error: str = ""
+
+
+class IgnoredStreamLine(Struct, frozen=True, kw_only=True):
+    """A line of a type that needs no action, such as `keep_alive`."""
+
+    type: str
+
+
+StreamInputMessage: TypeAlias = (
+    StreamPrompt | StreamControlRequest | StreamControlResponse | IgnoredStreamLine
+)
+
+
+class InvalidStreamLine(ShoalError):
+    """An input line that violates the protocol."""
+
+
+def parse_input_line(line: bytes) -> StreamInputMessage:
+    """Parse one input line; raise `InvalidStreamLine` with the mistake."""
+    raw = _parse_object(line)
+    match raw.get("type"):
+        case "user":
+            return _parse_prompt(raw)
+        case "control_request":
+            request = raw.get("request")
+            if not isinstance(request, Mapping) or not isinstance(request.get("subtype"), str):
+                raise InvalidStreamLine('a control_request needs "request": {"subtype": …}')
+            return StreamControlRequest(
+                id=str(raw.get("request_id", "")), subtype=request["subtype"], body=request
+            )
+        case "control_response":
+            return _parse_response(raw.get("response"))
+        case str() as other:
+            return IgnoredStreamLine(type=other)
+        case _:
+            raise InvalidStreamLine(
+                'it has no "type"; lines are {"type": "user", "message": {…}} or control requests'
+            )
+
+
+def _parse_response(response: object) -> StreamControlResponse:
+    if not isinstance(response, Mapping) or not isinstance(response.get("request_id"), str):
+        raise InvalidStreamLine('a control_response needs "response": {"request_id": …}')
+    if response.get("subtype") == "error":
+        return StreamControlResponse(
+            id=response["request_id"], error=str(response.get("error") or "it failed")
+        )
+    body = response.get("response")
+    return StreamControlResponse(id=response["request_id"], body=body if isinstance(body, Mapping) else {})
+
+
+def _parse_object(line: bytes) -> Mapping[str, Any]:
+    try:
+        raw = decode_json(line)
+    except ValueError as error:
+        raise InvalidStreamLine(f"it is not JSON ({error})") from error
+    if not isinstance(raw, dict):
+        raise InvalidStreamLine("it is not a JSON object")
+    return raw
+
+
+def _parse_prompt(raw: Mapping[str, Any]) -> StreamPrompt:
+    message = raw.get("message")
+    if not isinstance(message, Mapping) or not isinstance(message.get("content"), str | list):
+        raise InvalidStreamLine('a user line needs "message": {"role": "user", "content": text or blocks}')
+    parsed, left_out = parse_message({"role": "user", "content": message["content"]})
+    if all(isinstance(block, TextBlock) and not block.text.strip() for block in parsed.content):
+        raise InvalidStreamLine("the message has no content that is known here")
+    return StreamPrompt(message=parsed, left_out=left_out)

@@ -1,0 +1,255 @@
+"""Output lines of the stream-json protocol: events, requests and responses, one JSON object per line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from shoal.core.events import MessageAdded, TurnEndReason
+from shoal.core.messages import ContentBlock, ThinkingBlock
+from shoal.core.usage import Usage
+
+ResultSubtype: TypeAlias = Literal[
+    "success",
+    "error_max_turns",
+    "error_max_budget_usd",
+    "error_max_structured_output_retries",
+    "error_during_execution",
+]
+
+SessionState: TypeAlias = Literal["running", "requires_action", "idle"]
+
+PROTOCOL_VERSION = "2.1.248"
+"""Version of the original whose protocol this is. The public SDK warns if no version is sent."""
+
+_SUBTYPES: dict[TurnEndReason, ResultSubtype] = {
+    "done": "success",
+    # For an API failure the program succeeds and the answer fails: readers look at `is_error`.
+    "model_error": "success",
+    "max_turns": "error_max_turns",
+    "budget": "error_max_budget_usd",
+    "no_output": "error_max_structured_output_retries",
+}
+
+
+class StreamLine(Struct, frozen=True, kw_only=True):
+    """Base of all output lines; `type` comes first on every line."""
+
+
+class InitLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    subtype: Literal["init"] = "init"
+    cwd: str
+    session_id: str
+    tools: Sequence[str]
+    mcp_servers: Sequence[Mapping[str, str]] = ()
+    model: str
+    permission_mode: str = msgspec.field(name="permissionMode")
+    slash_commands: Sequence[str] = ()
+    api_key_source: str = msgspec.field(name="apiKeySource", default="none")
+    agents: Sequence[str] = ()
+    skills: Sequence[str] = ()
+    plugins: Sequence[Mapping[str, str]] = ()
+    output_style: str = "default"
+    shoal_version: str
+    claude_code_version: str = PROTOCOL_VERSION
+    uuid: str
+
+
+class SessionStateLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """The state of the session changed; sent only to a program that uses stream-json input."""
+
+    subtype: Literal["session_state_changed"] = "session_state_changed"
+    state: SessionState
+    session_id: str
+    uuid: str
+    sdk_host_only: bool | msgspec.UnsetType = msgspec.UNSET
+    """True if the line is meant for the program's SDK, not for the program."""
+
+
+class CompactBoundaryLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    subtype: Literal["compact_boundary"] = "compact_boundary"
+    compact_metadata: Mapping[str, Any]
+    session_id: str
+    uuid: str
+
+
+class BudgetWarningLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """A percentage of a limit is spent; `whose` is a type or an agent, empty for the whole run."""
+
+    subtype: Literal["budget_warning"] = "budget_warning"
+    limit: str
+    percent: int
+    spent: float
+    of: float
+    whose: str
+    session_id: str
+    uuid: str
+
+
+class HookResponseLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """A hook ran, with its outcome."""
+
+    subtype: Literal["hook_response"] = "hook_response"
+    hook_event: str
+    hook_name: str
+    outcome: str
+    output: str
+    duration_ms: int
+    session_id: str
+    uuid: str
+
+
+class AssistantLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
+    message: Mapping[str, Any]
+    parent_tool_use_id: str | None = None
+    session_id: str
+    uuid: str
+
+
+class UserLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="user"):
+    message: Mapping[str, Any]
+    parent_tool_use_id: str | None = None
+    session_id: str
+    uuid: str
+
+
+class StreamEventLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="stream_event"):
+    """A delta of an answer as an event of the Messages API."""
+
+    event: Mapping[str, Any]
+    parent_tool_use_id: str | None = None
+    session_id: str
+    uuid: str
+
+
+class ModelUsageTotals(Struct, frozen=True, kw_only=True, rename="camel"):
+    input_tokens: int
+    output_tokens: int
+    cache_read_input_tokens: int
+    cache_creation_input_tokens: int
+    web_search_requests: int = 0
+    cost_usd: float = msgspec.field(name="costUSD")
+
+
+class PermissionDenial(Struct, frozen=True, kw_only=True):
+    tool_name: str
+    tool_use_id: str
+    tool_input: Mapping[str, Any]
+
+
+class ResultLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="result"):
+    subtype: ResultSubtype
+    is_error: bool
+    duration_ms: int
+    duration_api_ms: int
+    num_turns: int
+    result: str
+    structured_output: Any = msgspec.UNSET
+    stop_reason: str | None = None
+    session_id: str
+    total_cost_usd: float | None
+    usage: Usage
+    model_usage: Mapping[str, ModelUsageTotals] = msgspec.field(name="modelUsage")
+    permission_denials: Sequence[PermissionDenial]
+    api_error_status: int | None = None
+    errors: Sequence[str] = ()
+    uuid: str
+
+
+def get_result_subtype(reason: TurnEndReason) -> ResultSubtype:
+    return _SUBTYPES.get(reason, "error_during_execution")
+
+
+def build_model_usage(spent: Mapping[str, tuple[Usage, float]]) -> dict[str, ModelUsageTotals]:
+    return {
+        model: ModelUsageTotals(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_input_tokens=usage.cache_read_input_tokens,
+            cache_creation_input_tokens=usage.cache_creation_input_tokens,
+            cost_usd=usd,
+        )
+        for model, (usage, usd) in spent.items()
+    }
+
+
+def to_protocol_tool_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tool names that readers of this protocol expect."""
+    return tuple("Task" if name == "Agent" else name for name in names)
+
+
+def build_message_line(
+    added: MessageAdded, session: str, *, parent: str | None = None
+) -> AssistantLine | UserLine:
+    """Build the line for a message that entered the conversation, with its transcript id.
+
+    `parent` is the call that started the agent of this conversation.
+    """
+    content = [_encode_block(block) for block in added.message.content]
+    if added.message.role == "user":
+        api_message = {"role": "user", "content": content}
+        return UserLine(message=api_message, parent_tool_use_id=parent, session_id=session, uuid=added.entry)
+    message = {
+        "id": added.message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": added.model,
+        "content": content,
+        "stop_reason": added.stop_reason or None,
+        "stop_sequence": None,
+        "usage": added.usage or Usage(),
+    }
+    return AssistantLine(message=message, parent_tool_use_id=parent, session_id=session, uuid=added.entry)
+
+
+def build_success_response(request_id: str, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Build the success response to a control request; the id is inside `response`."""
+    body = {"subtype": "success", "request_id": request_id, "response": dict(response or {})}
+    return {"type": "control_response", "response": body}
+
+
+def build_error_response(request_id: str, error: str) -> dict[str, Any]:
+    body = {"subtype": "error", "request_id": request_id, "error": error}
+    return {"type": "control_response", "response": body}
+
+
+def build_permission_request(
+    request_id: str,
+    tool: str,
+    call: str,
+    tool_input: Mapping[str, Any],
+    *,
+    suggestions: Sequence[Any] = (),
+    agent: str | None = None,
+) -> dict[str, Any]:
+    """Build the request for permission to run a tool, with suggested rules that would avoid the question.
+
+    `agent` is the agent that asks, if it is not the lead.
+    """
+    request = {"subtype": "can_use_tool", "tool_name": tool, "input": tool_input, "tool_use_id": call}
+    if agent is not None:
+        request["agent_id"] = agent
+    if suggestions:
+        request["permission_suggestions"] = suggestions
+    return build_control_request(request_id, request)
+
+
+def build_control_request(request_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Build a control request to the program."""
+    return {"type": "control_request", "request_id": request_id, "request": dict(request)}
+
+
+def build_cancel_request(request_id: str) -> dict[str, Any]:
+    """Build the cancellation of a control request that needs no answer any more."""
+    return {"type": "control_cancel_request", "request_id": request_id}
+
+
+def _encode_block(block: ContentBlock) -> Any:
+    raw = msgspec.to_builtins(block)
+    if isinstance(block, ThinkingBlock):
+        # Omitted elsewhere when empty, but readers of this protocol index into it.
+        raw["signature"] = block.signature
+    return raw

@@ -1,0 +1,78 @@
+"""Stream-json lines for the start, progress and end of agents that a run starts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from shoal.core.agents import AgentResult
+from shoal.wire.notification_text import summarize_agent_result
+from shoal.wire.stream_output_codec import StreamLine
+
+
+class TaskUsage(Struct, frozen=True, kw_only=True):
+    total_tokens: int = 0
+    tool_uses: int = 0
+    duration_ms: int = 0
+
+
+class TaskStartedLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """An agent started; `tool_use_id` is the call that requested it."""
+
+    subtype: Literal["task_started"] = "task_started"
+    task_id: str
+    description: str
+    tool_use_id: str | None
+    task_type: Literal["local_agent"] = "local_agent"
+    subagent_type: str
+    is_background: bool
+    session_id: str
+    uuid: str
+
+
+class TaskProgressLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """An agent started a tool call."""
+
+    subtype: Literal["task_progress"] = "task_progress"
+    task_id: str
+    description: str
+    """Current activity of the agent."""
+    tool_use_id: str | None
+    last_tool_name: str
+    usage: TaskUsage
+    session_id: str
+    uuid: str
+
+
+class TaskNotificationLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+    """An agent ended."""
+
+    subtype: Literal["task_notification"] = "task_notification"
+    task_id: str
+    tool_use_id: str | None
+    status: Literal["completed", "failed", "stopped"]
+    output_file: str
+    summary: str
+    usage: TaskUsage
+    session_id: str
+    uuid: str
+
+
+def build_task_notification(
+    result: AgentResult, *, call: str | None, session: str, uuid: str
+) -> TaskNotificationLine:
+    return TaskNotificationLine(
+        task_id=result.agent,
+        tool_use_id=call,
+        status="stopped" if result.status == "killed" else result.status,
+        output_file=result.output,
+        summary=summarize_agent_result(result),
+        usage=TaskUsage(
+            total_tokens=result.usage.total_tokens,
+            tool_uses=result.evidence.tool_calls,
+            duration_ms=result.duration_ms,
+        ),
+        session_id=session,
+        uuid=uuid,
+    )

@@ -1,0 +1,245 @@
+"""Codec between transcript entries and JSON lines, in the layout that other programs share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from shoal.core.clock import format_iso_time
+from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
+from shoal.core.transcript_entries import (
+    CompactionEntry,
+    MessageEntry,
+    ReplyMetadata,
+    RewindEntry,
+    TranscriptEntry,
+)
+from shoal.core.usage import Usage
+from shoal.wire.json_codec import decode_json, encode_json, parse_message, parse_timestamp
+
+_ASSISTANT_PREFIX = b'"type":"assistant","message":'
+_USER_PREFIX = b'"type":"user","message":'
+
+
+class TranscriptEncoder:
+    """Encodes the lines of one transcript; constant fields are encoded once."""
+
+    def __init__(
+        self,
+        *,
+        session: SessionId,
+        cwd: str,
+        version: str,
+        git_branch: str | None = None,
+        agent: AgentId | None = None,
+    ) -> None:
+        constant: dict[str, Any] = {"isSidechain": agent is not None}
+        if agent is not None:
+            constant["agentId"] = agent
+        constant |= {"userType": "external", "cwd": cwd, "sessionId": session, "version": version}
+        if git_branch is not None:
+            constant["gitBranch"] = git_branch
+        self._constant = b"," + encode_json(constant)[1:-1] + b","
+
+    def encode_entry(self, entry: TranscriptEntry) -> bytes:
+        match entry:
+            case MessageEntry():
+                parent, body = entry.parent, _encode_message_entry(entry)
+            case CompactionEntry():
+                parent, body = None, _encode_compaction(entry)
+            case RewindEntry():
+                parent, body = entry.parent, _encode_rewind(entry)
+        return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
+            encode_json(parent),
+            self._constant,
+            body,
+            encode_json(entry.id),
+            format_iso_time(entry.at).encode(),
+        )
+
+
+def _encode_message_entry(entry: MessageEntry) -> bytes:
+    flags = b"%b%b%b" % (
+        b',"isMeta":true' if entry.meta else b"",
+        b',"isCompactSummary":true' if entry.summary else b"",
+        b',"delivered":' + encode_json(entry.delivered) if entry.delivered else b"",
+    )
+    billing = entry.billing
+    if billing is None:
+        kind = _USER_PREFIX if entry.message.role == "user" else _ASSISTANT_PREFIX
+        return kind + encode_json(entry.message) + flags
+    request = b"" if billing.request is None else b',"requestId":' + encode_json(billing.request)
+    return _ASSISTANT_PREFIX + encode_json(_AssistantMessage.from_entry(entry, billing)) + request + flags
+
+
+def _encode_compaction(entry: CompactionEntry) -> bytes:
+    return b'"type":"system","subtype":"compact_boundary","logicalParentUuid":%b,%b' % (
+        encode_json(entry.before),
+        encode_json(
+            {
+                "content": "Conversation compacted",
+                "compactMetadata": {"trigger": entry.trigger, "preTokens": entry.tokens_before},
+            }
+        )[1:-1],
+    )
+
+
+def _encode_rewind(entry: RewindEntry) -> bytes:
+    return b'"type":"system","subtype":"shoal_rewind","content":"Conversation rewound","turn":%d' % entry.turn
+
+
+class _AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
+    """Assistant message as the Messages API returns it."""
+
+    id: str
+    role: str
+    model: str
+    content: Any
+    stop_reason: str
+    stop_sequence: None = None
+    usage: Usage
+
+    @classmethod
+    def from_entry(cls, entry: MessageEntry, billing: ReplyMetadata) -> _AssistantMessage:
+        return cls(
+            id=billing.message_id,
+            role=entry.message.role,
+            model=billing.model,
+            content=entry.message.content,
+            stop_reason=billing.stop_reason,
+            usage=billing.usage,
+        )
+
+
+class TranscriptTitle(Struct, frozen=True, kw_only=True):
+    """Title that another program gave the conversation."""
+
+    text: str
+
+
+class UnknownTranscriptEntry(Struct, frozen=True, kw_only=True):
+    """An unknown line. Its links are kept because it may be part of the chain."""
+
+    kind: str
+    id: EntryId | None = None
+    parent: EntryId | None = None
+
+
+class TranscriptLine(Struct, frozen=True, kw_only=True):
+    """A parsed line. `left_out` has the types of the blocks that were skipped."""
+
+    entry: MessageEntry | CompactionEntry | RewindEntry | TranscriptTitle | UnknownTranscriptEntry
+    left_out: tuple[str, ...] = ()
+    session: str = ""
+    cwd: str = ""
+    agent: str = ""
+
+
+RawEntry: TypeAlias = Mapping[str, Any]
+
+
+def parse_transcript_line(line: bytes) -> TranscriptLine:
+    """Parse a line; raise ValueError if it is not a JSON object."""
+    raw = decode_json(line)
+    if not isinstance(raw, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
+    entry, left_out = _parse_entry(raw)
+    return TranscriptLine(
+        entry=entry,
+        left_out=left_out,
+        session=_to_text(raw.get("sessionId")),
+        cwd=_to_text(raw.get("cwd")),
+        # Older programs write the lines of sub-agents into the session file without an agent id.
+        agent=(_to_text(raw.get("agentId")) or "unnamed") if raw.get("isSidechain") is True else "",
+    )
+
+
+def _parse_entry(
+    raw: RawEntry,
+) -> tuple[
+    MessageEntry | CompactionEntry | RewindEntry | TranscriptTitle | UnknownTranscriptEntry, tuple[str, ...]
+]:
+    kind, subtype, entry_id = raw.get("type"), raw.get("subtype"), raw.get("uuid")
+    if kind == "summary":
+        return TranscriptTitle(text=_to_text(raw.get("summary"))), ()
+    try:
+        if isinstance(entry_id, str) and kind in ("user", "assistant"):
+            return _parse_message_entry(raw)
+        if isinstance(entry_id, str) and kind == "system" and subtype == "compact_boundary":
+            return _parse_compaction(raw), ()
+        if isinstance(entry_id, str) and kind == "system" and subtype == "shoal_rewind":
+            return _parse_rewind(raw), ()
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        pass  # a line of a known type with an unknown layout
+    name = "/".join(str(part) for part in (kind, subtype) if part is not None)
+    return UnknownTranscriptEntry(
+        kind=name or "untyped", id=_to_entry_id(entry_id), parent=_to_entry_id(raw.get("parentUuid"))
+    ), ()
+
+
+def _parse_message_entry(raw: RawEntry) -> tuple[MessageEntry, tuple[str, ...]]:
+    message, left_out = parse_message(raw["message"])
+    if message.role != raw["type"]:
+        raise ValueError("the role is not the type")
+    entry = MessageEntry(
+        id=EntryId(raw["uuid"]),
+        parent=_to_entry_id(raw.get("parentUuid")),
+        at=parse_timestamp(raw["timestamp"]),
+        message=message,
+        billing=_parse_billing(raw) if message.role == "assistant" else None,
+        meta=raw.get("isMeta") is True,
+        summary=raw.get("isCompactSummary") is True,
+        delivered=_to_text(raw.get("delivered")),
+    )
+    return entry, left_out
+
+
+def _parse_billing(raw: RawEntry) -> ReplyMetadata | None:
+    message = raw["message"]
+    if not isinstance(message.get("usage"), dict):
+        return None
+    request = raw.get("requestId")
+    counts = {
+        key: count for key, count in message["usage"].items() if key in _USAGE_FIELDS and count is not None
+    }
+    return ReplyMetadata(
+        message_id=_to_text(message.get("id")),
+        model=_to_text(message.get("model")),
+        stop_reason=_to_text(message.get("stop_reason")),
+        usage=msgspec.convert(counts, Usage),
+        request=RequestId(request) if isinstance(request, str) else None,
+    )
+
+
+_USAGE_FIELDS = frozenset(Usage.__struct_fields__)
+
+
+def _parse_compaction(raw: RawEntry) -> CompactionEntry:
+    metadata = raw.get("compactMetadata") or {}
+    return CompactionEntry(
+        id=EntryId(raw["uuid"]),
+        before=_to_entry_id(raw.get("logicalParentUuid")),
+        at=parse_timestamp(raw["timestamp"]),
+        trigger=str(metadata.get("trigger", "auto")),
+        tokens_before=int(metadata.get("preTokens", 0)),
+    )
+
+
+def _parse_rewind(raw: RawEntry) -> RewindEntry:
+    return RewindEntry(
+        id=EntryId(raw["uuid"]),
+        parent=_to_entry_id(raw.get("parentUuid")),
+        at=parse_timestamp(raw["timestamp"]),
+        turn=int(raw["turn"]),
+    )
+
+
+def _to_entry_id(value: object) -> EntryId | None:
+    return EntryId(value) if isinstance(value, str) else None
+
+
+def _to_text(value: object) -> str:
+    return value if isinstance(value, str) else ""

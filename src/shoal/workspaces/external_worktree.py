@@ -1,0 +1,67 @@
+"""A working directory for one agent that another program created, used in place of a git worktree."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from shoal.core.errors import WorktreeError
+from shoal.core.filenames import escape_filename
+from shoal.core.worktrees import WorktreeOwner, WorktreeRecord
+from shoal.workspaces.owner_lease import get_process_start
+from shoal.workspaces.worktree import Worktree
+
+
+class ExternalWorktree(Worktree, frozen=True, kw_only=True):
+    """Worktree without a known repository, so only its own files can be written."""
+
+    @property
+    def writable_paths(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+    @property
+    def sealed_paths(self) -> tuple[Path, ...]:
+        return (self.record.checkout,)
+
+    @property
+    def read_only_paths(self) -> tuple[Path, ...]:
+        return ()
+
+
+def open_external_worktree(path: Path, *, root: Path, agent: str, session: str, now: int) -> ExternalWorktree:
+    """Open the directory; `root` is the lead's. Raises `WorktreeError` if the agent would not be separate."""
+    if not path.is_absolute() or not _is_directory(path):
+        raise WorktreeError(f"{escape_filename(path)} is no directory. Its whole path is expected.")
+    real, lead = Path(os.path.realpath(path)), Path(os.path.realpath(root))
+    if lead.is_relative_to(real):
+        raise WorktreeError(f"{escape_filename(path)} is where the lead works, or holds it.")
+    pid = os.getpid()
+    record = WorktreeRecord(
+        name=str(real),
+        agent=agent,
+        owner=WorktreeOwner(pid=pid, started=get_process_start(pid), lease="", session=session),
+        path=real,
+        branch="",
+        base="",
+        checkout=lead,
+        made_at=now,
+        state="live",
+    )
+    return ExternalWorktree(record=record, common=lead, entry=real)
+
+
+def _is_directory(path: Path) -> bool:
+    """Return False also for paths that the system rejects, because a program may output anything."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def describe_external_worktree(worktree: ExternalWorktree) -> str:
+    """Describe the directory to the agent that starts in it."""
+    return (
+        f"You work in {escape_filename(worktree.root)}, "
+        f"a copy of {escape_filename(worktree.record.checkout)} of your own.\n"
+        "Nothing outside of it can be changed. What you leave in it is kept for the lead."
+    )

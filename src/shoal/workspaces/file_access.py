@@ -1,0 +1,86 @@
+"""Opens files for tools: regular files only, read whole if possible, changed by one process at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import escape_filename
+from shoal.workspaces.file_errors import build_file_error
+
+MAX_WHOLE_SIZE = 256 * 1024 * 1024
+"""Larger files are read in parts and not changed by tools."""
+_LOCK_TRIES, _LOCK_PAUSE = 50, 0.005
+
+
+def open_regular_file(real: Path) -> BinaryIO:
+    """Open a regular file; a pipe or device is refused, because it could block forever."""
+    try:
+        descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        state = os.fstat(descriptor)
+        if stat.S_ISREG(state.st_mode):
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
+    except OSError as error:
+        raise build_file_error("read", real, error) from None
+    kind = "a directory" if stat.S_ISDIR(state.st_mode) else "a device, pipe or socket, not a file"
+    raise WorkspaceError(f"{escape_filename(real)} is {kind}.")
+
+
+def open_locked_file(real: Path) -> BinaryIO:
+    """Open a regular file while no other Shoal process is about to replace it.
+
+    The lock is on the file to be replaced: it leaves nothing behind, and ends with its holder. Another
+    program may hold it for its own reasons, so the wait is short; `replace_file` checks again.
+    """
+    tries_left = _LOCK_TRIES
+    while True:
+        file = open_regular_file(real)
+        acquired = _try_lock(file)
+        if not tries_left or (acquired and _is_still_at(real, file)):
+            return file
+        file.close()
+        tries_left -= 1
+        if not acquired:
+            time.sleep(_LOCK_PAUSE)
+
+
+def _try_lock(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
+
+
+def _is_still_at(real: Path, file: BinaryIO) -> bool:
+    """Return True if the path still refers to the open file."""
+    try:
+        return os.path.samestat(real.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+def read_file(real: Path) -> tuple[bytes, os.stat_result]:
+    with open_regular_file(real) as file:
+        return read_open_file(real, file)
+
+
+def read_open_file(real: Path, file: BinaryIO) -> tuple[bytes, os.stat_result]:
+    state = os.fstat(file.fileno())
+    if state.st_size > MAX_WHOLE_SIZE:
+        raise WorkspaceError(
+            f"{escape_filename(real)} has {state.st_size:,} bytes; "
+            f"files above {MAX_WHOLE_SIZE:,} are not taken whole. Read parts of it, or use a command."
+        )
+    try:
+        return file.read(), state
+    except OSError as error:
+        raise build_file_error("read", real, error) from None

@@ -1,0 +1,33 @@
+"""Operating system errors about files, as sentences that a model can act on."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import escape_filename
+
+_REASONS = {
+    errno.EACCES: "permission is denied. Choose another place, or ask for the permission to be changed",
+    errno.EPERM: "the system does not permit it. Choose another place",
+    errno.ENOSPC: "the disk is full. Nothing was changed; make room before trying again",
+    errno.EDQUOT: "the disk quota is used up. Nothing was changed; make room before trying again",
+    errno.EFBIG: "the file would be larger than the system allows. Nothing was changed",
+    errno.EROFS: "the file system is read-only. Choose another place",
+    errno.ENAMETOOLONG: "the name is too long: a part may have 255 bytes, the whole path 4,096",
+    errno.ELOOP: "its symbolic links go round in a circle",
+    errno.ENOENT: "it does not exist",
+    errno.EISDIR: "it is a directory",
+    errno.ENOTDIR: "a part of the path is a file, not a directory",
+    errno.EEXIST: "a file is in the way where a directory is needed",
+    errno.ENXIO: "it is a socket or a pipe with nobody at the other end",
+    errno.EIO: "the disk reported a fault",
+    errno.ETXTBSY: "it is a program that is running",
+}
+
+
+def build_file_error(action: str, path: Path, error: OSError) -> WorkspaceError:
+    """Return an error for a failed `action`, such as "read" or "write"."""
+    reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    return WorkspaceError(f"Cannot {action} {escape_filename(path)}: {reason}.")

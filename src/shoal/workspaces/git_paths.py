@@ -1,0 +1,95 @@
+"""Paths of the git repository around a directory: what commits write, and what controls git."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_MAX_LINE = 4096
+
+
+def iter_git_writable_paths(directory: Path) -> Iterator[Path]:
+    """Yield the paths outside the directory that a commit writes: the repository around or behind it."""
+    for ancestor in (directory, *directory.parents):
+        dot = ancestor / ".git"
+        if dot.is_dir():
+            if ancestor != directory:
+                yield dot
+            return
+        entry = _find_worktree_entry(dot)
+        if entry is not None:
+            common = _read_common_directory(entry)
+            yield from (entry, common / "objects", common / "refs", common / "logs")
+            return
+
+
+def iter_git_control_paths(directory: Path) -> Iterator[Path]:
+    """Yield the paths that decide which programs git runs, so that an agent cannot change the user's git."""
+    for ancestor in (directory, *directory.parents):
+        dot = ancestor / ".git"
+        if dot.is_dir():
+            yield from (dot / "hooks", dot / "config", dot / "config.worktree")
+            return
+        entry = _find_worktree_entry(dot)
+        if entry is not None:
+            yield dot
+            yield from (entry / name for name in ("gitdir", "commondir", "config.worktree"))
+            return
+
+
+def read_head_commit(directory: Path) -> str | None:
+    """Return the commit of the checkout around a directory from git's own files; None if that fails."""
+    for ancestor in (directory, *directory.parents):
+        dot = ancestor / ".git"
+        if dot.exists():
+            entry = dot if dot.is_dir() else _find_worktree_entry(dot)
+            return None if entry is None else _read_commit(entry)
+    return None
+
+
+def _read_commit(entry: Path) -> str | None:
+    head = _read_first_line(entry / "HEAD")
+    ref = head.removeprefix("ref: ")
+    if ref == head:
+        return head or None
+    common = _read_common_directory(entry) if (entry / "commondir").exists() else entry
+    return (
+        _read_first_line(entry / ref)
+        or _read_first_line(common / ref)
+        or _find_packed_ref(common / "packed-refs", ref)
+    )
+
+
+def _find_packed_ref(path: Path, ref: str) -> str | None:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    return next((line.split(" ", 1)[0] for line in lines if line.endswith(f" {ref}")), None)
+
+
+def _find_worktree_entry(git_file: Path) -> Path | None:
+    """Return the `worktrees/NAME` directory in a worktree's .git file, if it refers back to the worktree."""
+    gitdir = _read_first_line(git_file).removeprefix("gitdir: ")
+    if not gitdir:
+        return None
+    entry = Path(os.path.realpath(git_file.parent / gitdir))
+    # Anyone can write a .git file that names another repository; that one would not refer back to it.
+    return (
+        entry
+        if os.path.realpath(entry / _read_first_line(entry / "gitdir")) == os.path.realpath(git_file)
+        else None
+    )
+
+
+def _read_common_directory(entry: Path) -> Path:
+    return Path(os.path.realpath(entry / (_read_first_line(entry / "commondir") or "../..")))
+
+
+def _read_first_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return os.fsdecode(file.read(_MAX_LINE)).split("\n", 1)[0]
+    except OSError:
+        return ""

@@ -1,0 +1,277 @@
+"""Files of a project on this machine, with a record of what its agent has read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from copy import copy
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from shoal.core.errors import WorkspaceError
+from shoal.core.filenames import escape_filename, unescape_filename
+from shoal.core.text_diffs import format_diff
+from shoal.workspaces.atomic_files import create_file, remove_abandoned_files, replace_file
+from shoal.workspaces.checkpoints import CheckpointStore
+from shoal.workspaces.file_access import open_locked_file, open_regular_file, read_file, read_open_file
+from shoal.workspaces.file_errors import build_file_error
+
+_MAX_CACHED_SIZE = 256 * 1024
+_MAX_CACHED_FILES = 64
+_MAX_NAME_LENGTH = 255
+_MAX_PATH_LENGTH = 4096
+
+
+class _ReadState(Struct, frozen=True):
+    """State of a file when it was read; has no digest if only parts of it were read."""
+
+    digest: bytes | None
+    size: int
+    changed: int
+    inode: int
+
+    def is_unchanged(self, now: os.stat_result) -> bool:
+        return (self.size, self.changed, self.inode) == (now.st_size, now.st_mtime_ns, now.st_ino)
+
+
+class LocalWorkspace:
+    """View of one agent on a project; agents that share the files have a workspace each.
+
+    `on_change` is called for each file that a tool has written, with the number of the turn.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        granted: Iterable[Path] = (),
+        cwd: Path | None = None,
+        checkpoints: CheckpointStore | None = None,
+        on_change: Callable[[int, Path], None] | None = None,
+    ) -> None:
+        self._root = Path(os.path.realpath(root))
+        self._granted = tuple(Path(os.path.realpath(directory)) for directory in granted)
+        self._cwd = self._root if cwd is None else Path(os.path.normpath(self._root / cwd))
+        self._checkpoints = checkpoints
+        self._on_change = on_change
+        self._turn = 0
+        self.write_guard: Callable[[Path], None] | None = None
+        """Called before a file is written; raises `WorkspaceError` to refuse."""
+        self._read_states: dict[Path, _ReadState] = {}
+        self._contents: OrderedDict[Path, bytes] = OrderedDict()
+        self._cleaned_directories: set[Path] = set()
+        """Directories already cleared of temporary files left by killed processes."""
+
+    def create_sibling(self, on_change: Callable[[int, Path], None]) -> LocalWorkspace:
+        """Create a workspace for another agent on the same files and directories; it has read nothing yet."""
+        other = copy(self)
+        other._on_change = on_change
+        other._read_states = {}
+        other._contents = OrderedDict()
+        return other
+
+    def copy_read_state(self, other: LocalWorkspace) -> None:
+        """Mark as read what the agent of the other workspace has read, for its fork."""
+        self._read_states.update(other._read_states)
+        self._contents.update(other._contents)
+
+    @property
+    def root(self) -> Path:
+        return self._root
+
+    @property
+    def cwd(self) -> Path:
+        return self._cwd
+
+    @property
+    def granted_directories(self) -> tuple[Path, ...]:
+        return self._granted
+
+    def grant_directory(self, directory: Path) -> None:
+        self._granted = (*self._granted, Path(os.path.realpath(directory)))
+
+    def begin_turn(self, turn: int) -> None:
+        self._turn = turn
+
+    def change_directory(self, cwd: Path) -> bool:
+        if not self.contains_path(cwd) or not (self._cwd / cwd).is_dir():
+            return False
+        self._cwd = Path(os.path.normpath(self._cwd / cwd))
+        return True
+
+    def contains_path(self, path: Path) -> bool:
+        try:
+            # Follows links in every part, and keeps parts that do not exist yet.
+            real = Path(os.path.realpath(self._cwd / path))
+        except (OSError, ValueError):
+            return False
+        return any(real.is_relative_to(allowed) for allowed in (self._root, *self._granted))
+
+    def resolve_path(self, path: str) -> Path:
+        if not path.strip():
+            raise WorkspaceError("The path is empty.")
+        if "\0" in path:
+            raise WorkspaceError(
+                f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+            )
+        absolute = self._make_absolute(path)
+        if "\\x" in path and not os.path.lexists(absolute):
+            unescaped = unescape_filename(path)
+            if "\0" not in unescaped and os.path.lexists(self._make_absolute(unescaped)):
+                absolute = self._make_absolute(unescaped)
+        return absolute
+
+    def _make_absolute(self, path: str) -> Path:
+        try:
+            # Another user's ~name stays a file name.
+            expanded = Path(path).expanduser() if path == "~" or path.startswith("~/") else path
+            absolute = os.path.normpath(self._cwd / expanded)
+            raw = os.fsencode(absolute)
+        except UnicodeEncodeError:
+            raise WorkspaceError(
+                f"The path {escape_filename(path)!r} is not text a file name can hold."
+            ) from None
+        if len(raw) >= _MAX_PATH_LENGTH or any(len(part) > _MAX_NAME_LENGTH for part in raw.split(b"/")):
+            raise WorkspaceError(
+                f"The path {escape_filename(path)[:80]}… is too long: a part may have "
+                f"{_MAX_NAME_LENGTH} bytes, the whole path {_MAX_PATH_LENGTH}."
+            )
+        return Path(absolute)
+
+    def read_file(self, path: Path) -> bytes:
+        real = _resolve_path(path)
+        content, state = read_file(real)
+        self._remember_content(real, content, state)
+        return content
+
+    def open_file(self, path: Path) -> BinaryIO:
+        real = _resolve_path(path)
+        file = open_regular_file(real)
+        state = os.fstat(file.fileno())
+        read_state = self._read_states.get(real)
+        if read_state is None or not read_state.is_unchanged(state):
+            self._read_states[real] = _ReadState(None, state.st_size, state.st_mtime_ns, state.st_ino)
+            self._contents.pop(real, None)
+        return file
+
+    def read_for_change(self, path: Path, *, intended: bytes | None = None) -> bytes:
+        real = _resolve_path(path)
+        content, state = read_file(real)
+        self._refuse_stale(real, content, state, intended=intended)
+        return content
+
+    def write_file(self, path: Path, content: bytes) -> None:
+        real = _resolve_path(path)
+        if self.write_guard is not None:
+            self.write_guard(real)
+        if real.parent not in self._cleaned_directories:
+            self._cleaned_directories.add(real.parent)
+            remove_abandoned_files(real.parent)
+        if os.path.lexists(real):
+            with open_locked_file(real) as file:
+                before, state = read_open_file(real, file)
+                self._refuse_stale(real, before, state, intended=content)
+                self._replace_file(real, before, content, state)
+        else:
+            self._create_file(real, content)
+        if self._on_change is not None:
+            self._on_change(self._turn, real)
+        try:
+            self._remember_content(real, content, real.stat())
+        except OSError:
+            self._forget_content(real)
+
+    def _create_file(self, real: Path, content: bytes) -> None:
+        try:
+            real.parent.mkdir(parents=True, exist_ok=True)
+            self._save_checkpoint(real, None, content, None)
+            create_file(real, content)
+        except FileExistsError as error:
+            if real.exists():
+                raise WorkspaceError(
+                    f"{escape_filename(real)} came to be there just now, made by somebody else. "
+                    "Nothing was written. Read it before writing to it."
+                ) from None
+            raise build_file_error("write", real, error) from None
+        except OSError as error:
+            raise build_file_error("write", real, error) from None
+
+    def _replace_file(self, real: Path, before: bytes, content: bytes, state: os.stat_result) -> None:
+        try:
+            if not os.access(real, os.W_OK):
+                raise PermissionError(13, "the file is write-protected")
+            self._save_checkpoint(real, before, content, stat.S_IMODE(state.st_mode))
+            replace_file(real, content, like=state)
+        except OSError as error:
+            raise build_file_error("write", real, error) from None
+
+    def _save_checkpoint(self, real: Path, before: bytes | None, after: bytes, mode: int | None) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.record_change(self._turn, real, before=before, after=after, mode=mode)
+
+    def _remember_content(self, real: Path, content: bytes, state: os.stat_result) -> None:
+        self._read_states[real] = _ReadState(
+            sha256(content).digest(), state.st_size, state.st_mtime_ns, state.st_ino
+        )
+        self._contents.pop(real, None)
+        if len(content) <= _MAX_CACHED_SIZE:
+            self._contents[real] = content
+            if len(self._contents) > _MAX_CACHED_FILES:
+                self._contents.popitem(last=False)
+
+    def _forget_content(self, real: Path) -> None:
+        self._read_states.pop(real, None)
+        self._contents.pop(real, None)
+
+    def _refuse_stale(
+        self, real: Path, content: bytes, state: os.stat_result, *, intended: bytes | None
+    ) -> None:
+        read_state = self._read_states.get(real)
+        if read_state is None:
+            message = (
+                f"{escape_filename(real)} exists and has not been read. Nothing was written; read it first."
+            )
+            if intended is not None:
+                message += f" What the write would change:\n{_format_difference(content, intended)}"
+            raise WorkspaceError(message)
+        is_fresh = (
+            read_state.is_unchanged(state)
+            if read_state.digest is None
+            else read_state.digest == sha256(content).digest()
+        )
+        if is_fresh:
+            return
+        message = (
+            f"{escape_filename(real)} has changed since it was read, by somebody else or by a command. "
+            "Nothing was written; read it again and make the change anew."
+        )
+        cached = self._contents.get(real)
+        if cached is not None:
+            message += f" What has changed in it:\n{_format_difference(cached, content)}"
+        elif intended is not None:
+            message += (
+                f" What the write would change in it as it is now:\n{_format_difference(content, intended)}"
+            )
+        raise WorkspaceError(message)
+
+
+def _resolve_path(path: Path) -> Path:
+    try:
+        return Path(os.path.realpath(path))
+    except OSError as error:
+        raise build_file_error("reach", path, error) from None
+    except ValueError:
+        raise WorkspaceError(
+            f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
+        ) from None
+
+
+def _format_difference(old: bytes, new: bytes) -> str:
+    if b"\0" in old[:8192] or b"\0" in new[:8192]:
+        return f"(binary: {len(old):,} bytes became {len(new):,})"
+    return format_diff(old.decode(errors="replace"), new.decode(errors="replace"))

@@ -1,0 +1,253 @@
+"""Worktrees of a repository's agents: created from the lead's commit, never removed with work in them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Collection, Mapping
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from shoal.core.clock import Clock
+from shoal.core.errors import WorktreeError
+from shoal.core.ids import slugify_path
+from shoal.core.worktrees import (
+    MergedWorktree,
+    RemovedWorktree,
+    RetainedWorktree,
+    WorktreeOwner,
+    WorktreeRecord,
+    WorktreeStatus,
+)
+from shoal.workspaces import worktree_maintenance
+from shoal.workspaces.checkout import Checkout, describe_uncommitted, find_checkout, get_head_commit
+from shoal.workspaces.git_runner import GitLocation, GitRunner
+from shoal.workspaces.owner_lease import OwnerLease, get_process_start, is_lease_held, remove_dead_leases
+from shoal.workspaces.repository_lock import RepositoryLock
+from shoal.workspaces.worktree import Worktree
+from shoal.workspaces.worktree_changes import find_worktree_entry, get_branch_prefix
+from shoal.workspaces.worktree_files import WorktreeFiles, build_write_error
+from shoal.workspaces.worktree_repository import WorktreeRepository
+
+_ID_LENGTH = 8
+"""Characters of an agent's id in the name of its worktree."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_MAX_CHECKOUTS = 8
+"""Concurrent checkouts; more only compete for the disk."""
+_MAX_NAME_LENGTH = 100
+
+
+class WorktreeService:
+    """Creates, reopens, merges and removes worktrees; `root` is the lead's directory, `home` is Shoal's.
+
+    The worktrees of all repositories are in `home`. They are not in the checkout, where tools would find
+    every file twice, and not below `shoal` in the home, which is hidden from commands.
+    """
+
+    def __init__(self, root: Path, home: Path, *, env: Mapping[str, str], clock: Clock) -> None:
+        self._root = root
+        self._home = home
+        self._clock = clock
+        self._git = GitRunner(env, clock)
+        self._repository: WorktreeRepository | None = None
+        self._lease: OwnerLease | None = None
+        self._checkouts = asyncio.Semaphore(_MAX_CHECKOUTS)
+
+    async def create_worktree(self, agent: str, *, session: str) -> Worktree:
+        """Create a worktree at the commit of the lead's checkout. Raises `WorktreeError`."""
+        repository = await self._open_repository()
+        if _ID.fullmatch(agent) is None:
+            raise WorktreeError(f"{agent!r} cannot name a worktree.")
+        record = await self._plan_record(repository, agent, session)
+        async with repository.lock.acquire():
+            await _refuse_taken(repository, record)
+            repository.files.create_record(record)
+        try:
+            entry = await self._check_out(repository, record)
+            notes = await describe_uncommitted(self._git, repository.checkout)
+        except BaseException:
+            # After a second cancellation it is left to be reaped.
+            await asyncio.shield(self._discard_worktree(repository, record))
+            raise
+        record = repository.files.set_state(record, "live")
+        if record.inside and not (record.path / record.inside).is_dir():
+            notes = (*notes, f"{record.inside} is not in the commit: you start at the top of the worktree.")
+        return Worktree(record=record, common=repository.checkout.common, entry=entry, notes=notes)
+
+    async def reopen_worktree(self, name: str, *, session: str) -> Worktree:
+        """Reopen a kept worktree for its agent. Raises `WorktreeError` if it is gone or in use."""
+        repository = await self._open_repository()
+        async with repository.lock.acquire():
+            record = repository.get_unused_record(name)
+            entry = find_worktree_entry(repository.checkout.common, record.path)
+            if entry is None or not record.path.is_dir() or record.state not in ("live", "kept"):
+                raise WorktreeError(f"The worktree {name} is no longer there to go on in.")
+            record = replace(record, owner=self._get_owner(repository.files, session), state="live")
+            repository.files.save_record(record)
+        return Worktree(record=record, common=repository.checkout.common, entry=entry)
+
+    async def finish_worktree(self, worktree: Worktree) -> RetainedWorktree | RemovedWorktree:
+        """Finish after the agent ended: remove an unchanged worktree with its branch, keep any other."""
+        repository = await self._open_repository()
+        record = repository.get_record(worktree.name)
+        # Inspected without the lock: nobody else touches a living owner's worktree.
+        found = await repository.inspect_changes(record)
+        if isinstance(found, RetainedWorktree):
+            return found
+        if not found.is_empty:
+            return await repository.retain_worktree(record, found)
+        async with repository.lock.acquire():
+            return await repository.remove_worktree(record)
+
+    async def settle_abandoned(self, place: Path) -> RetainedWorktree | RemovedWorktree | None:
+        """Settle the worktree of a dead owner that contains this path; None if there is none."""
+        repository = await self._open_repository()
+        async with repository.lock.acquire():
+            for record in repository.files.iter_records():
+                if place.is_relative_to(record.path) and not repository.is_in_use(record):
+                    return await repository.settle_worktree(record)
+        return None
+
+    async def settle_session(
+        self, session: str, in_use: Collection[Path]
+    ) -> list[RetainedWorktree | RemovedWorktree]:
+        """Settle the worktrees of dead processes of a session, except where their agents may resume."""
+        repository = await self._open_repository()
+        async with repository.lock.acquire():
+            return [
+                await repository.settle_worktree(record)
+                for record in _list_abandoned(repository)
+                if record.owner.session == session
+                and not any(place.is_relative_to(record.path) for place in in_use)
+            ]
+
+    async def reap_abandoned(self) -> list[RetainedWorktree | RemovedWorktree]:
+        """Settle the worktrees of dead owners: remove unchanged ones, keep all others under a ref."""
+        repository = await self._open_repository()
+        async with repository.lock.acquire():
+            settled = [await repository.settle_worktree(record) for record in _list_abandoned(repository)]
+            remove_dead_leases(repository.files.lease_directory)
+            repository.files.clear_abandoned()
+        return settled
+
+    async def list_worktrees(self) -> list[WorktreeStatus]:
+        return await worktree_maintenance.list_statuses(await self._open_repository())
+
+    async def show_worktree(self, name: str) -> tuple[WorktreeStatus, str]:
+        """Return the status of a worktree and a summary of its changes from git."""
+        return await worktree_maintenance.show_worktree(await self._open_repository(), name)
+
+    async def merge_worktree(self, name: str) -> MergedWorktree:
+        """Merge the work into the branch of the checkout, and remove the worktree.
+
+        Raises `MergeConflict`, which leaves the checkout unchanged, and `WorktreeError`.
+        """
+        repository = await self._open_repository()
+        async with repository.lock.acquire():
+            return await worktree_maintenance.merge_worktree(repository, name)
+
+    async def remove_worktree(self, name: str, *, force: bool = False) -> RemovedWorktree:
+        """Remove a worktree. Raises `WorktreeError` for unmerged work, unless forced: its ref remains."""
+        repository = await self._open_repository()
+        async with repository.lock.acquire():
+            return await worktree_maintenance.remove_worktree(repository, name, force=force)
+
+    def close(self) -> None:
+        """Give up ownership of all worktrees; unfinished ones are left to be reaped."""
+        if self._lease is not None:
+            self._git.pass_descriptors()
+            self._lease.release()
+            self._lease = None
+
+    async def _open_repository(self) -> WorktreeRepository:
+        if self._repository is None:
+            return self._create_repository(await find_checkout(self._git, self._root))
+        return self._repository
+
+    def _create_repository(self, checkout: Checkout) -> WorktreeRepository:
+        """Create the repository object, unless a concurrent call did: all must share one lock."""
+        if self._repository is None:
+            files = WorktreeFiles(
+                Path(os.path.realpath(self._home)) / "worktrees" / _get_directory_name(checkout.common)
+            )
+            lock = RepositoryLock(checkout.common, self._clock)
+            self._repository = WorktreeRepository(git=self._git, checkout=checkout, files=files, lock=lock)
+        return self._repository
+
+    async def _plan_record(self, repository: WorktreeRepository, agent: str, session: str) -> WorktreeRecord:
+        name = f"agent-{agent[:_ID_LENGTH]}"
+        return WorktreeRecord(
+            name=name,
+            agent=agent,
+            base=await get_head_commit(self._git, repository.checkout),
+            owner=self._get_owner(repository.files, session),
+            path=repository.files.get_path(name),
+            branch=f"{get_branch_prefix(name)}/work",
+            checkout=repository.checkout.top,
+            inside=repository.checkout.inside,
+            made_at=self._clock.now(),
+        )
+
+    def _get_owner(self, files: WorktreeFiles, session: str) -> WorktreeOwner:
+        if self._lease is None:
+            try:
+                self._lease = OwnerLease(files.lease_directory)
+                remove_dead_leases(files.lease_directory)
+            except OSError as error:
+                raise build_write_error(files.directory, error) from error
+            # A git process that outlives us is one more reason not to reap what it creates.
+            self._git.pass_descriptors(self._lease.fileno)
+        pid = os.getpid()
+        return WorktreeOwner(pid=pid, started=get_process_start(pid), lease=self._lease.name, session=session)
+
+    async def _check_out(self, repository: WorktreeRepository, record: WorktreeRecord) -> Path:
+        arguments = ("worktree", "add", "--quiet", "--no-checkout", "-b", record.branch)
+        async with repository.lock.acquire():
+            await self._git(*arguments, str(record.path), record.base, at=repository.checkout.git_location)
+        entry = find_worktree_entry(repository.checkout.common, record.path)
+        if entry is None:
+            raise WorktreeError(f"git made the worktree {record.path} and does not know it.")
+        location = GitLocation(entry=entry, common=repository.checkout.common, tree=record.path)
+        async with self._checkouts:
+            await self._git("reset", "--hard", "--quiet", at=location)
+        return entry
+
+    async def _discard_worktree(self, repository: WorktreeRepository, record: WorktreeRecord) -> None:
+        async with repository.lock.acquire():
+            await repository.remove_worktree(record)
+
+
+def _get_directory_name(common: Path) -> str:
+    """Return a directory name with a hash: two repositories must never share a directory."""
+    path = str(common.parent if common.name == ".git" else common)
+    digest = sha256(os.fsencode(common)).hexdigest()[:8]
+    return f"{slugify_path(path)[-_MAX_NAME_LENGTH:].lstrip('-')}-{digest}"
+
+
+def _list_abandoned(repository: WorktreeRepository) -> list[WorktreeRecord]:
+    """Return the worktrees of dead owners that are not settled yet."""
+    unsettled = [record for record in repository.files.iter_records() if record.state != "kept"]
+    return [
+        record
+        for record in unsettled
+        if not is_lease_held(repository.files.lease_directory, record.owner.lease)
+    ]
+
+
+async def _refuse_taken(repository: WorktreeRepository, record: WorktreeRecord) -> None:
+    """Refuse before the record exists: somebody else's branch must not become ours."""
+    repository.files.refuse_taken(record)
+    if (
+        await repository.git(
+            "for-each-ref",
+            f"refs/heads/{get_branch_prefix(record.name)}",
+            at=repository.checkout.git_location,
+        )
+    ).out:
+        raise WorktreeError(
+            f"There is already a branch below {get_branch_prefix(record.name)}. Look at it: git branch "
+            f"--list '{get_branch_prefix(record.name)}*'"
+        )

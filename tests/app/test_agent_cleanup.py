@@ -1,0 +1,274 @@
+"""An agent's end is reported before slow cleanup, and no resource of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_session_helpers import get_started_agent_id
+
+import shoal
+from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
+from git_repository import GitRepository
+from session_helpers import (
+    collect_events,
+    list_agent_starts,
+    list_lead_results,
+    map_agent_results,
+    open_session,
+)
+from shoal.core.agents import AgentResult
+from shoal.core.errors import BadRequest, StoreError
+from shoal.core.events import AgentEnded, AgentStarted, JournaledEvent, NotificationDelivered
+from shoal.core.ids import LEAD_ID
+from shoal.testing import FakeClock
+from shoal.tools.plan_tools import AgentPlan
+
+STUBBORN = "trap '' TERM; echo up > up; while true; do sleep 1000; done"
+
+
+@pytest.mark.spec("RUN-07", "CTL-05")
+async def test_a_waiter_gets_the_result_of_an_agent_before_its_cleanup_finishes(tmp_path: Path) -> None:
+    clock, gate = FakeClock(), ToolGate()
+    model = script_agents(
+        lead=[
+            spawn_agent("slow", "c1", run_in_background=True),
+            lambda request: call_tool(
+                "TaskOutput", "t1", task_id=get_started_agent_id(request), timeout=600_000
+            ),
+            "the lead goes on",
+        ],
+        # A command that ignores SIGTERM gets a second of grace, and the clock stands still.
+        slow=[
+            call_tool("Bash", "b1", command=STUBBORN, run_in_background=True),
+            call_tool("Gate"),
+            "all done",
+        ],
+    )
+    async with open_session(tmp_path, model, tools=[gate.tool], clock=clock) as session:
+        turn = asyncio.create_task(collect_events(session.run("lead")))
+        await gate.wait_until_reached()
+        async with asyncio.timeout(10):
+            while not (tmp_path / "up").exists():
+                await asyncio.sleep(0)
+        gate.is_open.set()
+        (shell,) = session.services.shells.list_shells()
+        (run,) = session.services.supervisor.list_running()
+        try:
+            async with asyncio.timeout(10):
+                events = await turn
+            assert events[-1].text == "the lead goes on"
+            assert list_lead_results(session)[1].startswith("status: completed")
+            assert run.is_live
+            assert not shell.ended.is_set()
+        finally:
+            await clock.advance(1.5)
+        async with asyncio.timeout(10):
+            await session.services.supervisor.wait_until_idle()
+        assert shell.ended.is_set()
+    # It was seen, so no notification comes, though the clean-up ended later.
+    assert [event.call for event in read_events(session) if isinstance(event, NotificationDelivered)] == [
+        "t1"
+    ]
+
+
+def list_open_agent_files() -> list[str]:
+    """List the files of agents that this process has open."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        try:
+            found.append(str(each.readlink()))
+        except OSError:
+            continue
+    return [each for each in found if "/subagents/" in each or each.endswith(".output")]
+
+
+def count_agent_plans() -> int:
+    gc.collect()
+    return sum(isinstance(each, AgentPlan) for each in gc.get_objects())
+
+
+@pytest.mark.spec("RUN-09")
+@pytest.mark.needs("git", "bwrap")
+@pytest.mark.parametrize("how", ["done", "failed", "killed", "interrupted", "unrecorded", "session ended"])
+async def test_an_agent_leaves_no_resources_behind_however_it_ends(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository, gate = GitRepository(tmp_path), ToolGate()
+    last: Any = BadRequest("no more") if how == "failed" else "done"
+    model = script_agents(
+        lead=[spawn_agent("first", "c1", name="scout", isolation="worktree"), "heard", "next"],
+        You=[
+            call_tool("Bash", "b1", command="sleep 1000", run_in_background=True),
+            call_tool("EnterPlanMode", "p1"),
+            call_tool("Gate"),
+            last,
+        ],
+        then=[spawn_agent("second", "c2", name="scout"), "end"],
+        second=["here"],
+    )
+    own = {"max_concurrent": 1}
+    session = open_session(
+        repository.top, model, tools=[gate.tool], shoal_settings=own, allowed_tools=["Gate"]
+    )
+    async with session:
+        turn = asyncio.create_task(collect_events(session.run("lead")))
+        await gate.wait_until_reached()
+        (run,) = session.services.supervisor.list_running()
+        (shell,) = session.services.shells.list_shells()
+        assert list_open_agent_files()
+        assert count_agent_plans() == 1
+        match how:
+            case "killed":
+                await session.stop_task("scout")
+            case "interrupted":
+                await session.interrupt()
+            case "unrecorded":
+                _reject_end_events(session, monkeypatch)
+            case _:
+                pass
+        if how != "session ended":
+            gate.is_open.set()
+            async with asyncio.timeout(20):
+                await turn
+                await session.services.supervisor.wait_until_idle()
+            assert shell.ended.is_set()
+            assert run.status == {"done": "completed", "unrecorded": "completed"}.get(
+                how, "failed" if how == "failed" else "killed"
+            )
+            monkeypatch.undo()
+            session.agent.conversation.messages.clear()
+            await run_all_turns(session, "then")
+            # The name and the only place are free again.
+            assert [event.name for event in list_agent_starts(session)][-1] == "scout"
+            assert "here" in list_lead_results(session)[-1]
+    await asyncio.gather(turn, return_exceptions=True)
+    assert shell.status in {"stopped", "exited"}
+    assert list_open_agent_files() == []
+    assert repository.has_no_leftovers()
+    del run, session
+    assert count_agent_plans() == 0
+
+
+def _reject_end_events(session: shoal.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the journal fail for every `AgentEnded`."""
+    append = session.services.journal.append
+
+    def append_unless_end(event: JournaledEvent) -> None:
+        if isinstance(event, AgentEnded):
+            raise StoreError("No space left on device", path=Path("journal"))
+        append(event)
+
+    monkeypatch.setattr(session.services.journal, "append", append_unless_end)
+
+
+@pytest.mark.spec("RUN-09")
+@pytest.mark.needs("git", "bwrap")
+async def test_an_agent_whose_start_cannot_be_recorded_leaves_no_resources_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = GitRepository(tmp_path)
+    model = script_agents(lead=[spawn_agent("first", "c1", isolation="worktree"), "heard"], You=["never"])
+    async with open_session(repository.top, model) as session:
+        append = session.services.journal.append
+
+        def append_unless_end(event: JournaledEvent) -> None:
+            if isinstance(event, AgentStarted):
+                raise StoreError("No space left on device", path=Path("journal"))
+            append(event)
+
+        monkeypatch.setattr(session.services.journal, "append", append_unless_end)
+        await collect_events(session.run("lead"))
+        assert not session.services.supervisor.has_running_agents
+        assert repository.has_no_leftovers()
+        assert list_open_agent_files() == []
+    assert map_agent_results(session) == {}
+
+
+@pytest.mark.spec("USR-03")
+async def test_an_agents_end_is_announced_after_its_resources_are_released(tmp_path: Path) -> None:
+    clock, gate = FakeClock(), ToolGate()
+    model = script_agents(
+        lead=[spawn_agent("slow", "c1", run_in_background=True), "out", "heard"],
+        # A command that ignores SIGTERM gets a second of grace, and the clock stands still.
+        slow=[
+            call_tool("Bash", "b1", command=STUBBORN, run_in_background=True),
+            call_tool("Gate"),
+            "all done",
+        ],
+    )
+    async with open_session(tmp_path, model, clock=clock, tools=[gate.tool]) as session:
+        ended = asyncio.Event()
+        session.subscribe(lambda event: ended.set() if isinstance(event, AgentEnded) else None)
+        await collect_events(session.run("lead"))
+        await gate.wait_until_reached()
+        async with asyncio.timeout(10):
+            while not (tmp_path / "up").exists():
+                await asyncio.sleep(0)
+        gate.is_open.set()
+        (shell,) = session.services.shells.list_shells()
+        try:
+            async with asyncio.timeout(10):
+                await ended.wait()
+            assert not shell.ended.is_set()
+            assert session.services.queue.count_waking(LEAD_ID) == 0
+        finally:
+            async with asyncio.timeout(10):
+                while not shell.ended.is_set():
+                    await clock.advance(0.5)
+        async with asyncio.timeout(10):
+            await session.services.queue.wait_for_item(LEAD_ID)
+
+
+@pytest.mark.spec("USR-03")
+async def test_an_idle_lead_is_notified_of_an_agents_end_within_two_seconds(tmp_path: Path) -> None:
+    clock, slow, quick = FakeClock(), ToolGate(), ToolGate("Quick")
+    model = script_agents(
+        lead=[[spawn_agent(who, run_in_background=True) for who in ("slow", "quick")], "out", "heard"],
+        slow=[call_tool("Gate"), "at last"],
+        quick=[call_tool("Quick"), "quickly found"],
+    )
+    async with open_session(tmp_path, model, clock=clock, tools=[slow.tool, quick.tool]) as session:
+        await collect_events(session.run("lead"))
+        await slow.wait_until_reached()
+        await quick.wait_until_reached()
+        waiting = asyncio.create_task(session.next_turn())
+        quick.is_open.set()
+        async with asyncio.timeout(20):
+            await session.services.queue.wait_for_item(LEAD_ID)
+        ended = clock.monotonic()
+        while not waiting.done() and clock.monotonic() < ended + 2:
+            await clock.advance(0.05)
+        assert waiting.done()
+        turn = waiting.result()
+        assert turn is not None
+        await collect_events(turn)
+        assert "quickly found" in str(session.agent.conversation.messages)
+        assert [each.facts.description for each in session.services.supervisor.list_running()] == ["slow"]
+        slow.is_open.set()
+
+
+@pytest.mark.spec("USR-24")
+async def test_an_acceptance_command_without_permission_counts_as_failed(tmp_path: Path) -> None:
+    careful = {"description": "d", "prompt": "p", "acceptance": "rm made.txt"}
+    accepted = {"acceptance": "rm made.txt"}
+    model = script_agents(
+        lead=[
+            spawn_agent("child", "c1", subagent_type="careful"),
+            call_tool("TaskCreate", "t1", subject="s", description="d", metadata=accepted),
+            call_tool("TaskUpdate", "t2", taskId="1", status="completed"),
+            "end",
+        ],
+        child=["done"],
+    )
+    settings = json.dumps({"permissions": {"deny": ["Bash(rm *)"]}})
+    async with open_session(tmp_path, model, agents={"careful": careful}, settings=settings) as session:
+        await run_all_turns(session)
+        assert "is not completed: its acceptance command" in list_lead_results(session)[-1]
+    done: AgentResult = map_agent_results(session)["child"]
+    assert done.status == "failed"
+    assert done.evidence.acceptance.exit_code == 126

@@ -1,0 +1,252 @@
+"""Settings during a session: changed files apply, broken ones do not, and answers are saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+import shoal
+from shoal.app.settings.live_settings import LiveSettings
+from shoal.app.settings.settings import load_settings
+from shoal.app.settings.settings_trust import save_trust_decision
+from shoal.app.settings.settings_writer import find_settings_path, save_suggestion
+from shoal.core.errors import SettingsError
+from shoal.core.events import NoteAdded, ToolReturned
+from shoal.core.messages import ToolUseBlock
+from shoal.core.model_requests import ModelRequest
+from shoal.core.permissions import (
+    AddDirectoriesSuggestion,
+    AddRulesSuggestion,
+    SetModeSuggestion,
+    SuggestedRule,
+)
+from shoal.models.scripted_model import ScriptedModel
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    directory = tmp_path / "project"
+    (directory / ".claude").mkdir(parents=True)
+    return directory
+
+
+class WatchedSettings:
+    def __init__(self, project: Path) -> None:
+        self.notes: list[str] = []
+        self.file = project / ".claude" / "settings.json"
+        self.live = LiveSettings(load_settings(cwd=project), cwd=project, note=self.notes.append)
+
+    def list_denied(self) -> list[str]:
+        return [str(rule) for rule in self.live.load_rules(fresh=True).deny]
+
+    def write(self, *deny: str) -> None:
+        self.file.write_text(json.dumps({"permissions": {"deny": deny}}))
+
+
+@pytest.fixture
+def watch(project: Path) -> WatchedSettings:
+    return WatchedSettings(project)
+
+
+@pytest.mark.spec("HOM-03")
+def test_a_changed_settings_file_applies_at_the_next_check(watch: WatchedSettings) -> None:
+    before = watch.live.load_rules(fresh=True)
+    assert watch.live.load_rules(fresh=True) is before
+    watch.write("Bash(rm:*)")
+    assert watch.list_denied() == ["Bash(rm:*)"]
+    watch.write("Bash(rm:*)", "Read")
+    assert watch.list_denied() == ["Bash(rm:*)", "Read"]
+    watch.file.unlink()
+    assert watch.list_denied() == []
+    assert watch.notes == []
+
+
+@pytest.mark.spec("HOM-03")
+def test_a_change_with_equal_size_and_time_is_noticed(watch: WatchedSettings) -> None:
+    for tool in ("Read", "Edit"):
+        watch.write(tool)
+        os.utime(watch.file, (1_000_000, 1_000_000))
+        assert watch.list_denied() == [tool]
+
+
+def test_a_broken_change_is_reported_once_and_the_last_good_values_stay(
+    watch: WatchedSettings,
+) -> None:
+    watch.write("Bash(rm:*)")
+    assert watch.list_denied() == ["Bash(rm:*)"]
+    watch.file.write_text('{"permissions": {"deny": ["Bash("]}}')
+    assert watch.list_denied() == watch.list_denied() == ["Bash(rm:*)"]
+    (note,) = watch.notes
+    assert f"{watch.file}:1" in note
+    assert "the earlier ones stay" in note
+    watch.file.unlink()
+    watch.file.mkdir()
+    assert watch.list_denied() == ["Bash(rm:*)"]
+    assert len(watch.notes) == 2
+    watch.file.rmdir()
+    watch.write()
+    assert watch.list_denied() == []
+
+
+@pytest.mark.spec("PRM-02")
+def test_flags_of_the_run_override_changed_files(project: Path) -> None:
+    live = LiveSettings(
+        load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
+    )
+    (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Edit"]}}')
+    save_trust_decision(load_settings(cwd=project), project, trusted=True)
+    standing = live.load_rules(fresh=True)
+    assert [(str(rule), rule.source) for rule in (*standing.allow, *standing.deny)] == [
+        ("Read", "--allowedTools"),
+        ("Edit", f"{project}/.claude/settings.json:1"),
+        ("Bash(rm:*)", "--disallowedTools"),
+    ]
+
+
+@pytest.mark.spec("PRM-02", "HOM-03", "HOM-02")
+def test_rules_of_all_sources_are_joined_with_their_lines(project: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "settings.json").write_text('{"permissions": {\n "allow": ["Read"]}}')
+    (project / ".claude" / "settings.json").write_text('{"permissions": {"deny": [\n"Read(a)",\n"Read(b)"]}}')
+    (project / ".claude" / "settings.local.json").write_text('{"permissions": {"ask": ["Bash"]}}')
+    managed = tmp_path / "managed.json"
+    managed.write_text('{"permissions": {"deny": ["WebFetch"], "additionalDirectories": ["../lib"]}}')
+    standing = load_settings(
+        cwd=project,
+        environ={"SHOAL_HOME": str(home)},
+        given='{"permissions": {"allow": ["Edit"]}}',
+        managed=(managed,),
+    ).permission_rules
+    found = [(str(rule), rule.source) for rule in (*standing.allow, *standing.ask, *standing.deny)]
+    assert found == [
+        ("Edit", "--settings:1"),
+        ("Read", f"{home}/settings.json:2"),
+        ("Bash", f"{project}/.claude/settings.local.json:1"),
+        ("WebFetch", f"{managed}:1"),
+        ("Read(a)", f"{project}/.claude/settings.json:2"),
+        ("Read(b)", f"{project}/.claude/settings.json:3"),
+    ]
+    assert standing.directories == (project / "../lib",)
+
+
+def test_a_bad_pattern_is_an_error_with_file_and_line(project: Path) -> None:
+    file = project / ".claude" / "settings.json"
+    file.write_text('{"permissions": {\n"allow": ["Read"],\n"deny": [\n"Bash(x)",\n"Read([a)"]}}')
+    with pytest.raises(SettingsError, match=r"settings\.json:5: permissions\.deny: .*not closed") as caught:
+        load_settings(cwd=project)
+    assert (caught.value.path, caught.value.line) == (file, 5)
+
+
+def test_rules_of_one_file_that_contradict_each_other_are_an_error(project: Path) -> None:
+    file = project / ".claude" / "settings.json"
+    file.write_text('{"permissions": {\n"allow": ["Bash(make:*)"],\n"deny": ["Read", "Bash(make:*)"]}}')
+    with pytest.raises(SettingsError, match=r":3: the rule Bash\(make:\*\) contradicts .* line 2") as caught:
+        load_settings(cwd=project)
+    assert (caught.value.path, caught.value.line) == (file, 3)
+
+
+def test_two_files_may_say_the_opposite_and_deny_wins(project: Path) -> None:
+    (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Bash(make:*)"]}}')
+    (project / ".claude" / "settings.local.json").write_text('{"permissions": {"deny": ["Bash(make:*)"]}}')
+    assert load_settings(cwd=project).permission_rules.deny
+
+
+RULE = AddRulesSuggestion(
+    rules=(SuggestedRule(tool_name="Bash", rule_content="make:*"),), destination="localSettings"
+)
+
+
+@pytest.mark.spec("HOM-05")
+def test_a_saved_rule_is_added_and_the_rest_of_the_file_is_unchanged(project: Path) -> None:
+    file = project / ".claude" / "settings.local.json"
+    file.write_text('{\n    "zzz": {"a": [1, "ü"]},\n    "permissions": {"allow": ["Read"], "odd": 1}\n}\n')
+    file.chmod(0o640)
+    save_suggestion(RULE, file)
+    save_suggestion(RULE, file)
+    save_suggestion(AddDirectoriesSuggestion(directories=("/x",), destination="localSettings"), file)
+    save_suggestion(SetModeSuggestion(mode="acceptEdits", destination="localSettings"), file)
+    found = json.loads(file.read_text())
+    assert found == {
+        "zzz": {"a": [1, "ü"]},
+        "permissions": {
+            "allow": ["Read", "Bash(make:*)"],
+            "odd": 1,
+            "additionalDirectories": ["/x"],
+            "defaultMode": "acceptEdits",
+        },
+    }
+    assert file.read_text().startswith('{\n    "zzz"')
+    assert "ü" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_a_missing_settings_file_is_created_and_a_broken_one_is_left_unchanged(project: Path) -> None:
+    file = project / ".claude" / "settings.local.json"
+    save_suggestion(RULE, file)
+    assert json.loads(file.read_text()) == {"permissions": {"allow": ["Bash(make:*)"]}}
+    file.write_text("{broken")
+    with pytest.raises(SettingsError, match="not valid JSON"):
+        save_suggestion(RULE, file)
+    assert file.read_text() == "{broken"
+
+
+def test_a_symlinked_settings_file_is_changed_at_its_target(project: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    file = project / ".claude" / "settings.local.json"
+    file.symlink_to(real)
+    save_suggestion(RULE, file)
+    assert file.is_symlink()
+    assert "make" in real.read_text()
+
+
+def test_each_destination_has_its_file(project: Path) -> None:
+    settings = load_settings(cwd=project)
+    assert (
+        find_settings_path("localSettings", settings, project) == project / ".claude" / "settings.local.json"
+    )
+    assert find_settings_path("projectSettings", settings, project) == project / ".claude" / "settings.json"
+    assert find_settings_path("userSettings", settings, project) == settings.home / "settings.json"
+
+
+async def test_a_change_applies_to_the_next_tool_call_of_a_running_session(project: Path) -> None:
+    file = project / ".claude" / "settings.json"
+    steps = iter(("none", "allow", "deny", "broken", "end"))
+
+    def choose_reply(request: ModelRequest) -> ToolUseBlock | str:
+        step = next(steps)
+        if step in ("allow", "deny"):
+            file.write_text(json.dumps({"permissions": {step: ["Bash(touch:*)"]}}))
+            save_trust_decision(load_settings(cwd=project), project, trusted=True)
+        elif step == "broken":
+            file.write_text("{")
+        return (
+            "done"
+            if step == "end"
+            else ToolUseBlock(id=step, name="Bash", input={"command": f"touch {step}"})
+        )
+
+    async with shoal.open(cwd=project, model=ScriptedModel(choose_reply)) as session:
+        events = [event async for event in session.run("go")]
+    failed = {event.call: event.result.is_error for event in events if isinstance(event, ToolReturned)}
+    assert failed == {"none": True, "allow": False, "deny": True, "broken": True}
+    notes = [event.text for event in events if isinstance(event, NoteAdded) and str(file) in event.text]
+    assert len(notes) == 1
+    assert f"{file}:1: not valid JSON" in notes[0]
+
+
+async def test_a_settings_change_cannot_make_a_running_session_skip_permissions(project: Path) -> None:
+    async with shoal.open(cwd=project, model=ScriptedModel(["hello"])) as session:
+        with pytest.raises(SettingsError, match="--dangerously-skip-permissions"):
+            session.set_mode("bypassPermissions")
+        assert session.services.permissions.mode == "default"
+    async with shoal.open(cwd=project, model=ScriptedModel(["hello"]), skip_permissions=True) as session:
+        session.set_mode("default")
+        session.set_mode("bypassPermissions")
+        assert session.services.permissions.mode == "bypassPermissions"

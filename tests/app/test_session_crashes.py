@@ -1,0 +1,176 @@
+"""Sessions killed with -9 at any point, and disks that are full."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal.core.ids import SessionId
+from shoal.core.messages import Message, ToolResultBlock
+from shoal.core.model_requests import ModelRequest
+from shoal.models.scripted_model import ScriptedModel
+from shoal.stores.files.home_paths import get_transcript_path
+from shoal.stores.files.session_files import read_session
+from shoal.stores.files.usage_summary import summarize_usage
+
+ENDLESS = """
+    import asyncio, os, sys, shoal
+    from shoal.core.messages import ToolUseBlock
+
+    class Mind:
+        n = 0
+        def __call__(self, request):
+            self.n += 1
+            name = f"{os.getpid()}-{self.n}.txt"
+            return [
+                f"step {self.n} " + "x" * 2000,
+                ToolUseBlock(id=f"a{name}", name="Glob", input={"pattern": "*"}),
+                ToolUseBlock(id=f"b{name}", name="Write", input={"file_path": name, "content": "y" * 9}),
+            ]
+
+    async def main():
+        async with shoal.open(cwd=sys.argv[1], model=shoal.ScriptedModel(Mind()), skip_permissions=True,
+                              resume=sys.argv[2] or None) as session:
+            print(session.id, flush=True)
+            async for event in session.run("work for ever"):
+                pass
+
+    asyncio.run(main())
+"""
+
+
+async def kill_after_growth(project: Path, size: int, resume: str) -> Path:
+    """Kill a session after its transcript has grown by `size` bytes; return the transcript's path."""
+    command = [sys.executable, "-c", textwrap.dedent(ENDLESS), str(project), resume]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout is not None
+            session = SessionId(child.stdout.readline().strip())
+            path = get_transcript_path(Path(os.environ["SHOAL_HOME"]), str(project), session)
+            target = size + (path.stat().st_size if path.exists() else 0)
+            async with asyncio.timeout(20):
+                while not path.exists() or path.stat().st_size < target:
+                    await asyncio.sleep(0)
+        finally:
+            child.kill()
+    return path
+
+
+def run_script(script: str, project: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(script), str(project)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def find_open_calls(messages: list[Message]) -> set[str]:
+    made = {c.id for m in messages for c in m.tool_uses}
+    answered = {b.tool_use_id for m in messages for b in m.content if isinstance(b, ToolResultBlock)}
+    return made - answered
+
+
+@pytest.mark.spec("TRN-01", "TRN-02")
+async def test_a_session_killed_at_any_point_resumes_from_its_last_complete_line(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    session_id = ""
+    lines: list[int] = []
+    for _ in range(6):
+        path = await kill_after_growth(tmp_path, rng.randrange(1, 200_000), session_id)
+        session_id = path.stem
+        loaded = read_session(path)
+        lines.append(path.read_bytes().count(b"\n"))
+        left = find_open_calls(list(loaded.messages))
+        answered = loaded.interrupted.content if loaded.interrupted else ()
+        assert left == {b.tool_use_id for b in answered if isinstance(b, ToolResultBlock)}
+    assert lines == sorted(lines)
+    assert lines[0] > 0
+
+    def choose_reply(request: ModelRequest) -> str:
+        assert not find_open_calls(list(request.messages))
+        return "whole"
+
+    async with shoal.open(cwd=tmp_path, model=ScriptedModel(choose_reply), resume=session_id) as session:
+        last: Any = None
+        async for event in session.run("still there?"):
+            last = event
+    assert last.text == "whole"
+
+
+@pytest.mark.spec("USR-19")
+async def test_a_request_cut_by_a_crash_is_listed_as_unsettled(tmp_path: Path) -> None:
+    script = """
+        import asyncio, os, sys, shoal
+        from shoal.core.model_requests import AttemptStarted
+        from shoal.core.messages import Message, TextBlock
+        from shoal.core.model_requests import ModelReply
+        from shoal.core.usage import ModelCard, Price, Usage
+
+        class Model:
+            card = ModelCard(id="m", provider="x", price=Price(input=1, output=1))
+            n = 0
+            async def generate_reply(self, request, on_delta):
+                await on_delta(AttemptStarted())
+                self.n += 1
+                if self.n == 3:
+                    os.kill(os.getpid(), 9)
+                return ModelReply(message=Message(role="assistant", content=(TextBlock(text="hi"),)),
+                             usage=Usage(input_tokens=10, output_tokens=5), stop_reason="end_turn", model="m")
+            async def aclose(self): ...
+
+        async def main():
+            async with shoal.open(cwd=sys.argv[1], model=Model()) as session:
+                print(session.id, flush=True)
+                for n in range(3):
+                    async for event in session.run(f"prompt {n}"):
+                        pass
+
+        asyncio.run(main())
+    """
+    child = run_script(script, tmp_path)
+    assert child.returncode == -9
+    journal = Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs" / child.stdout.strip() / "journal.jsonl"
+    sums = summarize_usage(journal)
+    assert sums.total.usage.input_tokens == 20
+    assert sums.total.usage.output_tokens == 10
+    assert len(sums.unsettled) == 1
+
+
+async def test_a_full_disk_ends_the_turn_with_an_error_and_loses_nothing(tmp_path: Path) -> None:
+    """A file size limit replaces the full disk: a write beyond it fails the same way."""
+    script = """
+        import asyncio, resource, signal, sys, shoal
+        from shoal.core.events import RunFinished
+
+        async def main():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            model = shoal.ScriptedModel(["a" * 2000, "b" * 50000, "c"])
+            async with shoal.open(cwd=sys.argv[1], model=model) as session:
+                async for event in session.run("one"):
+                    pass
+                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+                async for event in session.run("two"):
+                    if isinstance(event, RunFinished):
+                        print(event.reason, "|", event.detail, flush=True)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                async for event in session.run("three"):
+                    if isinstance(event, RunFinished):
+                        print(event.reason, flush=True)
+                print(session.id)
+
+        asyncio.run(main())
+    """
+    child = run_script(script, tmp_path)
+    assert child.returncode == 0, child.stderr
+    ended, after, session_id = child.stdout.splitlines()
+    assert ended.startswith("store_error | ")
+    assert "could not be written" in ended
+    assert after == "done"
+    (path,) = Path(os.environ["SHOAL_HOME"]).glob(f"projects/*/{session_id}.jsonl")
+    assert [m.text[:5] for m in read_session(path).messages] == ["one", "aaaaa", "two", "three", "c"]

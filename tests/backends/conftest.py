@@ -1,0 +1,17 @@
+"""Fixtures of the backend tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from shoal.backends.guarded_processes import GuardedProcesses
+from shoal.core.clock import SystemClock
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[GuardedProcesses]:
+    made = GuardedProcesses(SystemClock())
+    yield made
+    await made.aclose()

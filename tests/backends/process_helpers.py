@@ -1,0 +1,35 @@
+"""Helpers for tests of processes: wait for their end and check whether they run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from pathlib import Path
+
+from shoal.core.member_backends import MemberProcess
+
+
+def is_running(pid: int) -> bool:
+    """Check that the process has not ended; a zombie has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for_exit(pid: int, *, within: float) -> bool:
+    """Wait until the process has ended; return false after `within` seconds."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], max(0, within))[0])
+    finally:
+        os.close(fd)
+
+
+async def wait_for_member_exit(member: MemberProcess) -> str:
+    async with asyncio.timeout(20):
+        return await member.wait_until_exit()

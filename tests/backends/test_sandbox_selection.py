@@ -1,0 +1,178 @@
+"""Selection of a sandbox driver, and behaviour without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shoal.backends.sandbox.bubblewrap import Bubblewrap, explain_error
+from shoal.backends.sandbox.landlock import Landlock
+from shoal.backends.sandbox.sandbox_driver import SandboxDriver
+from shoal.backends.sandbox.sandbox_selection import SandboxPreferences, SelectedSandbox, detect_driver
+from shoal.backends.sandbox.seatbelt import Seatbelt, build_profile
+from shoal.core.errors import ProcessError
+from shoal.core.ports import ProcessLaunch
+from shoal.core.sandbox import Sandbox, SandboxPolicy
+
+
+def write_failing_bwrap(directory: Path, said: str) -> Bubblewrap:
+    """Write a bubblewrap that fails as on machines that forbid it."""
+    program = directory / "bwrap"
+    program.write_text(f"#!/bin/sh\necho 'bwrap: {said}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    return Bubblewrap(f"{directory}:/usr/bin:/bin")
+
+
+def select_sandbox(
+    *kinds: SandboxDriver, policy: SandboxPolicy, notes: list[str], **wish: bool
+) -> SelectedSandbox:
+    return SelectedSandbox(
+        SandboxPreferences(**wish), get_policy=lambda: policy, drivers=kinds, note=notes.append
+    )
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> ProcessLaunch:
+    return ProcessLaunch(argv=("/bin/true",), cwd=tmp_path, env={}, stdout=1, stderr=2)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> SandboxPolicy:
+    return SandboxPolicy(writable=(tmp_path,))
+
+
+def test_without_a_working_sandbox_one_note_gives_the_reason_and_commands_run_unconfined(
+    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+) -> None:
+    notes: list[str] = []
+    box: Sandbox = select_sandbox(
+        write_failing_bwrap(tmp_path, "Creating new namespace failed: Operation not permitted"),
+        policy=policy,
+        notes=notes,
+    )
+    assert not box.is_active
+    assert [box.wrap_launch(launch), box.wrap_launch(launch)] == [launch, launch]
+    (note,) = notes
+    assert "without a sandbox" in note
+    assert "Creating new namespace failed" in note
+    assert "userns" in note
+
+
+def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
+    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+) -> None:
+    box = select_sandbox(Bubblewrap(str(tmp_path)), policy=policy, notes=[], insists=True)
+    with pytest.raises(
+        ProcessError, match=r"bwrap is not installed \(package bubblewrap\).*\"enabled\": false"
+    ):
+        box.wrap_launch(launch)
+
+
+def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
+    launch: ProcessLaunch, tmp_path: Path
+) -> None:
+    if trouble := Landlock().find_problem():
+        pytest.skip(trouble)
+    cut = SandboxPolicy(writable=(tmp_path,), network=False)
+    box = select_sandbox(Bubblewrap(str(tmp_path)), Landlock(), policy=cut, notes=[], insists=True)
+    assert not box.is_active
+    with pytest.raises(ProcessError, match=r"Landlock cannot cut .* bwrap is not installed"):
+        box.wrap_launch(launch)
+
+
+def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
+    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+) -> None:
+    if trouble := Landlock().find_problem():
+        pytest.skip(trouble)
+    notes: list[str] = []
+    box = select_sandbox(Bubblewrap(str(tmp_path)), Landlock(), policy=policy, notes=notes, auto_allow=True)
+    assert box.is_active
+    assert not box.can_skip_asking
+    assert box.wrap_launch(launch) != launch
+    box.wrap_launch(launch)
+    (note,) = notes
+    assert "confined by Landlock, for the program bwrap is not installed" in note
+    assert ".git/hooks" in note
+
+
+@pytest.mark.needs("bwrap")
+def test_a_sandbox_skips_questions_only_with_auto_allow(policy: SandboxPolicy) -> None:
+    kind = Bubblewrap("/usr/bin:/bin")
+    assert not select_sandbox(kind, policy=policy, notes=[]).can_skip_asking
+    assert select_sandbox(kind, policy=policy, notes=[], auto_allow=True).can_skip_asking
+    assert not select_sandbox(kind, policy=policy, notes=[], auto_allow=True, enabled=False).can_skip_asking
+
+
+def test_a_disabled_sandbox_is_neither_probed_nor_noted(
+    tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
+) -> None:
+    tried = tmp_path / "tried"
+    kind = write_failing_bwrap(tmp_path, f"' > {tried}; echo '")
+    notes: list[str] = []
+    box = select_sandbox(kind, policy=policy, notes=notes, enabled=False)
+    assert box.wrap_launch(launch) is launch
+    assert not box.is_active
+    assert notes == []
+    assert not tried.exists()
+
+
+def test_a_driver_is_probed_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\necho tried >> {log}\nexit 0\n")
+    program.chmod(0o755)
+    for _ in range(3):
+        assert detect_driver([Bubblewrap(f"{tmp_path}:/usr/bin:/bin")]).problems == ()
+    assert log.read_text() == "tried\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("bwrap: setting up uid map: Permission denied", "userns"),
+        ("bwrap: No permissions to create a new namespace, likely because …", "userns"),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "/proc"),
+        ("", "without a word"),
+    ],
+)
+def test_errors_of_bubblewrap_are_explained(said: str, meant: str) -> None:
+    assert meant in explain_error(said)
+
+
+def test_the_macos_profile_lists_inner_paths_after_outer_ones(tmp_path: Path) -> None:
+    project, secret = tmp_path / 'a "quoted" project', tmp_path / "home/.ssh"
+    hooks, shown = project / ".git/hooks", secret / "known_hosts"
+    for path in (hooks, secret):
+        path.mkdir(parents=True)
+    shown.touch()
+    text = build_profile(
+        SandboxPolicy(
+            writable=(project,),
+            read_only=(hooks,),
+            hidden=(secret, tmp_path / "absent"),
+            readable=(shown,),
+            network=False,
+        )
+    )
+    lines = text.splitlines()
+    assert lines[:3] == ["(version 1)", "(allow default)", "(deny file-write*)"]
+    assert "(deny network*)" in lines
+    quoted = str(project).replace('"', '\\"')
+    order = [
+        lines.index(f'(allow file-write* (subpath "{quoted}"))'),
+        lines.index(f'(deny file-write* (subpath "{quoted}/.git/hooks"))'),
+    ]
+    assert order == sorted(order)
+    assert lines.index(f'(deny file-read* (subpath "{secret}"))') < lines.index(
+        f'(allow file-read* (subpath "{shown}"))'
+    )
+    assert "absent" not in text
+    assert text.count("(") == text.count(")")
+    wrapped = Seatbelt().wrap_launch(
+        ProcessLaunch(argv=("sh", "-c", "x"), cwd=project, env={}, stdout=1, stderr=2),
+        SandboxPolicy(writable=()),
+    )
+    assert wrapped.argv[:2] == ("/usr/bin/sandbox-exec", "-p")
+    assert wrapped.argv[3:] == ("sh", "-c", "x")

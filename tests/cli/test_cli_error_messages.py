@@ -1,0 +1,129 @@
+"""Every error ends as a sentence that says what to do next."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from shoal.core import errors
+from shoal.core.events import BudgetThresholdReached, RunFinished
+from shoal.core.ids import LEAD_ID
+from shoal.core.questions import PermissionQuestion
+from shoal.core.usage import Usage
+from shoal.surfaces.terminal.user_messages import (
+    describe_budget_warning,
+    describe_turn_end,
+    explain_error,
+    permission_hint,
+    print_message,
+    resume_hint,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (errors.Unauthorized("no", provider="anthropic", status=401), "Set ANTHROPIC_API_KEY"),
+        (errors.Unauthorized("no", provider="openai", status=401), "Set OPENAI_API_KEY"),
+        (errors.Unauthorized("no", provider="anthropic", status=401), "shoal doctor"),
+        (errors.UnknownModel("There is no model 'x'."), "--model"),
+        (errors.ConnectionLost("nobody answers"), "base URL"),
+        (errors.RateLimited("slow down", status=429), "Try later"),
+        (errors.ContextTooLong("too long"), "larger window"),
+        (errors.ReplayMismatch("- a\n+ b"), "+ b. Record the run again with --record"),
+        (errors.NoModelConfigured("none"), "shoal demo"),
+        (errors.SettingsError("bad value", path=Path("/s.json"), line=3), "/s.json:3: bad value"),
+        (errors.MissingExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/h/x"),
+            "No space is left to write (/h/x). Make room",
+        ),
+        (PermissionError(errno.EACCES, "Permission denied", "/h/x"), "SHOAL_HOME"),
+        (KeyError("x"), "--debug"),
+    ],
+)
+def test_an_error_is_reported_with_advice(error: Exception, advice: str) -> None:
+    assert advice in explain_error(error)
+
+
+def test_an_error_inside_exception_groups_is_reported_itself() -> None:
+    inner = errors.BudgetError("cannot be kept")
+    assert explain_error(ExceptionGroup("outer", [ExceptionGroup("inner", [inner])])) == "cannot be kept"
+
+
+def test_a_key_variable_that_was_named_already_is_not_named_twice() -> None:
+    error = errors.Unauthorized("401. Set ANTHROPIC_API_KEY.", provider="anthropic", status=401)
+    assert explain_error(error).count("ANTHROPIC_API_KEY") == 1
+
+
+def make_run_finished(reason: str, **more: object) -> RunFinished:
+    facts = {"text": "", "detail": "d", "requests": 1, "usage": Usage(), "cost_usd": None}
+    return RunFinished(agent=LEAD_ID, reason=reason, duration_ms=1, duration_api_ms=1, **facts | more)
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("done", ""),
+        ("max_turns", "--max-turns"),
+        ("budget", "--max-budget-usd"),
+        ("deadline", "--deadline"),
+        ("interrupted", "Interrupted"),
+        ("store_error", "d"),
+    ],
+)
+def test_a_turn_that_was_not_finished_says_why(reason: str, said: str) -> None:
+    assert said in describe_turn_end(make_run_finished(reason))
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit", "said"),
+    [
+        ("budget", "usd", "--max-budget-usd"),
+        ("budget", "tokens", "--max-total-tokens"),
+        ("budget", "requests", '"max_requests" in settings.json'),
+        ("deadline", "seconds", '"max_seconds" in settings.json'),
+    ],
+)
+def test_a_turn_that_a_limit_ended_says_which_to_raise(reason: str, limit: str, said: str) -> None:
+    assert said in describe_turn_end(make_run_finished(reason, limit=limit))
+
+
+def test_a_budget_warning_says_how_much_of_what() -> None:
+    tokens = BudgetThresholdReached(
+        agent=LEAD_ID, limit="tokens", percent=80, spent=8_500, of=10_000, whose="Explore"
+    )
+    assert (
+        describe_budget_warning(tokens)
+        == "80 % of the budget of Explore is spent: 8,500 tokens of 10,000 tokens"
+    )
+    usd = BudgetThresholdReached(agent=LEAD_ID, limit="usd", percent=50, spent=0.51234, of=1.0)
+    assert describe_budget_warning(usd) == "50 % of the budget is spent: $0.5123 of $1"
+
+
+def test_a_failed_turn_is_reported_as_its_error() -> None:
+    error = errors.Unauthorized("no", provider="openai", status=401)
+    assert "OPENAI_API_KEY" in describe_turn_end(make_run_finished("model_error", error=error))
+
+
+def test_the_way_on_is_a_command_to_type() -> None:
+    assert resume_hint("abc").endswith("shoal --resume abc")
+
+
+@pytest.mark.parametrize("command", ["", "echo $(date)", "a\nb", "x" * 100])
+def test_a_rule_that_cannot_be_typed_is_left_to_the_person(command: str) -> None:
+    rule = f"Bash({command})" if command else ""
+    question = PermissionQuestion(
+        id="q", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r", rule=rule
+    )
+    assert "--allowedTools 'Bash(…)'" in permission_hint([question])
+
+
+def test_terminal_codes_from_a_server_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_message(explain_error(errors.RateLimited("slow\x1b]0;owned\x07 down\x1b[2J", status=429)))
+    told = capsys.readouterr().err
+    assert "\x1b" not in told
+    assert "\x07" not in told
+    assert told.startswith("shoal: slow down. It was asked again")

@@ -1,0 +1,397 @@
+"""Budget of a session: reservations, settlement and limits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shoal.core.agent_budgets import AgentBudget, BudgetReservation
+from shoal.core.budget import Budget
+from shoal.core.errors import BudgetError
+from shoal.core.events import BudgetThresholdReached
+from shoal.core.ids import LEAD_ID, AgentId
+from shoal.core.limits import AgentCaps, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
+from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, Price, Usage
+from shoal.testing import FakeClock
+
+CARD = ModelCard(id="m", provider="x", price=Price(input=10.0, output=50.0, cache_read=1.0))
+OTHER = ModelCard(id="n", provider="x", price=Price(input=1.0, output=5.0))
+UNPRICED = ModelCard(id="stranger", provider="x")
+ASKED = Usage(input_tokens=1_000, output_tokens=100)
+COST = CARD.price.compute_cost(ASKED) if CARD.price else 0.0
+
+
+def make_agent_id(number: int) -> AgentId:
+    return AgentId(f"a{number}")
+
+
+def reserve_or_fail(account: AgentBudget, prompt: int = 1_000) -> BudgetReservation:
+    held = account.reserve(CARD, prompt)
+    assert isinstance(held, BudgetReservation), held
+    return held
+
+
+def expect_refusal(account: AgentBudget, prompt: int = 1_000) -> BudgetRefusal:
+    refusal = account.reserve(CARD, prompt)
+    assert isinstance(refusal, BudgetRefusal), refusal
+    return refusal
+
+
+def spend(account: AgentBudget, usage: Usage = ASKED, card: ModelCard = CARD) -> None:
+    held = account.reserve(card, usage.prompt_tokens)
+    assert isinstance(held, BudgetReservation), held
+    account.settle(held, usage)
+
+
+@pytest.mark.spec("USR-01")
+def test_a_reservation_of_one_agent_is_not_available_to_another() -> None:
+    budget = Budget(BudgetLimits(max_usd=10 * COST))
+    spend(budget.agent_budget(LEAD_ID, "lead"))
+    agents = [budget.agent_budget(make_agent_id(n), "worker") for n in range(100)]
+    held = [
+        got
+        for got in (account.reserve(CARD, 1_000) for account in agents)
+        if isinstance(got, BudgetReservation)
+    ]
+    assert len(held) == 9
+    refusal = expect_refusal(agents[99])
+    assert (refusal.limit, refusal.scope) == ("usd", "tree")
+    assert "spoken for" in refusal.sentence
+    assert refusal.for_now
+    agents[0].release(held[0])
+    assert isinstance(agents[99].reserve(CARD, 1_000), BudgetReservation)
+
+
+@pytest.mark.spec("USR-01")
+@pytest.mark.parametrize(
+    "limits", [BudgetLimits(max_usd=0.1), BudgetLimits(max_tokens=50_000), BudgetLimits(max_requests=7)]
+)
+def test_a_hundred_agents_exceed_no_limit_by_more_than_one_request_each(limits: BudgetLimits) -> None:
+    budget = Budget(limits)
+    dearest = Usage(input_tokens=5_000, output_tokens=900)
+    accounts = [budget.agent_budget(make_agent_id(n), "worker") for n in range(100)]
+    for _ in range(20):
+        in_flight = [(account, account.reserve(CARD, 1_000)) for account in accounts]
+        for account, held in in_flight:
+            if isinstance(held, BudgetReservation):
+                account.settle(held, dearest)
+    assert CARD.price is not None
+    assert budget.usd <= (limits.max_usd or 1e9) + 100 * CARD.price.compute_cost(dearest)
+    assert budget.usage.total_tokens <= (limits.max_tokens or 10**12) + 100 * dearest.total_tokens
+    requests = budget.usage.input_tokens // 5_000
+    assert requests <= (limits.max_requests or 10**9)
+    assert 0 < requests < 100
+
+
+def test_a_reservation_does_not_assume_the_longest_possible_answer() -> None:
+    card = ModelCard(id="m", provider="x", max_output=128_000, price=CARD.price)
+    budget = Budget(BudgetLimits(max_usd=1.0))
+    account = budget.agent_budget(LEAD_ID, "lead")
+    held = account.reserve(card, 1_000)
+    assert isinstance(held, BudgetReservation)
+    assert held.usd < 0.05  # the longest answer would be $6.40
+
+
+def test_the_next_estimate_learns_from_answers_and_cached_prompts() -> None:
+    account = Budget(BudgetLimits(max_usd=100.0)).agent_budget(LEAD_ID, "lead")
+    first = reserve_or_fail(account, 100_000)
+    assert first.usd == pytest.approx(1.02, rel=1e-6)  # all of the prompt at its full price, 400 tokens out
+    cached = Usage(cache_read_input_tokens=100_000, output_tokens=2_000)
+    account.settle(first, cached)
+    second = reserve_or_fail(account, 100_000)
+    assert second.usd == pytest.approx(0.1 + 0.1, rel=1e-6)
+    assert second.tokens == 102_000
+
+
+def test_a_long_prompt_is_reserved_at_its_own_price() -> None:
+    long = Price(input=20.0, output=100.0)
+    card = ModelCard(
+        id="m",
+        provider="x",
+        price=Price(input=10, output=50, beyond=LongPromptPrice(tokens=200_000, price=long)),
+    )
+    account = Budget(BudgetLimits(max_usd=100.0)).agent_budget(LEAD_ID, "lead")
+    held = account.reserve(card, 300_000)
+    assert isinstance(held, BudgetReservation)
+    assert held.usd == pytest.approx(6.04, rel=1e-6)
+    account.settle(held, Usage(input_tokens=300_000, output_tokens=400))
+    again = account.reserve(card, 300_000)
+    assert isinstance(again, BudgetReservation)
+    assert again.usd == pytest.approx(6.04, rel=1e-6)
+
+
+@pytest.mark.spec("USR-01")
+def test_limits_apply_per_agent_per_type_and_in_total() -> None:
+    budget = Budget(
+        BudgetLimits(max_requests=10),
+        per_agent=BudgetLimits(max_requests=2),
+        per_type={"Explore": BudgetLimits(max_requests=3)},
+    )
+    one, two = (
+        budget.agent_budget(make_agent_id(1), "Explore"),
+        budget.agent_budget(make_agent_id(2), "Explore"),
+    )
+    spend(one)
+    spend(one)
+    own = expect_refusal(one)
+    assert (own.limit, own.scope, own.whose) == ("requests", "agent", "a1")
+    assert own.sentence == "the budget of 2 requests for agent a1 is spent (2 requests)"
+    spend(two)
+    typed = expect_refusal(two)
+    assert (typed.scope, typed.whose) == ("kind", "Explore")
+    lead = budget.agent_budget(LEAD_ID, "lead")
+    for _ in range(7):
+        spend(lead)  # the limit of each agent does not bind the lead
+    assert (
+        expect_refusal(lead).scope,
+        expect_refusal(budget.agent_budget(make_agent_id(3), "Plan")).scope,
+    ) == ("tree", "tree")
+
+
+def test_limits_of_one_agent_can_only_be_stricter_than_the_common_ones() -> None:
+    budget = Budget(BudgetLimits(), per_agent=BudgetLimits(max_requests=2, max_tokens=10**6))
+    strict = budget.agent_budget(make_agent_id(1), "x", BudgetLimits(max_requests=1))
+    wide = budget.agent_budget(make_agent_id(2), "x", BudgetLimits(max_requests=50))
+    spend(strict)
+    expect_refusal(strict)
+    spend(wide)
+    spend(wide)
+    expect_refusal(wide)
+
+
+def test_a_restarted_agent_continues_with_its_agent_budget() -> None:
+    budget = Budget(BudgetLimits(), per_agent=BudgetLimits(max_requests=2))
+    spend(budget.agent_budget(make_agent_id(1), "x"))
+    account = budget.agent_budget(make_agent_id(1), "x")
+    held = reserve_or_fail(account)
+    account.write_off(held)
+    account.release(held)
+    assert expect_refusal(budget.agent_budget(make_agent_id(1), "x")).scope == "agent"
+    assert list(budget.by_agent) == [make_agent_id(1)]
+
+
+@pytest.mark.spec("USR-19")
+def test_the_sums_by_agent_type_and_model_equal_the_total() -> None:
+    budget = Budget(BudgetLimits())
+    for number, kind, card in ((1, "x", CARD), (2, "x", OTHER), (3, "y", CARD), (1, "x", OTHER)):
+        spend(
+            budget.agent_budget(make_agent_id(number), kind),
+            Usage(input_tokens=number, output_tokens=7),
+            card,
+        )
+    for sums in (budget.by_agent, budget.by_kind, budget.by_model):
+        assert sum((usage for usage, _ in sums.values()), Usage()) == budget.usage  # type: ignore[attr-defined]
+        assert sum(usd for _, usd in sums.values()) == pytest.approx(budget.usd)  # type: ignore[attr-defined]
+    assert budget.usage == Usage(input_tokens=7, output_tokens=28)
+    assert budget.by_kind["x"][0] == Usage(input_tokens=4, output_tokens=21)
+    assert budget.agent_budget(make_agent_id(1), "x").usage == Usage(input_tokens=2, output_tokens=14)
+
+
+@pytest.mark.spec("USR-19")
+def test_a_budget_in_dollars_refuses_models_of_unknown_price() -> None:
+    with pytest.raises(BudgetError, match="price of stranger is not known"):
+        Budget(BudgetLimits(max_usd=1)).require_priced_model(UNPRICED)
+    of_type = Budget(BudgetLimits(), per_type={"x": BudgetLimits(max_usd=1)})
+    of_type.require_priced_model(UNPRICED)
+    of_type.require_priced_model(UNPRICED, "y")
+    with pytest.raises(BudgetError, match="price of stranger is not known"):
+        of_type.require_priced_model(UNPRICED, "x")
+    account = of_type.agent_budget(make_agent_id(1), "x")
+    with pytest.raises(BudgetError, match="price of stranger is not known"):
+        account.require_priced_model(UNPRICED)
+    assert isinstance(account.reserve(UNPRICED, 1), BudgetRefusal)
+    unlimited = of_type.agent_budget(LEAD_ID, "lead")
+    spend(unlimited, card=UNPRICED)
+    assert (of_type.is_priced, unlimited.is_priced, account.is_priced) == (False, False, True)
+
+
+def test_a_possibly_billed_attempt_counts_for_the_limits_but_not_in_the_sums() -> None:
+    budget = Budget(BudgetLimits(max_requests=2))
+    account = budget.agent_budget(LEAD_ID, "lead")
+    held = reserve_or_fail(account)
+    account.write_off(held)  # the answer broke off, and is asked for again
+    account.settle(held, ASKED)
+    assert budget.usage == ASKED
+    assert "2 requests" in expect_refusal(account).sentence
+
+
+def test_settling_twice_releases_the_reservation_once() -> None:
+    budget = Budget(BudgetLimits(max_tokens=10_000))
+    account = budget.agent_budget(LEAD_ID, "lead")
+    held = reserve_or_fail(account)
+    account.settle(held, ASKED)
+    account.release(held)
+    assert budget.meters[0].held == 0
+    assert budget.meters[0].spent == 1_100
+
+
+@pytest.mark.spec("USR-01")
+def test_each_threshold_of_a_limit_is_reported_once() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(
+        BudgetLimits(max_requests=10),
+        per_type={"x": BudgetLimits(max_requests=4)},
+        on_warning=warnings.append,
+    )
+    account = budget.agent_budget(make_agent_id(1), "x")
+    for _ in range(4):
+        spend(account)
+    lead = budget.agent_budget(LEAD_ID, "lead")
+    for _ in range(6):
+        spend(lead)
+    assert [(event.whose, event.percent, event.spent) for event in warnings] == [
+        ("x", 50, 2),
+        ("x", 100, 4),
+        ("", 50, 5),
+        ("", 80, 8),
+        ("", 100, 10),
+    ]
+    assert {(event.limit, event.agent) for event in warnings} == {("requests", LEAD_ID)}
+
+
+@pytest.mark.spec("USR-01")
+async def test_time_is_limited_for_the_session_and_for_one_agent() -> None:
+    clock = FakeClock()
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(
+        BudgetLimits(max_seconds=100),
+        per_agent=BudgetLimits(max_seconds=10),
+        clock=clock,
+        on_warning=warnings.append,
+    )
+    account = budget.agent_budget(make_agent_id(1), "x")
+    assert account.begin_work() == 10
+    await clock.advance(6)
+    account.end_work()
+    await clock.advance(20)  # it waits
+    assert account.begin_work() == 4
+    await clock.advance(4)
+    own = expect_refusal(account)
+    assert (own.limit, own.scope, own.whose) == ("seconds", "agent", "a1")
+    account.end_work()
+    spend(budget.agent_budget(LEAD_ID, "lead"))
+    await clock.advance(30)
+    spend(budget.agent_budget(LEAD_ID, "lead"))
+    assert [(event.limit, event.percent) for event in warnings] == [("seconds", 50)]
+    await clock.advance(40)
+    assert (
+        expect_refusal(budget.agent_budget(LEAD_ID, "lead")).sentence
+        == "the 100 s for the whole run have passed"
+    )
+
+
+def test_spending_of_earlier_processes_counts() -> None:
+    warnings: list[BudgetThresholdReached] = []
+    budget = Budget(
+        BudgetLimits(max_usd=1.0, max_requests=5), AgentCaps(max_total=2), on_warning=warnings.append
+    )
+    budget.restore_spending(LEAD_ID, "lead", "m", CostTotals(usage=ASKED, usd=0.9, requests=3))
+    budget.restore_spending(
+        make_agent_id(1), "x", "m", CostTotals(usage=ASKED, usd=0.05, requests=1, unpriced=1)
+    )
+    budget.restore_started_count(1)
+    assert (budget.usd, budget.usage) == (pytest.approx(0.95), ASKED + ASKED)
+    assert not budget.is_priced
+    assert warnings == []  # they were told then
+    spend(budget.agent_budget(LEAD_ID, "lead"))
+    assert [(event.limit, event.percent) for event in warnings] == [("requests", 100)]
+    assert expect_refusal(budget.agent_budget(make_agent_id(1), "x")).limit == "requests"
+
+
+@pytest.mark.spec("USR-01")
+@pytest.mark.parametrize(
+    ("caps", "passed", "limit"),
+    [
+        (AgentCaps(max_concurrent=20), 20, "concurrent"),
+        (AgentCaps(max_concurrent=None, max_total=7), 7, "total"),
+        (AgentCaps(max_depth=1, max_concurrent=None), 50, "depth"),
+    ],
+)
+def test_a_hundred_concurrent_spawns_exceed_no_cap(caps: AgentCaps, passed: int, limit: str) -> None:
+    budget = Budget(BudgetLimits(), caps)
+    spawned = [budget.open_slot("x", 1 + number % 2) for number in range(100)]
+    started = [got for got in spawned if isinstance(got, AgentSlot)]
+    assert len(started) == budget.running_count == budget.started_count == passed
+    assert {got.limit for got in spawned if isinstance(got, BudgetRefusal)} == {limit}
+    for one in (*started, *started):
+        budget.close_slot(one)
+    assert (budget.running_count, budget.started_count) == (0, passed)
+    assert isinstance(budget.open_slot("x", 1, is_resumed=True), AgentSlot)
+    assert budget.started_count == passed
+
+
+def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
+    budget = Budget(BudgetLimits(), AgentCaps(max_total=1))
+    for again in (False, True, False):
+        counted = budget.open_slot("x", 1, is_resumed=again)
+        assert isinstance(counted, AgentSlot)
+        budget.close_slot(counted, was_started=False)
+        budget.close_slot(counted)
+        assert (budget.running_count, budget.started_count) == (0, 0)
+
+
+def test_no_agent_is_started_on_a_spent_budget() -> None:
+    budget = Budget(BudgetLimits(max_requests=1))
+    spend(budget.agent_budget(LEAD_ID, "lead"))
+    refusal = budget.open_slot("x", 1)
+    assert isinstance(refusal, BudgetRefusal)
+    assert (refusal.limit, budget.running_count) == ("requests", 0)
+
+
+ACTS = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.sampled_from(["reserve", "settle", "release", "write off"]),
+        st.integers(0, 50_000),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(acts=ACTS, cards=st.lists(st.sampled_from([CARD, OTHER]), min_size=60, max_size=60))
+def test_the_sums_equal_the_settled_usage_in_any_order_of_operations(
+    acts: list[tuple[int, str, int]], cards: list[ModelCard]
+) -> None:
+    limits = BudgetLimits(max_usd=3.0, max_tokens=400_000, max_requests=30)
+    budget = Budget(limits, per_agent=limits, per_type={"even": limits})
+    in_flight: dict[int, list[BudgetReservation]] = {number: [] for number in range(4)}
+    settled: list[tuple[int, ModelCard, Usage]] = []
+    written_off = 0
+    for (number, act, tokens), card in zip(acts, cards, strict=False):
+        account = budget.agent_budget(make_agent_id(number), "odd" if number % 2 else "even")
+        if act == "reserve":
+            full = [meter for meter in account._meters if meter.spent + meter.held >= meter.maximum]
+            got = account.reserve(card, tokens)
+            assert isinstance(got, BudgetRefusal) == bool(full)
+            if isinstance(got, BudgetReservation):
+                in_flight[number].append(got)
+        elif in_flight[number]:
+            held = in_flight[number][-1]
+            usage = Usage(input_tokens=tokens, output_tokens=tokens // 10, cache_read_input_tokens=tokens * 2)
+            if act == "settle":
+                account.settle(in_flight[number].pop(), usage)
+                settled.append((number, held.card, usage))
+            elif act == "release":
+                account.release(in_flight[number].pop())
+            else:
+                account.write_off(held)
+                written_off += 1
+    open_now = [held for of_agent in in_flight.values() for held in of_agent]
+    by_limit: dict[str, BudgetMeter] = {meter.limit: meter for meter in budget.meters}
+    assert by_limit["tokens"].held == sum(held.tokens for held in open_now)
+    assert by_limit["usd"].held == sum(held.usd for held in open_now)
+    assert by_limit["requests"].held == len(open_now)
+    assert by_limit["requests"].spent == len(settled) + written_off
+    assert budget.usage == sum((usage for _, _, usage in settled), Usage())
+    assert budget.usd == pytest.approx(
+        sum(card.price.compute_cost(u) for _, card, u in settled if card.price)
+    )
+    for number in range(4):
+        own = sum((usage for of, _, usage in settled if of == number), Usage())
+        assert budget.by_agent.get(make_agent_id(number), (Usage(), 0.0))[0] == own
+    for number, of_agent in in_flight.items():
+        for held in of_agent:
+            budget.agent_budget(make_agent_id(number), "odd" if number % 2 else "even").release(held)
+    assert [meter.held for meter in budget.meters] == [0, 0, 0]

@@ -1,0 +1,69 @@
+"""Traces what real bash runs for a command line: it finds no program, and logs the words of each command."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from shoal.policy.shell.command_analysis import CommandAnalysis, SimpleCommand
+from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
+
+# Each record is one line, written in one piece although others write too, and names its command line,
+# because background commands report late.
+_HARNESS = r"""
+set -f
+command_not_found_handle() {
+  local told=$shoal_line word
+  for word; do told+=$'\x1f'${word//$'\n'/$'\x1e'}; done
+  builtin printf '%s\n' "$told" >> "$SHOAL_LOG"
+}
+shoal_line=0
+while IFS= read -r -d '' text; do
+  ( eval "$text"; wait ) < /dev/null > /dev/null 2>&1
+  shoal_line=$((shoal_line + 1))
+done
+"""
+
+
+class BashTrace(NamedTuple):
+    commands: list[list[tuple[str, ...]]]
+    """For each command line, the programs bash tried to start, with their words."""
+    files: set[str]
+    """Names of the files that existed afterwards."""
+
+
+def trace_commands(commands: list[str], directory: Path) -> BashTrace:
+    log = Path(tempfile.mkdtemp(dir=directory)) / "log"
+    log.write_bytes(b"")
+    work = log.with_name("work")
+    work.mkdir()
+    subprocess.run(
+        ["/bin/bash", "--norc", "--noprofile", "-c", _HARNESS],
+        input="".join(f"{command}\0" for command in commands).encode(),
+        env={"PATH": "/nonexistent", "SHOAL_LOG": str(log), "HOME": str(Path.home())},
+        cwd=work,
+        check=True,
+        timeout=60,
+    )
+    ran: list[list[tuple[str, ...]]] = [[] for _ in commands]
+    for record in log.read_bytes().decode().split("\n")[:-1]:
+        line, *words = record.replace("\x1e", "\n").split("\x1f")
+        ran[int(line)].append(tuple(words))
+    return BashTrace(ran, {path.name for path in work.iterdir()})
+
+
+def find_unanalyzed(analysis: CommandAnalysis, ran: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """List commands that bash ran and the analysis did not find."""
+    return [argv for argv in ran if not any(_is_same_command(part, argv) for part in analysis.parts)]
+
+
+def _is_same_command(part: SimpleCommand, argv: tuple[str, ...]) -> bool:
+    if argv[0] in part.via and (argv[0] in WRAPPERS or argv[0] in SHELLS):
+        return True
+    if part.argv is None and part.words and part.words[0] in (*WRAPPERS, *SHELLS, "eval", "trap"):
+        return True
+    if not part.words or part.words[0] not in (argv[0], None):
+        return False
+    return None in part.words or part.words == argv

@@ -1,0 +1,44 @@
+"""The lock of an external member: one client holds it at a time, and it leaves no file."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from shoal.core.errors import StoreError
+from shoal.stores.files.pid_locks import ExternalMemberLock
+
+
+def test_an_external_member_has_one_client_and_its_lock_leaves_no_file(home):
+    lock = ExternalMemberLock(home, "roof", "ann")
+    with pytest.raises(StoreError, match="another client already"):
+        ExternalMemberLock(home, "roof", "ann")
+    lock.release()
+    lock.release()
+    assert list(lock.path.parent.iterdir()) == []
+    ExternalMemberLock(home, "roof", "ann").release()
+
+
+def test_concurrent_clients_never_hold_one_member_lock_together(home):
+    held, counts, guard = [], [], threading.Lock()
+
+    def acquire_and_release():
+        for _ in range(200):
+            try:
+                lock = ExternalMemberLock(home, "roof", "ann")
+            except StoreError:
+                continue
+            with guard:
+                held.append(lock)
+                counts.append(len(held))
+            with guard:
+                held.remove(lock)
+            lock.release()
+
+    clients = [threading.Thread(target=acquire_and_release) for _ in range(4)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    assert max(counts) == 1

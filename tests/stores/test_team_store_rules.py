@@ -1,0 +1,40 @@
+"""The contract rules of team stores, on every store."""
+
+from __future__ import annotations
+
+import pytest
+from store_openers import STORE_OPENERS
+
+from shoal.testing.contracts import board_rules, mailbox_rules, roster_rules
+
+
+def parametrize_rules(rules):
+    """Run every rule on every store; spec marks count for the file store."""
+    return pytest.mark.parametrize(
+        ("rule", "store"),
+        [
+            pytest.param(
+                rule,
+                store,
+                id=f"{name}-{rule.__name__}",
+                marks=[pytest.mark.spec(*rule.spec)] if rule.spec and name == "files" else [],
+            )
+            for name, store in STORE_OPENERS.items()
+            for rule in rules
+        ],
+    )
+
+
+@parametrize_rules(mailbox_rules())
+async def test_mailbox_rules(rule, store, home):
+    await rule(store(home).mailboxes)
+
+
+@parametrize_rules(board_rules())
+async def test_board_rules(rule, store, home):
+    await rule(store(home).board)
+
+
+@parametrize_rules(roster_rules())
+async def test_roster_rules(rule, store, home):
+    await rule(store(home).rosters)

@@ -1,0 +1,85 @@
+"""A killed lead with process members, and the resumed team."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from agent_scripts import call_tool, run_all_turns
+from process_search import find_processes_in
+from server_scripts import find_speaker, get_last_text, join_conversation, open_process_session, run_provider
+from shoal.testing import MockServer
+from shoal.testing.mock_replies import RequestBody
+from team_scripts import read_team_config, spawn_member
+
+DRIVER = Path(__file__).with_name("crashing_process_team.py")
+WAIT = call_tool("Bash", "b1", command="sleep 300 & sleep 300", timeout=400000)
+
+
+def make_scripts() -> dict[str, Any]:
+    def lead(body: RequestBody) -> Any:
+        heard = join_conversation(body)
+        return "Good." if "ann found it" in heard or "heron" in heard else "Wait."
+
+    def ann(body: RequestBody) -> Any:
+        return "ann found it" if "Your process ended" in join_conversation(body) else WAIT
+
+    begin = call_tool("TaskUpdate", "t1", taskId="1", status="in_progress")
+    tasks = call_tool("TaskCreate", subject="One", description="Search.")
+    spawn = [spawn_member("ann", "Remember the heron."), spawn_member("bob", "Rest.")]
+    return {
+        "lead": [call_tool("TeamCreate", team_name="crew"), tasks, spawn, lead],
+        "ann": [begin, ann],
+        "bob": ["Resting."],
+    }
+
+
+async def wait_for_request(server: MockServer, wanted: Any) -> None:
+    """Wait for a matching request."""
+    async with asyncio.timeout(15):
+        while not any(wanted(request.body) for request in server.requests):
+            await server.wait_for_requests(server.request_count + 1, within=15)
+
+
+@pytest.mark.spec("USR-23", "LIF-05", "USR-12")
+async def test_all_processes_exit_within_five_seconds_and_the_team_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = str(uuid4())
+    async with run_provider(monkeypatch, **make_scripts()) as server:
+        lead = await asyncio.create_subprocess_exec(
+            sys.executable, str(DRIVER), str(tmp_path), session, stderr=asyncio.subprocess.PIPE
+        )
+        await wait_for_request(server, lambda body: find_speaker(body) == "bob")
+        await wait_for_request(
+            server, lambda body: find_speaker(body) == "ann" and len(body["messages"]) >= 3
+        )
+        async with asyncio.timeout(10):
+            while not any("sleep" in read_command_line(pid) for pid in find_processes_in(tmp_path)):
+                await asyncio.sleep(0.01)
+        os.kill(lead.pid, signal.SIGKILL)
+        await lead.wait()
+        async with asyncio.timeout(5):
+            while find_processes_in(tmp_path):
+                await asyncio.sleep(0.02)
+        assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann", "bob"]
+        async with open_process_session(tmp_path, resume=session) as again:
+            await run_all_turns(again, "Go on.")
+        asked = [request.body for request in server.requests if find_speaker(request.body) == "ann"][-1]
+    assert "Remember the heron." in join_conversation(asked)
+    assert "Your process ended while you were at work" in get_last_text(asked)
+    assert not find_processes_in(tmp_path)
+
+
+def read_command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    except OSError:
+        return ""

@@ -1,0 +1,167 @@
+"""Shoal as a member of a team that another program leads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent_scripts import call_tool
+from server_scripts import approve_shutdown, find_speaker, join_conversation, run_provider
+from shoal.stores.files.file_watch import DirectoryWatch
+from team_scripts import get_home, read_inbox, send_message
+
+TEAM = "theirs"
+ARGUMENTS = [
+    *("--agent-id", "ann@theirs", "--agent-name", "ann", "--team-name", TEAM, "--agent-color", "blue"),
+    *("--parent-session-id", "6f1c0f0a-0000-4000-8000-000000000001", "--agent-type", "general-purpose"),
+    *("--model", "anthropic:claude-sonnet-4-5", "--dangerously-skip-permissions"),
+]
+
+
+def write_foreign_team(cwd: Path) -> None:
+    """Write a team like a foreign lead: without message ids and signatures."""
+    lead = {"agentId": "team-lead@theirs", "name": "team-lead", "agentType": "team-lead", "model": "m"}
+    ann = {"agentId": "ann@theirs", "name": "ann", "agentType": "general-purpose", "model": "m"}
+    about = {"joinedAt": 1, "cwd": str(cwd), "subscriptions": []}
+    more = {"prompt": "Begin.", "color": "blue", "planModeRequired": False, "backendType": "tmux"}
+    roster = {
+        "name": TEAM,
+        "createdAt": 1,
+        "leadAgentId": "team-lead@theirs",
+        "leadSessionId": "6f1c0f0a-0000-4000-8000-000000000001",
+        "members": [
+            lead | about | {"tmuxPaneId": ""},
+            ann | about | more | {"tmuxPaneId": "%7", "isActive": True},
+        ],
+    }
+    directory = get_home() / "teams" / TEAM
+    (directory / "inboxes").mkdir(parents=True)
+    (get_home() / "tasks" / TEAM).mkdir(parents=True)
+    (directory / "config.json").write_text(json.dumps(roster))
+    append_lead_mail("Begin.")
+
+
+def append_lead_mail(text: str) -> None:
+    """Append mail in place, like a foreign program."""
+    path = get_home() / "teams" / TEAM / "inboxes" / "ann.json"
+    mail = json.loads(path.read_text()) if path.exists() else []
+    stamp = f"2026-01-01T00:00:0{len(mail)}.000Z"
+    mail.append({"from": "team-lead", "text": text, "timestamp": stamp, "read": False})
+    path.write_text(json.dumps(mail))
+
+
+async def wait_for_mail(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait for matching mail in the lead's inbox."""
+    news = asyncio.Event()
+    watch = DirectoryWatch(get_home() / "teams" / TEAM / "inboxes", news.set)
+    try:
+        async with asyncio.timeout(20):
+            while True:
+                news.clear()
+                if (get_home() / "teams" / TEAM / "inboxes" / "team-lead.json").exists():
+                    for each in read_inbox(TEAM, "team-lead"):
+                        if wanted(each):
+                            return each
+                await news.wait()
+    finally:
+        watch.close()
+
+
+@asynccontextmanager
+async def start_member(cwd: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shoal", *ARGUMENTS, cwd=cwd, env=dict(os.environ), stdout=pipe, stderr=pipe
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.spec("BCK-03", "LIF-03", "MSG-04")
+async def test_a_member_works_reports_idles_and_shuts_down_for_a_foreign_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [
+        call_tool("TaskCreate", "c1", subject="Seen", description="By ann."),
+        call_tool(
+            "TaskUpdate", "c2", taskId="1", status="completed"
+        ),  # else it would claim it itself at rest
+        send_message("team-lead", "All is well.", "report"),
+        "Idle now.",
+        send_message("team-lead", "Woken.", "again"),
+        "Idle again.",
+        approve_shutdown,
+    ]
+    async with run_provider(monkeypatch, ann=parts) as server:
+        write_foreign_team(tmp_path)
+        async with start_member(tmp_path) as process:
+            report = await wait_for_mail(lambda mail: mail["text"] == "All is well.")
+            assert (report["from"], report["color"], report["summary"]) == ("ann", "blue", "report")
+            await wait_for_mail(lambda mail: "idle_notification" in mail["text"])
+            append_lead_mail("Are you there?")
+            await wait_for_mail(lambda mail: mail["text"] == "Woken.")
+            # Asked between its two last lines, it would say the next one and rest.
+            await wait_for_mail(
+                lambda _: (
+                    sum("idle_notification" in each["text"] for each in read_inbox(TEAM, "team-lead")) == 2
+                )
+            )
+            body = {
+                "type": "shutdown_request",
+                "requestId": "shutdown-1@ann",
+                "from": "team-lead",
+                "reason": "done",
+                "timestamp": "2026-01-01T00:00:09.000Z",
+            }
+            append_lead_mail(json.dumps(body))
+            answer = await wait_for_mail(lambda mail: "shutdown_approved" in mail["text"])
+            assert json.loads(answer["text"]) | {"timestamp": ""} == {
+                "type": "shutdown_approved",
+                "requestId": "shutdown-1@ann",
+                "from": "ann",
+                "timestamp": "",
+                "paneId": "%7",
+                "backendType": "tmux",
+            }
+            async with asyncio.timeout(10):
+                assert await process.wait() == 0
+    assert all(mail["read"] for mail in read_inbox(TEAM, "ann"))
+    asked = [request.body for request in server.requests if find_speaker(request.body) == "ann"]
+    assert "Are you there?" in join_conversation(asked[-1])
+    assert len(list((get_home() / "tasks" / TEAM).glob("1.json"))) == 1
+
+
+async def test_invalid_launch_arguments_are_refused_by_name(tmp_path: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    for words, complaint in (
+        (ARGUMENTS[:4], b"--team-name is missing"),
+        ([*ARGUMENTS, "--frob"], b"'--frob'"),
+    ):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "shoal", *words, cwd=tmp_path, stdout=pipe, stderr=pipe
+        )
+        _, output = await process.communicate()
+        assert process.returncode == 2
+        assert complaint in output
+
+
+@pytest.mark.spec("BCK-08")
+async def test_the_help_does_not_list_the_launch_arguments(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "shoal", "--help", cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await process.communicate()
+    assert b"--agent-id" not in output
+    assert b"--output-format" in output

@@ -1,0 +1,159 @@
+"""Resumed teams with another backend or a spent budget."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from team_helpers import make_shoal_settings
+
+import shoal
+from agent_scripts import call_tool, run_all_turns
+from server_scripts import join_conversation, open_process_session, run_provider
+from team_scripts import get_home, read_team_config, send_message, spawn_member
+
+CREATE = call_tool("TeamCreate", team_name="crew")
+LEAD = [CREATE, spawn_member("ann", "Remember heron."), "Wait.", "Good."]
+
+
+async def run_first_session(cwd: Path, mode: str) -> str:
+    """Run a team until its member is idle; return the session id."""
+    async with (
+        open_process_session(cwd, settings=make_shoal_settings(teammate_mode=mode)) as session,
+        asyncio.timeout(20),
+    ):
+        await run_all_turns(session, "Go.")
+        return session.agent.identity.session
+
+
+def read_member_entry() -> dict[str, Any]:
+    (found,) = [each for each in read_team_config("crew")["members"] if each["name"] == "ann"]
+    return found
+
+
+async def wake_member(session: shoal.Session) -> None:
+    async with asyncio.timeout(20):
+        await run_all_turns(session, "Wake ann.")
+
+
+@pytest.mark.spec("TRN-02", "BCK-01")
+async def test_a_member_whose_backend_is_unavailable_continues_in_the_lead_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = [*LEAD, send_message("ann", "Go on."), "Wait.", "Good."]
+    async with run_provider(monkeypatch, lead=lead, ann=["Rest.", join_conversation, "Rest."]) as server:
+        ident = await run_first_session(tmp_path, "process")
+        monkeypatch.setenv("PATH", str(tmp_path))  # no tmux there
+        monkeypatch.delenv("TMUX", raising=False)
+        async with open_process_session(
+            tmp_path, resume=ident, attended=True, settings=make_shoal_settings(teammate_mode="tmux")
+        ) as session:
+            assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+            assert (read_member_entry()["backendType"], read_member_entry()["tmuxPaneId"]) == (
+                "in-process",
+                "in-process",
+            )
+            await wake_member(session)
+    assert any(
+        "heron" in join_conversation(each.body) and "Go on." in join_conversation(each.body)
+        for each in server.requests
+    )
+
+
+@pytest.mark.spec("TRN-02", "TEAM-09")
+@pytest.mark.parametrize(("before", "after"), [("process", "in-process"), ("in-process", "process")])
+async def test_a_resumed_member_moves_to_the_configured_backend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> None:
+    lead = [*LEAD, send_message("ann", "Go on."), "Wait.", "Good."]
+    async with run_provider(monkeypatch, lead=lead, ann=["Rest."]) as server:
+        ident = await run_first_session(tmp_path, before)
+        assert read_member_entry()["backendType"] == before
+        async with open_process_session(
+            tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode=after)
+        ) as session:
+            assert (read_member_entry()["backendType"], read_member_entry()["tmuxPaneId"]) == (after, after)
+            await wake_member(session)
+            assert read_member_entry()["isActive"] is False
+    assert any(
+        "heron" in join_conversation(each.body) and "Go on." in join_conversation(each.body)
+        for each in server.requests
+    )
+
+
+@pytest.mark.spec("TRN-02", "USR-02")
+@pytest.mark.parametrize("mode", ["process", "in-process"])
+async def test_a_team_stays_complete_when_resumed_with_a_spent_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    async with run_provider(monkeypatch, lead=LEAD, ann=["Rest."]):
+        ident = await run_first_session(tmp_path, mode)
+        async with open_process_session(
+            tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode=mode), max_total_tokens=1
+        ) as session:
+            assert [each.name for each in session.services.teams.list_members()] == ["ann"]
+        assert read_member_entry()["name"] == "ann"
+
+
+@pytest.mark.spec("TEAM-05")
+@pytest.mark.parametrize("mode", ["process", "in-process"])
+async def test_an_idle_member_is_shown_idle_after_its_lead_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    async with run_provider(monkeypatch, lead=LEAD, ann=["Rest."]):
+        ident = await run_first_session(tmp_path, mode)
+        path = get_home() / "teams" / "crew" / "config.json"
+        path.write_text(path.read_text().replace('"isActive": false', '"isActive": true'))
+        assert read_member_entry()["isActive"]
+        async with (
+            open_process_session(tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode=mode)),
+            asyncio.timeout(30),
+        ):
+            while read_member_entry()["isActive"]:
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.spec("USR-02")
+async def test_spending_of_a_process_member_counts_once_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_provider(monkeypatch, lead=LEAD, ann=["Rest."]):
+        async with (
+            open_process_session(tmp_path, settings=make_shoal_settings(teammate_mode="process")) as session,
+            asyncio.timeout(20),
+        ):
+            await run_all_turns(session, "Go.")
+            before = session.agent.budget.budget.usage
+            ident = session.agent.identity.session
+        assert before.total_tokens > 0
+        async with open_process_session(
+            tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode="process")
+        ) as session:
+            assert session.agent.budget.budget.usage == before
+
+
+@pytest.mark.spec("TRN-02", "LIF-06")
+async def test_an_unreadable_member_is_skipped_and_resumed_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = [CREATE, [spawn_member("ann"), spawn_member("bob")], "Wait.", "Good."]
+    async with run_provider(monkeypatch, lead=lead, ann=["Rest."], bob=["Rest."]):
+        ident = await run_first_session(tmp_path, "in-process")
+        inbox = get_home() / "teams" / "crew" / "inboxes" / "ann.json"
+        inbox.rename(inbox.with_suffix(".away"))
+        inbox.mkdir()
+        async with open_process_session(
+            tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode="in-process")
+        ) as session:
+            assert [each.name for each in session.services.teams.list_members()] == ["bob"]
+            await wake_member(session)
+            told = "\n".join(message.text for message in session.agent.conversation.messages)
+        assert "it cannot be taken up now" in told
+        inbox.rmdir()
+        inbox.with_suffix(".away").rename(inbox)
+        async with open_process_session(
+            tmp_path, resume=ident, settings=make_shoal_settings(teammate_mode="in-process")
+        ) as session:
+            assert sorted(each.name for each in session.services.teams.list_members()) == ["ann", "bob"]

@@ -1,0 +1,57 @@
+"""Pictures that others send: a model is shown those that are some, as what they are."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from pathlib import Path
+
+import pytest
+from shell_workbench import open_workbench
+
+from shoal.core.messages import ImageBlock, TextBlock
+from shoal.tools.images import MAX_BASE64_CHARACTERS, image_from_base64
+from shoal.tools.relayed_mcp import parse_relayed_result as relayed
+
+PNG = b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
+GIF = b64encode(b"GIF89a").decode()
+NO_PICTURES = ["", "not base64!", b64encode(b"<svg/>").decode(), PNG[:-1], PNG + "A" * MAX_BASE64_CHARACTERS]
+
+
+def test_the_type_of_an_image_comes_from_its_content() -> None:
+    for data, media_type in ((PNG, "image/png"), (GIF, "image/gif")):
+        shown = image_from_base64(data)
+        assert shown is not None
+        assert shown.source.media_type == media_type
+        assert shown.source.data == data
+
+
+@pytest.mark.parametrize("data", NO_PICTURES, ids=range(len(NO_PICTURES)))
+def test_content_that_is_no_image_is_not_shown_as_one(data: str) -> None:
+    assert image_from_base64(data) is None
+    (block,) = relayed({"content": [{"type": "image", "data": data, "mimeType": "image/png"}] * 2}).content[
+        :1
+    ]
+    assert block == TextBlock(text="[image that cannot be shown]")
+
+
+@pytest.mark.needs("mcp")
+async def test_a_wrongly_labelled_image_of_a_server_is_stored_as_a_file(tmp_path: Path) -> None:
+    import mcp_types as types
+
+    from shoal.tools.mcp.result_content import convert_call_result
+
+    async with open_workbench(tmp_path) as bench:
+        sent = [types.ImageContent(type="image", data=data, mime_type="image/png") for data in (GIF, "aGk=")]
+        shown, told = convert_call_result(types.CallToolResult(content=sent), bench.create_context()).content
+    assert isinstance(shown, ImageBlock)
+    assert shown.source.media_type == "image/gif"
+    assert isinstance(told, TextBlock)
+    assert Path(told.text.partition("kept in ")[2].removesuffix("]")).read_bytes() == b"hi"
+
+
+def test_data_alone_come_as_json() -> None:
+    data = {"fits": True, "name": "é", "none": None}
+    told = relayed({"content": [], "structuredContent": data})
+    assert isinstance(told.content, str)
+    assert json.loads(told.content) == data

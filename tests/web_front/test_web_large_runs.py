@@ -1,0 +1,68 @@
+"""A hundred members and ten thousand of everything: the document holds only what is in sight."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from browser_helpers import open_page
+from fake_runs import build_crowd_run, make_text_block
+from fake_web_server import FakeWebServer
+
+pytestmark = pytest.mark.needs("chromium", "playwright")
+RUN = "c0ffee00-crowd"
+MOST = 1_500
+"""Elements of a page, whatever the run."""
+
+
+@pytest.fixture(scope="module")
+def full_stage():
+    with FakeWebServer([build_crowd_run()]) as entered:
+        yield entered
+
+
+def test_every_page_of_a_crowd_is_small_and_shows_its_last_row(browser, full_stage):
+    with open_page(browser, full_stage.address) as onlooker:
+        page = onlooker.open_location(f"#/run/{RUN}/team")
+        expect(page.locator(".card").first).to_be_visible()
+        assert onlooker.count_elements() < MOST
+        page.locator(".page-team .virtual-list").evaluate("list => { list.scrollTop = list.scrollHeight }")
+        expect(page.locator('[data-agent="a-worker-100"]')).to_be_visible()
+        assert onlooker.count_elements() < MOST
+        page.get_by_role("button", name="Table").click()
+        expect(page.locator(".table-row").first).to_be_visible()
+        page.locator(".page-team .virtual-list").evaluate("list => { list.scrollTop = list.scrollHeight }")
+        expect(page.locator(".table-row").filter(has_text="worker-100")).to_be_visible()
+        for place, drawn in (
+            ("cost", ".bar-row"),
+            ("board", ".task"),
+            ("mail", ".message"),
+            ("replay", ".table-row"),
+        ):
+            onlooker.open_location(f"#/run/{RUN}/{place}")
+            expect(page.locator(drawn).first).to_be_visible()
+            assert onlooker.count_elements() < MOST, place
+        assert onlooker.console_errors == []
+
+
+def test_going_back_in_a_long_conversation_leaves_what_is_in_sight_where_it_is(browser, full_stage):
+    in_sight = """list => {
+      const top = list.getBoundingClientRect().top;
+      const rows = [...list.querySelectorAll('.virtual-list-row')];
+      const row = rows.find(each => each.getBoundingClientRect().bottom > top + 1);
+      return [row.dataset.key, Math.abs(row.getBoundingClientRect().top - top) < 1.5];
+    }"""
+    seen = ["9800", True]
+    with open_page(browser, full_stage.address) as onlooker:
+        page = onlooker.open_location(f"#/run/{RUN}/agent/a-worker-1")
+        expect(page.get_by_text("Entry 9999.")).to_be_visible()
+        talk = page.locator(".agent-conversation .virtual-list")
+        with page.expect_response(lambda response: "after=9600" in response.url):
+            talk.evaluate("list => { list.scrollTop = 0 }")
+        expect(page.locator('[data-key="9797"]')).to_be_attached()
+        assert talk.evaluate(in_sight) == seen
+        with page.expect_response(lambda response: "after=10000" in response.url):
+            full_stage.add_entry(RUN, "a-worker-1", "assistant", "model", make_text_block("One more."))
+        assert talk.evaluate(in_sight) == seen
+        assert onlooker.count_elements() < MOST
+        assert onlooker.console_errors == []
