@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from name_figures import is_bare_participle, is_gerund, measure_names
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "shoal"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = ROOT / "tests"
 
 
 def module_name(path: Path) -> str:
@@ -66,8 +69,8 @@ def test_a_module_opens_with_a_sentence_of_purpose(path: Path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_a_module_has_at_most_500_lines(path: Path):
-    assert len(path.read_text().splitlines()) <= 500
+def test_a_module_has_at_most_700_lines(path: Path):
+    assert len(path.read_text().splitlines()) <= 700
 
 
 def test_no_file_speaks_of_the_machine_it_was_written_on():
@@ -97,3 +100,51 @@ def test_importing_shoal_loads_nothing_heavy():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "shoal" in done.stdout.split()
     assert heavy & set(done.stdout.split()) == set()
+
+
+def test_names_can_be_guessed():
+    figures = measure_names(PACKAGE)
+    print(f"\n{figures.format_table()}")  # noqa: T201 - shown with -s
+    assert figures.shared_classes == ()
+    assert figures.participles == ()
+    assert figures.gerund_modules == ()
+    assert figures.repeated_modules == ()
+    assert len(figures.clause_docstrings) <= 3, figures.clause_docstrings
+    assert figures.one_word_percent <= 20
+
+
+def test_tests_and_helpers_are_not_named_by_a_bare_participle():
+    figures = measure_names(TESTS)
+    print(f"\n{figures.format_table()}")  # noqa: T201 - shown with -s
+    assert figures.participles == ()
+    assert figures.gerund_modules == ()
+
+
+@pytest.mark.parametrize("name", ["told", "_kept", "opened", "answered"])
+def test_a_bare_participle_is_recognized(name: str):
+    assert is_bare_participle(name)
+
+
+@pytest.mark.parametrize("name", ["read", "cut", "is_closed", "needed_tools", "seed", "load_settings"])
+def test_a_verb_is_not_taken_for_a_participle(name: str):
+    assert not is_bare_participle(name)
+
+
+def test_a_gerund_module_is_recognized():
+    assert [
+        stem for stem in ("outfitting", "taking_over", "asking", "string", "settings") if is_gerund(stem)
+    ] == [
+        "outfitting",
+        "asking",
+    ]
+
+
+def test_the_glossary_names_classes_that_exist():
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    named = set(re.findall(r"`([A-Z][a-z]\w+)`", glossary))
+    source = "\n".join(path.read_text() for path in MODULES)
+    defined = set(re.findall(r"^class (\w+)", source, re.MULTILINE)) | set(
+        re.findall(r"^(\w+)(?:: TypeAlias)? = ", source, re.MULTILINE)
+    )
+    assert named
+    assert named - defined - {"Tool"} == set()
