@@ -41,7 +41,7 @@ class ProviderSetup(Struct, frozen=True, kw_only=True):
     base_url: str = ""
 
     def __repr__(self) -> str:
-        return f"Wish({self.choice})"
+        return f"ProviderSetup({self.choice})"
 
     @property
     def provider(self) -> str:

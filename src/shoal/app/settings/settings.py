@@ -81,7 +81,7 @@ class ProviderCredentials(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Keys must not appear in logs.
         set_fields = [name for name in self.__struct_fields__ if getattr(self, name) is not None]
-        return f"Access({', '.join(set_fields)})"
+        return f"ProviderCredentials({', '.join(set_fields)})"
 
 
 def apply_variables(access: ProviderCredentials, variables: Mapping[str, str | None]) -> ProviderCredentials:
