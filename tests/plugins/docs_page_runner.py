@@ -40,6 +40,7 @@ _ANY_ID = rf"{_UUID}|[0-9a-f]{{4,40}}"
 _ids = re.compile(rf"(?<![\w-])(?:{_ID})(?![\w])|(?<=agent-)(?:{_ID})(?!\w)")
 _VOLATILE_PATTERNS = (
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?",
+    r"\d\d-\d\d \d\d:\d\d",
     r"\d\d:\d\d(?::\d\d)?",
     r"\$\d+(?:\.\d+)?",
     r"\d[\d.,]*k?(?= (?:tokens|requests?|out)\b)",
