@@ -28,11 +28,11 @@ from bench.stopwatch import TimeSpent, to_milliseconds
 from shoal.core.clock import SystemClock
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
-from shoal.models.chat_api import ChatModel
-from shoal.models.chat_body import ChatDialect
-from shoal.models.messages_api import MessagesModel
+from shoal.models.chat_api import ChatApiModel
+from shoal.models.chat_body import ChatServerDialect
+from shoal.models.messages_api import MessagesApiModel
 from shoal.models.model_endpoint import ChunkHandler, HttpDeadlines
-from shoal.models.model_errors import RequestTarget
+from shoal.models.model_errors import ModelRequestTarget
 
 if TYPE_CHECKING:
     import httpcore
@@ -51,7 +51,7 @@ _HEADERS: dict[Any, Any] = {
 class _OtherEndpoint:
     """Replacement for a `ModelEndpoint`, with another HTTP client behind it."""
 
-    def __init__(self, target: RequestTarget) -> None:
+    def __init__(self, target: ModelRequestTarget) -> None:
         self.target = target
         self._clock = SystemClock()
         self._deadlines = HttpDeadlines()
@@ -65,7 +65,7 @@ class _OtherEndpoint:
 
 
 class HttpxEndpoint(_OtherEndpoint):
-    def __init__(self, target: RequestTarget) -> None:
+    def __init__(self, target: ModelRequestTarget) -> None:
         import httpx
 
         super().__init__(target)
@@ -84,7 +84,7 @@ class HttpxEndpoint(_OtherEndpoint):
 
 
 class HttpcoreEndpoint(_OtherEndpoint):
-    def __init__(self, target: RequestTarget) -> None:
+    def __init__(self, target: ModelRequestTarget) -> None:
         import httpcore
 
         super().__init__(target)
@@ -107,8 +107,12 @@ class HttpcoreEndpoint(_OtherEndpoint):
 def _create_model(kind: type[HttpxEndpoint | HttpcoreEndpoint], api: str, base: str) -> Model:
     card = ModelCard(id="mock", provider=APIS[api])
     path = "/v1/messages" if api == "messages" else "/v1/chat/completions"
-    endpoint: Any = kind(RequestTarget(provider=APIS[api], model="mock", url=base + path))
-    model = MessagesModel(card, endpoint) if api == "messages" else ChatModel(card, endpoint, ChatDialect())
+    endpoint: Any = kind(ModelRequestTarget(provider=APIS[api], model="mock", url=base + path))
+    model = (
+        MessagesApiModel(card, endpoint)
+        if api == "messages"
+        else ChatApiModel(card, endpoint, ChatServerDialect())
+    )
     return add_retries(model)
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from shoal.core.messages import Message, TextBlock, ToolUseBlock
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
     TextDelta,
     ToolInputDelta,
 )
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.tools.function_tool import FunctionTool, tool
 
 FINAL_TEXT = "all done"
 CALL_TEXT = "I add one to the number."
-_ATTEMPT_STARTED = AttemptStarted()
+_ATTEMPT_STARTED = ModelAttemptStarted()
 _TEXT_DELTA = TextDelta(CALL_TEXT)
 _INPUT_DELTA = ToolInputDelta("add", 16)
 _USAGE = Usage(input_tokens=100, output_tokens=10)
@@ -25,7 +25,7 @@ _USAGE = Usage(input_tokens=100, output_tokens=10)
 class InstantModel:
     """Calls `add` in each round, then ends; each call comes with `call_text`, if any."""
 
-    card = ModelCard(id="instant", provider="bench", price=Price(input=3.0, output=15.0))
+    card = ModelCard(id="instant", provider="bench", price=TokenPrice(input=3.0, output=15.0))
 
     def __init__(self, rounds: int, call_text: str = CALL_TEXT) -> None:
         self._rounds = rounds

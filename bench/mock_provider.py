@@ -22,15 +22,15 @@ from bench.child_process import SOURCES
 from bench.instant_model import CALL_TEXT, FINAL_TEXT
 from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.testing.chat_format import ChatFormat
-from shoal.testing.messages_format import MessagesFormat
-from shoal.testing.mock_replies import DelayFault, DripFault, MockReply
-from shoal.testing.servers import MockServer, run_server
+from shoal.testing.chat_format import MockChatFormat
+from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.mock_replies import DelayedReplyFault, MockReply, SlowStreamFault
+from shoal.testing.servers import MockServer, run_mock_server
 
 _USAGE = Usage(input_tokens=100, output_tokens=10)
 # An answer with any fault is sent event by event, one without in a single write.
-_EVENT_BY_EVENT = (DelayFault(seconds=0),)
-_SLOW_EVENTS = (DripFault(seconds=0.0005, size=1 << 16),)
+_EVENT_BY_EVENT = (DelayedReplyFault(seconds=0),)
+_SLOW_EVENTS = (SlowStreamFault(seconds=0.0005, size=1 << 16),)
 
 
 def choose_reply(body: Mapping[str, Any]) -> MockReply:
@@ -63,9 +63,9 @@ def _make_agent_calls(number: int, prompt: str) -> tuple[ToolUseBlock, ...]:
 
 
 async def serve_provider(api: str) -> None:
-    wire_format = MessagesFormat() if api == "messages" else ChatFormat()
+    wire_format = MockMessagesFormat() if api == "messages" else MockChatFormat()
     server = MockServer(wire_format, choose_reply, strict=False, keep_requests=False)
-    async with run_server(server):
+    async with run_mock_server(server):
         print(server.url, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

@@ -19,16 +19,19 @@ from shoal.core.ids import SessionId
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import AllowDecision, AskDecision
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import RuleSet, parse_rule
+from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 _AGENT = AgentIdentity(session=SessionId("bench"))
-_RULES = RuleSet(
+_RULES = PermissionRuleSet(
     allow=tuple(
-        map(parse_rule, ("Bash(git commit:*)", "Bash(npm run test:*)", "Edit(/docs/**)", "Read(~/x/**)"))
+        map(
+            parse_permission_rule,
+            ("Bash(git commit:*)", "Bash(npm run test:*)", "Edit(/docs/**)", "Read(~/x/**)"),
+        )
     ),
-    ask=tuple(map(parse_rule, ("Bash(git push:*)",))),
-    deny=tuple(map(parse_rule, ("Bash(curl:*)", "Read(./.env)", "Edit(/vendor/**)"))),
+    ask=tuple(map(parse_permission_rule, ("Bash(git push:*)",))),
+    deny=tuple(map(parse_permission_rule, ("Bash(curl:*)", "Read(./.env)", "Edit(/vendor/**)"))),
 )
 
 
@@ -93,7 +96,7 @@ def _measure_figure(
         calls = [call(next(numbers)) for _ in range(size.calls)]
         watch = Stopwatch()
         for each in calls:
-            decision = permissions.decide_call(each, None, _AGENT)
+            decision = permissions.decide_tool_call(each, None, _AGENT)
         spent = watch.read_time()
         assert isinstance(decision, AllowDecision | AskDecision), decision
         if repeat:  # the first one warms up

@@ -15,7 +15,7 @@ from bench.figures import Figure, Section
 from bench.stopwatch import TimeSpent
 from shoal.backends.guarded_processes import GuardedProcesses
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
-from shoal.backends.sandbox.sandbox_selection import list_drivers
+from shoal.backends.sandbox.sandbox_selection import list_sandbox_drivers
 from shoal.core.clock import SystemClock
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import SandboxPolicy
@@ -29,7 +29,9 @@ class SandboxBenchSize(Struct, frozen=True, kw_only=True):
 
 
 def measure_sandbox(size: SandboxBenchSize) -> Section:
-    problems = {kind: kind.find_problem() for kind in list_drivers(os.environ.get("PATH", os.defpath))}
+    problems = {
+        kind: kind.find_problem() for kind in list_sandbox_drivers(os.environ.get("PATH", os.defpath))
+    }
     plain, *confined = asyncio.run(
         time_sandboxes([kind for kind, trouble in problems.items() if trouble is None], size.rounds)
     )

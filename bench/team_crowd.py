@@ -26,8 +26,8 @@ from shoal.app.session.session import Session
 from shoal.app.session.turn import Turn
 from shoal.core.events import RunFinished
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
-from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.tools.function_tool import FunctionTool, tool
 
 _USAGE = Usage(input_tokens=100, output_tokens=10)
@@ -45,7 +45,7 @@ ToolCallSpec = tuple[str, dict[str, str]]
 class TeamModel:
     """The lead creates a team, calls `plan`, and starts so many members for each prompt; they do tasks."""
 
-    card = ModelCard(id="instant", provider="bench", price=Price(input=3.0, output=15.0))
+    card = ModelCard(id="instant", provider="bench", price=TokenPrice(input=3.0, output=15.0))
 
     def __init__(self, **waves: int) -> None:
         self.done: Counter[str] = Counter()
@@ -65,7 +65,7 @@ class TeamModel:
         )
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(AttemptStarted())
+        await on_delta(ModelAttemptStarted())
         content = (
             self._reply_as_member(request) if _MEMBER.search(request.system) else self._reply_as_lead(request)
         )

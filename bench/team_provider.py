@@ -26,9 +26,9 @@ from shoal.core.messages import TextBlock, ToolUseBlock
 from shoal.core.names import AgentName, TeamName
 from shoal.core.usage import Usage
 from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.messages_format import MockMessagesFormat
 from shoal.testing.mock_replies import MockReply
-from shoal.testing.servers import MockServer, run_server
+from shoal.testing.servers import MockServer, run_mock_server
 
 _USAGE = Usage(input_tokens=100, output_tokens=10)
 _MEMBER = re.compile(r"- You are ([\w-]+), a member of the team")
@@ -88,8 +88,8 @@ async def main(team: str, members: int) -> None:
     ids = IdGenerator()
     provider = TeamProvider(team, members)
     mailboxes = FileMailboxStore(Path(os.environ["SHOAL_HOME"]), TeamName(team), clock=SystemClock(), ids=ids)
-    server = MockServer(MessagesFormat(), provider.choose_reply, strict=False, keep_requests=False)
-    async with run_server(server):
+    server = MockServer(MockMessagesFormat(), provider.choose_reply, strict=False, keep_requests=False)
+    async with run_mock_server(server):
         print(server.url, flush=True)
         print(json.dumps(await provider.all_started), flush=True)
         number = 0

@@ -14,8 +14,8 @@ from shoal.core.events import (
     AssistantReplied,
     JournaledEvent,
     MailPosted,
-    RequestSent,
-    RequestSettled,
+    ModelRequestSent,
+    ModelRequestSettled,
     SessionEnded,
     SessionStarted,
     TaskChanged,
@@ -83,8 +83,8 @@ def _generate_work_events(agent: AgentId, number: int) -> Iterator[JournaledEven
     name, usage = agent.partition("@")[0], Usage(input_tokens=2_000, output_tokens=150)
     for step in cycle(range(1_000)):
         request = RequestId(f"req-{number}-{step}")
-        yield RequestSent(agent=agent, request=request, model=_MODEL)
-        yield RequestSettled(
+        yield ModelRequestSent(agent=agent, request=request, model=_MODEL)
+        yield ModelRequestSettled(
             agent=agent, request=request, model=_MODEL, usage=usage, cost_usd=0.01, duration_ms=900
         )
         yield AssistantReplied(agent=agent, entry=EntryId(f"e{step}"), preview="I look at it.", tool_uses=2)

@@ -18,11 +18,11 @@ import pytest
 
 from needs_marks import explain_missing
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.app.teams.team_templates import read_template_file as read_template
+from shoal.app.teams.team_templates import read_team_template_file as read_template
 from shoal.surfaces.cli.main import _resolve_command
 from shoal.testing import messages_server, run_in_thread
 from shoal.wire.hook_codec import parse_hooks
-from shoal.wire.settings_codec import SettingsSchema, find_unknown_keys, parse_settings
+from shoal.wire.settings_codec import SettingsSchema, find_unknown_settings_keys, parse_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -191,7 +191,7 @@ def test_settings_that_are_shown_are_understood(where: str, text: str):
         raw = [json.loads(line) for line in text.splitlines()]
     if isinstance(raw, dict) and set(raw) <= set(SettingsSchema.__struct_encode_fields__):
         document = parse_settings(text, name=where, kind="user", path=None)
-        assert list(find_unknown_keys(document)) == []
+        assert list(find_unknown_settings_keys(document)) == []
         assert parse_hooks(raw.get("hooks", {}), document.locate_key).problems == ()
 
 

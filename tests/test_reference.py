@@ -17,7 +17,7 @@ from shoal.core.hook_events import AGENT_FIELDS, COMMON_FIELDS, HOOK_EVENT_DESCR
 from shoal.core.hooks import HOOK_EVENTS
 from shoal.core.questions import DenyAnswer
 from shoal.wire.hook_codec import parse_hooks
-from shoal.wire.settings_codec import find_unknown_keys, parse_settings
+from shoal.wire.settings_codec import find_unknown_settings_keys, parse_settings
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -34,7 +34,7 @@ def test_the_reference_has_no_page_that_nothing_makes() -> None:
 @pytest.mark.parametrize("key", [key for key, _ in list_keys()])
 def test_the_example_of_a_setting_is_understood(key: str) -> None:
     document = parse_settings(json.dumps(build_example(key)), name="settings.json", kind="user", path=None)
-    assert list(find_unknown_keys(document)) == []
+    assert list(find_unknown_settings_keys(document)) == []
     assert parse_hooks(document.raw.get("hooks", {}), document.locate_key).problems == ()
 
 

@@ -14,8 +14,8 @@ import shoal
 from bench.bench_session import run_prompt, use_empty_home
 from bench.http_bench import create_retrying_model
 from bench.instant_model import InstantModel
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_result_text
-from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
+from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
 from shoal.core.usage import Usage
 from shoal.tools.function_tool import tool
 
@@ -61,10 +61,10 @@ class DelegatingModel:
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         if request.messages[0].text.startswith(CHILD):
             return await self._child_model.generate_reply(request, on_delta)
-        await on_delta(AttemptStarted())
+        await on_delta(ModelAttemptStarted())
         last = request.messages[-1]
         results = [block for block in last.content if isinstance(block, ToolResultBlock)]
-        self.seen = sum(FINAL in extract_result_text(block) for block in results)
+        self.seen = sum(FINAL in extract_tool_result_text(block) for block in results)
         agents, self.agents = self.agents, 0
         if not agents:
             return _make_reply(TextBlock(text=FINAL))
@@ -101,7 +101,7 @@ class HistoryModel:
         self._told = 0
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(AttemptStarted())
+        await on_delta(ModelAttemptStarted())
         done = len(request.messages) // 2
         self._told += 1
         text = TextBlock(text=history(self._told)[done][1])

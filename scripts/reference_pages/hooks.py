@@ -24,7 +24,12 @@ from shoal.core.hooks import (
     SESSION_END_HOOK_SECONDS,
     HookEvent,
 )
-from shoal.wire.hook_output_codec import MAX_TEXT_LENGTH, _EventSpecificOutput, _HookOutput, _PermissionAnswer
+from shoal.wire.hook_output_codec import (
+    MAX_TEXT_LENGTH,
+    _EventSpecificHookOutput,
+    _HookOutput,
+    _HookPermissionAnswer,
+)
 
 _OPENING = f"""
 A hook is a program of yours, an address or a function that is told of events. [Hooks](../hooks.md) says
@@ -71,9 +76,9 @@ def build_hooks_page() -> str:
         _ANSWER.strip(),
         _render_fields(_HookOutput),
         "### `hookSpecificOutput`",
-        _render_fields(_EventSpecificOutput),
+        _render_fields(_EventSpecificHookOutput),
     ]
-    answers += ["### `hookSpecificOutput.decision`", _render_fields(_PermissionAnswer)]
+    answers += ["### `hookSpecificOutput.decision`", _render_fields(_HookPermissionAnswer)]
     return render_page(
         "Hooks", _OPENING, overview, common, *(_render_event(name) for name in HOOK_EVENTS), *answers
     )

@@ -14,11 +14,11 @@ from msgspec import Struct
 import shoal
 from reference_pages.doc_text import format_code, render_page, render_table
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.core.agent_definitions import select_tools
+from shoal.core.agent_definitions import select_definition_tools
 from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest, ToolSchema
 from shoal.core.tools import Tool
-from shoal.tools.mcp.resource_tools import build_resource_tools
+from shoal.tools.mcp.resource_tools import build_mcp_resource_tools
 
 _OPENING = """
 What agents work with. Each call is [allowed, asked about or denied](../permissions.md) before it runs; a
@@ -69,7 +69,7 @@ def _render_agents(names: list[str]) -> str:
         found = load_agent_catalog(cwd=Path(directory), home=Path(directory), managed=()).all()
     lines = []
     for each in sorted(found, key=lambda definition: definition.name):
-        tool_names = select_tools(each, names).names
+        tool_names = select_definition_tools(each, names).names
         told = (
             ", ".join(map(format_code, tool_names))
             if len(tool_names) < len(names)
@@ -91,7 +91,7 @@ def _render_other_tools(seen: SeenTools) -> Iterator[str]:
         "It is the lead's where `--json-schema` or `output_schema` asks for an answer in a form; its inputs "
         "are that form."
     )
-    for tool in build_resource_tools(tuple):
+    for tool in build_mcp_resource_tools(tuple):
         yield (
             f"{_render_tool(tool.schema.name, tool.schema)}\n\n"
             "Every agent has it where a server with resources is connected."

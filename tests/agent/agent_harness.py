@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentEnvironment, AgentRunner, LoopLimits
 from shoal.agent.conversation import Conversation
-from shoal.agent.loop import LoopResult, run_loop
+from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.core.budget import Budget
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import QuestionUnanswerable
@@ -23,10 +23,10 @@ from shoal.core.messages import TextBlock, user_message
 from shoal.core.permission_decisions import AllowDecision, PermissionDecision
 from shoal.core.ports import Model
 from shoal.core.questions import Answer, Question
-from shoal.core.tools import Tool, hide_no_files
+from shoal.core.tools import Tool, build_hide_nothing_filter
 from shoal.core.transcript_entries import TranscriptEntry
 from shoal.models.scripted_model import ScriptedModel
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.stores.memory_stores import MemoryJournal
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -38,16 +38,16 @@ class FixedPermissionPolicy:
         self._decide = decide or (lambda _: AllowDecision("all is allowed here"))
         self.remembered: list[Answer] = []
 
-    def decide_call(self, call: Any, tool: Any, agent: Any) -> PermissionDecision:
+    def decide_tool_call(self, call: Any, tool: Any, agent: Any) -> PermissionDecision:
         return self._decide(call)
 
-    def remember_answer(self, call: Any, answer: Answer) -> None:
+    def remember_permission_answer(self, call: Any, answer: Answer) -> None:
         self.remembered.append(answer)
 
     def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
-        return hide_no_files(top)
+        return build_hide_nothing_filter(top)
 
-    def end_turn(self) -> None:
+    def drop_turn_permissions(self) -> None:
         """Do nothing: no permission was granted for one turn only."""
 
 
@@ -92,14 +92,14 @@ class AgentHarness(Struct, kw_only=True):
     transcript: RecordingTranscript
     journal: MemoryJournal
     results: RecordingResultStore
-    queue: InboxQueue
+    queue: SharedInboxQueue
     events: list[Event]
 
     def send_steering(self, text: str) -> None:
         self.queue.put(InboxItem(id="steered", to=LEAD_ID, content=(TextBlock(text=text),), by="person"))
 
     async def run_prompt(self, prompt: str = "go") -> LoopResult:
-        return await run_loop(self.agent, user_message(prompt))
+        return await run_agent_loop(self.agent, user_message(prompt))
 
     def list_events(self, event_type: type[Event]) -> list[Any]:
         return [event for event in self.events if isinstance(event, event_type)]
@@ -123,7 +123,7 @@ def create_harness(
     clock = clock or SystemClock()
     ids = IdGenerator(seed)
     transcript, journal, results = RecordingTranscript(), MemoryJournal(clock), RecordingResultStore()
-    queue, heard = InboxQueue(), []
+    queue, heard = SharedInboxQueue(), []
     model = model or ScriptedModel(script, clock=clock)
 
     async def record_event(event: Event) -> None:

@@ -18,22 +18,22 @@ from agent_harness import (
 
 from shoal.agent.agent_runner import LoopLimits
 from shoal.agent.conversation import Conversation
-from shoal.agent.loop import run_loop
-from shoal.agent.tool_calls import preview_call
+from shoal.agent.loop import run_agent_loop
+from shoal.agent.tool_calls import preview_tool_call
 from shoal.backends.sandbox.sandbox_selection import SandboxPreferences, SelectedSandbox
-from shoal.core.errors import BudgetError, StoreError
+from shoal.core.errors import BudgetError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
     MessageAdded,
+    ModelRequestFailed,
+    ModelRequestSent,
+    ModelRequestSettled,
+    PartialReplyDiscarded,
     PermissionDenied,
-    RequestFailed,
-    RequestSent,
-    RequestSettled,
-    StreamDiscarded,
     TextStreamed,
     ToolFinished,
+    ToolOutputReturned,
     ToolProgressed,
-    ToolReturned,
     ToolStarted,
 )
 from shoal.core.identity import current_identity
@@ -45,21 +45,21 @@ from shoal.core.messages import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
-    RetryScheduled,
+    ModelRetryScheduled,
     TextDelta,
 )
 from shoal.core.permission_decisions import AskDecision, DenyDecision
 from shoal.core.questions import AllowAnswer, DenyAnswer
 from shoal.core.sandbox import SandboxPolicy
 from shoal.core.tools import ToolContext
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import SCRIPTED_CARD, ScriptedModel, ScriptedReply
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
@@ -93,7 +93,7 @@ async def test_the_model_is_asked_again_until_it_makes_no_calls() -> None:
     )
     ended = await harness.run_prompt("please")
     assert (ended.reason, ended.text, ended.requests) == ("done", "done", 3)
-    assert [extract_result_text(r) for r in list_tool_results(harness)] == ["echo: a", "echo: b"]
+    assert [extract_tool_result_text(r) for r in list_tool_results(harness)] == ["echo: a", "echo: b"]
     assert [m.role for m in harness.agent.conversation.messages] == ["user", "assistant"] * 3
     assert [type(e) for e in harness.events if isinstance(e, (ToolStarted, ToolFinished))] == [
         ToolStarted,
@@ -132,7 +132,7 @@ async def test_read_only_calls_of_one_message_run_concurrently() -> None:
 
     harness = create_harness([[make_call("look", f"c{n}", n=n) for n in range(3)], "done"], tools=[look])
     await harness.run_prompt()
-    assert [extract_result_text(r) for r in list_tool_results(harness)] == ["0", "1", "2"]
+    assert [extract_tool_result_text(r) for r in list_tool_results(harness)] == ["0", "1", "2"]
 
 
 @pytest.mark.spec("RUN-02")
@@ -249,7 +249,7 @@ async def test_the_turn_limit_ends_the_loop_with_a_reason() -> None:
     assert "3 requests" in ended.detail
 
 
-PRICED = ModelCard(id="dear", provider="x", price=Price(input=1_000_000, output=0), window=10**9)
+PRICED = ModelCard(id="dear", provider="x", price=TokenPrice(input=1_000_000, output=0), window=10**9)
 
 
 @pytest.mark.spec("RUN-01")
@@ -295,7 +295,7 @@ async def test_a_call_of_an_unknown_tool_gets_a_suggestion() -> None:
     await harness.run_prompt()
     (result,) = list_tool_results(harness)
     assert result.is_error
-    assert "Did you mean echo?" in extract_result_text(result)
+    assert "Did you mean echo?" in extract_tool_result_text(result)
 
 
 @pytest.mark.parametrize(
@@ -312,8 +312,10 @@ async def test_a_call_of_an_unknown_tool_gets_a_suggestion() -> None:
     ],
 )
 def test_the_preview_of_a_call_shows_its_main_argument(given: dict[str, Any], words: str) -> None:
-    assert preview_call(ToolUseBlock(id="c", name="x", input=given)) == words
-    assert len(preview_call(ToolUseBlock(id="c", name="x", input={"long": "x" * 9_999}))) == PREVIEW_LENGTH
+    assert preview_tool_call(ToolUseBlock(id="c", name="x", input=given)) == words
+    assert (
+        len(preview_tool_call(ToolUseBlock(id="c", name="x", input={"long": "x" * 9_999}))) == PREVIEW_LENGTH
+    )
 
 
 async def test_a_call_with_malformed_json_is_not_run() -> None:
@@ -330,7 +332,7 @@ async def test_a_call_with_malformed_json_is_not_run() -> None:
     await harness.run_prompt()
     (result,) = list_tool_results(harness)
     assert result.is_error
-    assert "not valid JSON" in extract_result_text(result)
+    assert "not valid JSON" in extract_tool_result_text(result)
     assert not ran
 
 
@@ -339,7 +341,7 @@ async def test_the_error_names_the_wrong_argument() -> None:
     await harness.run_prompt()
     (result,) = list_tool_results(harness)
     assert result.is_error
-    assert "txt" in extract_result_text(result)
+    assert "txt" in extract_tool_result_text(result)
 
 
 async def test_a_crash_of_a_tool_becomes_its_result() -> None:
@@ -350,7 +352,7 @@ async def test_a_crash_of_a_tool_becomes_its_result() -> None:
     harness = create_harness([make_call("explode"), "done"], tools=[explode])
     ended = await harness.run_prompt()
     assert ended.text == "done"
-    assert "ZeroDivisionError: by zero" in extract_result_text(list_tool_results(harness)[0])
+    assert "ZeroDivisionError: by zero" in extract_tool_result_text(list_tool_results(harness)[0])
 
 
 @pytest.mark.spec("USR-07")
@@ -370,15 +372,15 @@ async def test_a_tool_that_hangs_is_stopped_at_its_deadline() -> None:
         await hanging.wait()
         await clock.advance(30)
     assert turn.result().text == "done"
-    assert "did not finish within 30 s" in extract_result_text(list_tool_results(harness)[0])
+    assert "did not finish within 30 s" in extract_tool_result_text(list_tool_results(harness)[0])
 
 
 async def test_a_store_error_in_a_tool_stops_the_turn() -> None:
     @tool
     async def keep(context: ToolContext) -> str:
-        raise StoreError("the disk is full", path=context.workspace.root)
+        raise StateFileError("the disk is full", path=context.workspace.root)
 
-    with pytest.raises(StoreError):
+    with pytest.raises(StateFileError):
         await create_harness([make_call("keep"), "done"], tools=[keep]).run_prompt()
 
 
@@ -392,7 +394,7 @@ async def test_a_large_result_is_stored_in_a_file_and_cut_with_a_marker() -> Non
         [make_call("flood"), "done"], tools=[flood], loop_limits=LoopLimits(result_limit=1000)
     )
     await harness.run_prompt()
-    shown = extract_result_text(list_tool_results(harness)[0])
+    shown = extract_tool_result_text(list_tool_results(harness)[0])
     (path, whole), *_ = harness.results.saved.items()
     assert len(whole) == 10_000_007
     assert len(shown) < 1500
@@ -408,7 +410,7 @@ async def test_a_result_without_text_says_so() -> None:
 
     harness = create_harness([make_call("quiet"), "done"], tools=[quiet])
     await harness.run_prompt()
-    assert extract_result_text(list_tool_results(harness)[0]) == "(no output)"
+    assert extract_tool_result_text(list_tool_results(harness)[0]) == "(no output)"
 
 
 async def test_a_denied_call_is_not_run_and_returns_the_reason() -> None:
@@ -418,7 +420,7 @@ async def test_a_denied_call_is_not_run_and_returns_the_reason() -> None:
         permissions=FixedPermissionPolicy(lambda _: DenyDecision("a rule forbids it.")),
     )
     await harness.run_prompt()
-    assert "was not run: a rule forbids it." in extract_result_text(list_tool_results(harness)[0])
+    assert "was not run: a rule forbids it." in extract_tool_result_text(list_tool_results(harness)[0])
     assert [e.reason for e in harness.list_events(PermissionDenied)] == ["a rule forbids it."]
 
 
@@ -439,7 +441,7 @@ async def test_a_person_can_allow_a_call_with_changed_input() -> None:
         [make_call("echo", text="x"), "done"], tools=[echo], permissions=policy, question_broker=person
     )
     await harness.run_prompt()
-    assert extract_result_text(list_tool_results(harness)[0]) == "echo: changed"
+    assert extract_tool_result_text(list_tool_results(harness)[0]) == "echo: changed"
     assert policy.remembered == [person.answer]
     assert person.questions[0].tool_use_id == "c1"  # type: ignore[union-attr]
 
@@ -452,7 +454,7 @@ async def test_a_person_can_deny_with_a_reason() -> None:
         question_broker=FakeQuestionBroker(DenyAnswer(reason="use the other one")),
     )
     await harness.run_prompt()
-    assert "use the other one" in extract_result_text(list_tool_results(harness)[0])
+    assert "use the other one" in extract_tool_result_text(list_tool_results(harness)[0])
 
 
 @pytest.mark.spec("TRN-03")
@@ -465,7 +467,7 @@ async def test_progress_is_a_live_event_only() -> None:
     harness = create_harness([["thinking aloud", make_call("slow")], "done"], tools=[slow])
     await harness.run_prompt()
     assert [e.text for e in harness.list_events(ToolProgressed)] == ["half way"]
-    assert [extract_result_text(e.result) for e in harness.list_events(ToolReturned)] == ["result"]
+    assert [extract_tool_result_text(e.result) for e in harness.list_events(ToolOutputReturned)] == ["result"]
     assert b"half way" not in msgspec.json.encode(harness.transcript.entries)
     assert b"half way" not in msgspec.json.encode(list(harness.journal.events))
     assert b"half way" not in msgspec.json.encode(harness.agent.conversation.messages)
@@ -505,10 +507,10 @@ class Flaky:
     card = SCRIPTED_CARD
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(AttemptStarted())
+        await on_delta(ModelAttemptStarted())
         await on_delta(TextDelta("half an ans"))
-        await on_delta(RetryScheduled(reason="the stream was cut", delay=1.0, attempt=1, billed=True))
-        await on_delta(AttemptStarted())
+        await on_delta(ModelRetryScheduled(reason="the stream was cut", delay=1.0, attempt=1, billed=True))
+        await on_delta(ModelAttemptStarted())
         await on_delta(TextDelta("whole"))
         message = Message(role="assistant", content=(TextBlock(text="whole"),))
         return ModelReply(message=message, usage=Usage(output_tokens=3), stop_reason="end_turn", model="m")
@@ -520,13 +522,13 @@ class Flaky:
 async def test_a_retry_is_a_new_request_and_the_failed_one_is_recorded() -> None:
     harness = create_harness(None, model=Flaky())
     await harness.run_prompt()
-    sent = [e.request for e in harness.list_events(RequestSent)]
-    failed = harness.list_events(RequestFailed)
-    settled = harness.list_events(RequestSettled)
+    sent = [e.request for e in harness.list_events(ModelRequestSent)]
+    failed = harness.list_events(ModelRequestFailed)
+    settled = harness.list_events(ModelRequestSettled)
     assert len(set(sent)) == 2
     assert [(e.request, e.billed) for e in failed] == [(sent[0], True)]
     assert [e.request for e in settled] == [sent[1]]
-    assert len(harness.list_events(StreamDiscarded)) == 1
+    assert len(harness.list_events(PartialReplyDiscarded)) == 1
     assert [m.message.text for m in harness.list_events(MessageAdded)][-1] == "whole"
 
 
@@ -547,15 +549,15 @@ async def test_steering_that_could_not_be_written_is_delivered_later() -> None:
         def append(self, entry: Any) -> None:
             if self.full and getattr(entry, "delivered", ""):
                 self.full = False
-                raise StoreError("full", path=Path())
+                raise StateFileError("full", path=Path())
             super().append(entry)
 
     harness = create_harness(["one", "two"])
     harness.agent.conversation = Conversation(FullOnce(), harness.agent.clock, harness.agent.ids)
     harness.send_steering("look here")
-    with pytest.raises(StoreError):
+    with pytest.raises(StateFileError):
         await harness.run_prompt()
-    assert harness.queue.count_waking(LEAD_ID) == 1
+    assert harness.queue.count_waking_items(LEAD_ID) == 1
     await harness.run_prompt("go on")
     assert "look here" in str(harness.agent.conversation.messages)
 
@@ -571,12 +573,12 @@ async def test_an_empty_pause_ends_the_turn() -> None:
 async def test_no_request_is_sent_without_new_input() -> None:
     """The item that woke the agent may have been withdrawn; providers reject a request without new input."""
     harness = create_harness(["first", "second"])
-    assert (await run_loop(harness.agent, None)).requests == 0
+    assert (await run_agent_loop(harness.agent, None)).requests == 0
     await harness.run_prompt()
-    ended = await run_loop(harness.agent, None)
+    ended = await run_agent_loop(harness.agent, None)
     assert (ended.reason, ended.requests) == ("done", 0)
     harness.send_steering("and now?")
-    assert (await run_loop(harness.agent, None)).text == "second"
+    assert (await run_agent_loop(harness.agent, None)).text == "second"
 
 
 async def test_a_denial_can_end_the_turn() -> None:

@@ -14,12 +14,12 @@ from shoal.core.errors import ContextTooLong
 from shoal.core.events import ConversationCompacted, TextStreamed
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.model_requests import ModelRequest
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry
-from shoal.core.usage import ModelCard, Price
+from shoal.core.transcript_entries import TranscriptCompactionMarker, TranscriptMessageEntry
+from shoal.core.usage import ModelCard, TokenPrice
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.function_tool import tool
 
-SMALL = ModelCard(id="small", provider="x", window=4_000, max_output=400, price=Price(input=0, output=0))
+SMALL = ModelCard(id="small", provider="x", window=4_000, max_output=400, price=TokenPrice(input=0, output=0))
 
 
 def is_summary_request(request: ModelRequest) -> bool:
@@ -84,7 +84,9 @@ async def test_the_user_prompt_survives_any_number_of_long_summaries() -> None:
     await harness.run_prompt("read the book")
     assert len(harness.list_events(ConversationCompacted)) >= 5
     summaries = [
-        e.message.text for e in harness.transcript.entries if isinstance(e, MessageEntry) and e.summary
+        e.message.text
+        for e in harness.transcript.entries
+        if isinstance(e, TranscriptMessageEntry) and e.summary
     ]
     assert all(text.endswith("word for word:\nread the book") for text in summaries)
 
@@ -111,12 +113,14 @@ async def test_without_a_summary_the_conversation_continues_from_the_last_texts(
 async def test_messages_before_a_compaction_stay_in_the_transcript() -> None:
     harness = create_harness(None, model=ScriptedModel(Reader(10), card=SMALL), tools=[page])
     await harness.run_prompt("read the book")
-    reply = [entry for entry in harness.transcript.entries if isinstance(entry, MessageEntry)]
+    reply = [entry for entry in harness.transcript.entries if isinstance(entry, TranscriptMessageEntry)]
     pages = [b for e in reply for b in e.message.content if isinstance(b, ToolResultBlock)]
     assert len(pages) == 10
-    boundary = next(i for i, e in enumerate(harness.transcript.entries) if isinstance(e, CompactionEntry))
+    boundary = next(
+        i for i, e in enumerate(harness.transcript.entries) if isinstance(e, TranscriptCompactionMarker)
+    )
     after = harness.transcript.entries[boundary + 1]
-    assert isinstance(after, MessageEntry)
+    assert isinstance(after, TranscriptMessageEntry)
     assert after.summary
     assert after.parent == harness.transcript.entries[boundary].id
 
@@ -238,7 +242,9 @@ async def test_max_tokens_is_limited_to_the_free_part_of_the_context_window() ->
         max_tokens.append(request.max_tokens)
         return "short"
 
-    card = ModelCard(id="m", provider="x", window=10_000, max_output=6_000, price=Price(input=0, output=0))
+    card = ModelCard(
+        id="m", provider="x", window=10_000, max_output=6_000, price=TokenPrice(input=0, output=0)
+    )
     harness = create_harness(
         None, model=ScriptedModel(choose_reply, card=card), loop_limits=LoopLimits(compact_at=1.0)
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from agent_harness import RecordingTranscript
 
-from shoal.agent.conversation import Conversation, find_unanswered_calls
+from shoal.agent.conversation import Conversation, find_unanswered_tool_calls
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ids import IdGenerator
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.transcript_entries import MessageEntry, RewindEntry, TranscriptEntry
+from shoal.core.transcript_entries import TranscriptEntry, TranscriptMessageEntry, TranscriptRewindMarker
 
 
 def make_calls(*ids: str) -> Message:
@@ -34,9 +34,9 @@ def test_every_entry_points_to_the_one_before_it() -> None:
     thread.add_message(make_result("1"))
     thread.add_message(make_result("2"))
     thread.add_message(make_calls("3"))
-    thread.interrupt_open_calls()
+    thread.add_interrupted_call_results()
     thread.add_message(user_message("b"))
-    entries = [e for e in transcript.entries if isinstance(e, MessageEntry)]
+    entries = [e for e in transcript.entries if isinstance(e, TranscriptMessageEntry)]
     assert len(entries) == 7
     assert [e.parent for e in entries] == [None, *(e.id for e in entries[:-1])]
     assert len(thread.messages) == 5  # both results are one message for the model
@@ -45,10 +45,10 @@ def test_every_entry_points_to_the_one_before_it() -> None:
 def test_a_message_that_cannot_be_written_is_not_added() -> None:
     class Full(RecordingTranscript):
         def append(self, entry: TranscriptEntry) -> None:
-            raise StoreError("full", path=None)  # type: ignore[arg-type]
+            raise StateFileError("full", path=None)  # type: ignore[arg-type]
 
     thread = Conversation(Full(), SystemClock(), IdGenerator(1))
-    with pytest.raises(StoreError):
+    with pytest.raises(StateFileError):
         thread.add_message(user_message("a"))
     assert thread.messages == []
     assert thread.last_entry is None
@@ -59,19 +59,19 @@ def test_only_calls_without_a_result_are_interrupted() -> None:
     thread.add_message(user_message("a"))
     thread.add_message(make_calls("1", "2", "3"))
     thread.add_message(make_result("1"))
-    assert [c.id for c in find_unanswered_calls(thread.messages)] == ["2", "3"]
-    thread.interrupt_open_calls()
+    assert [c.id for c in find_unanswered_tool_calls(thread.messages)] == ["2", "3"]
+    thread.add_interrupted_call_results()
     answered = [b.tool_use_id for b in thread.messages[-1].content if isinstance(b, ToolResultBlock)]
     assert answered == ["1", "2", "3"]
-    assert thread.interrupt_open_calls() is None
+    assert thread.add_interrupted_call_results() is None
 
 
 def test_a_rewound_conversation_continues_after_an_earlier_entry() -> None:
     thread, transcript = create_conversation()
     first = thread.add_message(user_message("a"))
     thread.add_message(Message(role="assistant", content=(TextBlock(text="b"),)))
-    thread.rewind_to(first, [user_message("a")], turn=1)
+    thread.rewind_to_entry(first, [user_message("a")], turn=1)
     thread.add_message(user_message("c"))
-    assert isinstance(transcript.entries[2], RewindEntry)
+    assert isinstance(transcript.entries[2], TranscriptRewindMarker)
     assert transcript.entries[2].parent == first
     assert transcript.entries[3].parent == transcript.entries[2].id  # type: ignore[union-attr]

@@ -16,14 +16,20 @@ from shoal.core.errors import BudgetExhausted, ServerFault, StreamCut
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.limits import BudgetLimits
 from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock
-from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest, RetryScheduled
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.model_requests import (
+    DeltaListener,
+    ModelAttemptStarted,
+    ModelReply,
+    ModelRequest,
+    ModelRetryScheduled,
+)
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 from shoal.testing import FakeClock
 from shoal.testing.fake_clock import run_until_idle
 from shoal.tools.function_tool import tool
 
-CARD = ModelCard(id="m", provider="x", price=Price(input=10.0, output=50.0))
+CARD = ModelCard(id="m", provider="x", price=TokenPrice(input=10.0, output=50.0))
 ASKED = Usage(input_tokens=1_000, output_tokens=100)
 COST = 0.015
 
@@ -193,9 +199,9 @@ class Cut:
     card = CARD
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(AttemptStarted())
-        await on_delta(RetryScheduled(reason="cut", delay=0.0, attempt=1, billed=True))
-        await on_delta(AttemptStarted())
+        await on_delta(ModelAttemptStarted())
+        await on_delta(ModelRetryScheduled(reason="cut", delay=0.0, attempt=1, billed=True))
+        await on_delta(ModelAttemptStarted())
         raise StreamCut("cut", provider="x")
 
     async def aclose(self) -> None: ...

@@ -14,7 +14,7 @@ from git_repository import run_git
 from hook_helpers import make_settings
 from session_helpers import collect_events, find_tool_results
 from shoal.core.events import Event, HookRan, NoteAdded, RunFinished
-from shoal.core.messages import Message, extract_result_text
+from shoal.core.messages import Message, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 
 E = TypeVar("E")
@@ -55,7 +55,7 @@ async def run_next_turn(session: shoal.Session) -> RunFinished:
 
 
 def list_result_texts(messages: Sequence[Message]) -> list[str]:
-    return [extract_result_text(result) for result in find_tool_results(messages)]
+    return [extract_tool_result_text(result) for result in find_tool_results(messages)]
 
 
 def join_results(request: ModelRequest) -> str:

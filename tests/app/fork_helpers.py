@@ -18,7 +18,7 @@ from msgspec import structs
 import shoal
 from shoal.agent.forks import FORK_MARK
 from shoal.core.events import AgentStarted, Event
-from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_result_text
+from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 
@@ -40,7 +40,7 @@ def get_last_text(request: ModelRequest) -> str:
         if isinstance(block, TextBlock):
             parts.append(block.text)
         elif isinstance(block, ToolResultBlock):
-            parts.append(extract_result_text(block))
+            parts.append(extract_tool_result_text(block))
     return "\n".join(parts)
 
 

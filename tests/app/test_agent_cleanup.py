@@ -22,7 +22,7 @@ from session_helpers import (
     open_session,
 )
 from shoal.core.agents import AgentResult
-from shoal.core.errors import BadRequest, StoreError
+from shoal.core.errors import BadRequest, StateFileError
 from shoal.core.events import AgentEnded, AgentStarted, JournaledEvent, NotificationDelivered
 from shoal.core.ids import LEAD_ID
 from shoal.testing import FakeClock
@@ -57,7 +57,7 @@ async def test_a_waiter_gets_the_result_of_an_agent_before_its_cleanup_finishes(
                 await asyncio.sleep(0)
         gate.is_open.set()
         (shell,) = session.services.shells.list_shells()
-        (run,) = session.services.supervisor.list_running()
+        (run,) = session.services.supervisor.list_running_agents()
         try:
             async with asyncio.timeout(10):
                 events = await turn
@@ -118,7 +118,7 @@ async def test_an_agent_leaves_no_resources_behind_however_it_ends(
     async with session:
         turn = asyncio.create_task(collect_events(session.run("lead")))
         await gate.wait_until_reached()
-        (run,) = session.services.supervisor.list_running()
+        (run,) = session.services.supervisor.list_running_agents()
         (shell,) = session.services.shells.list_shells()
         assert list_open_agent_files()
         assert count_agent_plans() == 1
@@ -160,7 +160,7 @@ def _reject_end_events(session: shoal.Session, monkeypatch: pytest.MonkeyPatch) 
 
     def append_unless_end(event: JournaledEvent) -> None:
         if isinstance(event, AgentEnded):
-            raise StoreError("No space left on device", path=Path("journal"))
+            raise StateFileError("No space left on device", path=Path("journal"))
         append(event)
 
     monkeypatch.setattr(session.services.journal, "append", append_unless_end)
@@ -178,7 +178,7 @@ async def test_an_agent_whose_start_cannot_be_recorded_leaves_no_resources_behin
 
         def append_unless_end(event: JournaledEvent) -> None:
             if isinstance(event, AgentStarted):
-                raise StoreError("No space left on device", path=Path("journal"))
+                raise StateFileError("No space left on device", path=Path("journal"))
             append(event)
 
         monkeypatch.setattr(session.services.journal, "append", append_unless_end)
@@ -215,13 +215,13 @@ async def test_an_agents_end_is_announced_after_its_resources_are_released(tmp_p
             async with asyncio.timeout(10):
                 await ended.wait()
             assert not shell.ended.is_set()
-            assert session.services.queue.count_waking(LEAD_ID) == 0
+            assert session.services.queue.count_waking_items(LEAD_ID) == 0
         finally:
             async with asyncio.timeout(10):
                 while not shell.ended.is_set():
                     await clock.advance(0.5)
         async with asyncio.timeout(10):
-            await session.services.queue.wait_for_item(LEAD_ID)
+            await session.services.queue.wait_for_waking_item(LEAD_ID)
 
 
 @pytest.mark.spec("USR-03")
@@ -239,7 +239,7 @@ async def test_an_idle_lead_is_notified_of_an_agents_end_within_two_seconds(tmp_
         waiting = asyncio.create_task(session.next_turn())
         quick.is_open.set()
         async with asyncio.timeout(20):
-            await session.services.queue.wait_for_item(LEAD_ID)
+            await session.services.queue.wait_for_waking_item(LEAD_ID)
         ended = clock.monotonic()
         while not waiting.done() and clock.monotonic() < ended + 2:
             await clock.advance(0.05)
@@ -248,7 +248,9 @@ async def test_an_idle_lead_is_notified_of_an_agents_end_within_two_seconds(tmp_
         assert turn is not None
         await collect_events(turn)
         assert "quickly found" in str(session.agent.conversation.messages)
-        assert [each.facts.description for each in session.services.supervisor.list_running()] == ["slow"]
+        assert [each.facts.description for each in session.services.supervisor.list_running_agents()] == [
+            "slow"
+        ]
         slow.is_open.set()
 
 

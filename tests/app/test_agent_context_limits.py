@@ -20,24 +20,26 @@ from session_helpers import (
 )
 from shoal.agent.compaction import COMPACTION_PROMPT
 from shoal.core.errors import ContextTooLong
-from shoal.core.events import ConversationCompacted, RequestSettled, RunFinished
+from shoal.core.events import ConversationCompacted, ModelRequestSettled, RunFinished
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import TextBlock, extract_result_text
+from shoal.core.messages import TextBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
-from shoal.core.usage import ModelCard, Price
+from shoal.core.usage import ModelCard, TokenPrice
 from shoal.models.scripted_model import ScriptedModel
 from shoal.stores.files.file_journal import FileJournal
 
 WINDOW = 128_000
 CARD = ModelCard(
-    id="small", provider="scripted", window=WINDOW, max_output=1_000, price=Price(input=0.0, output=0.0)
+    id="small", provider="scripted", window=WINDOW, max_output=1_000, price=TokenPrice(input=0.0, output=0.0)
 )
 REPORT = "".join(f"line {n} of a report that is far too long\n" for n in range(2_000))
 
 
 def estimate_tokens(request: ModelRequest) -> int:
     said = sum(
-        len(extract_result_text(block)) if hasattr(block, "tool_use_id") else len(getattr(block, "text", ""))
+        len(extract_tool_result_text(block))
+        if hasattr(block, "tool_use_id")
+        else len(getattr(block, "text", ""))
         for message in request.messages
         for block in message.content
     )
@@ -207,5 +209,7 @@ async def test_the_initial_context_of_a_sub_agent_is_reported_including_tools_an
     said = list_lead_results(session)[0]
     reported_tokens = int(said.partition("starting at about ")[2].partition(" tokens")[0].replace(",", ""))
     (child,) = list_agent_starts(session)
-    (first,) = [e for e in read_events(session) if isinstance(e, RequestSettled) and e.agent == child.agent]
+    (first,) = [
+        e for e in read_events(session) if isinstance(e, ModelRequestSettled) and e.agent == child.agent
+    ]
     assert 0.9 < reported_tokens / first.usage.input_tokens < 1.1

@@ -11,7 +11,7 @@ import pytest
 from agent_scripts import read_events, run_all_turns
 from session_helpers import collect_events, list_agent_starts, open_session
 from shoal.app.models.model_substitution import is_same_model
-from shoal.core.events import NoteAdded, RequestSettled
+from shoal.core.events import ModelRequestSettled, NoteAdded
 from shoal.core.messages import TextBlock
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.usage_summary import summarize_usage
@@ -191,7 +191,7 @@ async def test_the_answering_model_is_recorded_and_a_substitute_is_noted_once(
             for n in range(3):
                 await collect_events(session.run(f"prompt {n}"))
     events = read_events(session)
-    settled = [event.model for event in events if isinstance(event, RequestSettled)]
+    settled = [event.model for event in events if isinstance(event, ModelRequestSettled)]
     assert settled == ["gpt-6-sol-2026-05-05", "cheaper-one", "cheaper-one"]
     notes = [event.text for event in events if isinstance(event, NoteAdded) and "answers as" in event.text]
     assert notes == ["Asked for the model gpt-6-sol, the provider answers as cheaper-one."]
@@ -222,7 +222,7 @@ async def test_a_substitute_model_is_noted_for_every_provider(
             await run_all_turns(session)
     (child,) = list_agent_starts(session)
     events = read_events(session)
-    settled = [e.model for e in events if isinstance(e, RequestSettled) and e.agent == child.agent]
+    settled = [e.model for e in events if isinstance(e, ModelRequestSettled) and e.agent == child.agent]
     assert settled == ["cheaper-one"]
     notes = [event.text for event in events if isinstance(event, NoteAdded) and "answers as" in event.text]
     assert notes == [f"Asked for the model {LEADS[provider]}, the provider answers as cheaper-one."]

@@ -19,7 +19,7 @@ from app_session_helpers import (
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import collect_events, get_last_result, map_agent_results, open_session
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -27,9 +27,9 @@ from shoal.core.events import (
     JournaledEvent,
     QuestionAsked,
     RunFinished,
-    ToolReturned,
+    ToolOutputReturned,
     ToolStarted,
-    WorkRetained,
+    WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.messages import Message, ToolResultBlock
@@ -105,7 +105,7 @@ class FullJournal:
 
     def append(self, event: JournaledEvent) -> None:
         if isinstance(event, self._kind):
-            raise StoreError("The disk is full.", path=Path())
+            raise StateFileError("The disk is full.", path=Path())
         self._journal.append(event)
 
     def __getattr__(self, name: str) -> Any:
@@ -133,7 +133,7 @@ async def test_a_waiter_gets_the_worktree_of_an_agent_in_its_result(
         await run_all_turns(session)
     report = map_agent_results(session)["middle"].text
     assert "<worktree><path>" in report.replace("\\", "")
-    (done,) = [event for event in read_events(session) if isinstance(event, WorkRetained)]
+    (done,) = [event for event in read_events(session) if isinstance(event, WorktreeWorkRetained)]
     assert f"<path>{done.work.path}<" in report.replace("\\", "")
     assert f"<branch>{done.work.branch}<" in report.replace("\\", "")
 
@@ -299,7 +299,7 @@ async def test_an_end_is_announced_when_the_waiting_call_was_interrupted(
         def handle_event(event: Event) -> None:
             if isinstance(event, ToolStarted) and event.call == last:
                 quick.is_open.set()
-            if isinstance(event, ToolReturned) and event.call == last:
+            if isinstance(event, ToolOutputReturned) and event.call == last:
                 over.set()
 
         session.subscribe(handle_event)
@@ -571,7 +571,7 @@ async def test_a_resumed_agent_is_notified_of_an_end_it_missed(tmp_path: Path) -
         over = asyncio.Event()
 
         def handle_event(event: Event) -> None:
-            if isinstance(event, ToolReturned) and event.call == "c3":
+            if isinstance(event, ToolOutputReturned) and event.call == "c3":
                 over.set()
 
         session.subscribe(handle_event)

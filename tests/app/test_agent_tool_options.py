@@ -19,7 +19,7 @@ from session_helpers import (
     list_lead_results,
     open_session,
 )
-from shoal.core.events import AgentMovedToBackground, Event, ToolReturned
+from shoal.core.events import AgentMovedToBackground, Event, ToolOutputReturned
 from shoal.core.model_requests import ModelRequest
 
 HIDDEN = {"run_in_background", "cwd"}
@@ -288,7 +288,7 @@ async def test_the_mode_of_a_call_does_not_affect_a_sub_agent(tmp_path: Path, mo
 
 
 def find_returned_data(events: list[Event], call: str) -> Any:
-    (found,) = [each for each in events if isinstance(each, ToolReturned) and each.call == call]
+    (found,) = [each for each in events if isinstance(each, ToolOutputReturned) and each.call == call]
     return found.data
 
 

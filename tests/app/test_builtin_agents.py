@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog
-from shoal.app.definitions.bundled_docs import find_docs_directory, find_docs_index
-from shoal.core.agent_definitions import select_tools
+from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
+from shoal.core.agent_definitions import select_definition_tools
 
 OFFERED = (
     *("Read", "Write", "Edit", "NotebookEdit", "Glob", "Grep", "Bash", "BashOutput", "KillShell", "WebFetch"),
@@ -48,7 +48,7 @@ def test_the_catalog_has_six_built_in_agents_without_problems(definitions: Agent
 def test_each_built_in_agent_has_its_tools_and_none_is_missing(
     definitions: AgentCatalog, name: str, tools: tuple[str, ...]
 ):
-    found = select_tools(definitions.find(name), OFFERED)
+    found = select_definition_tools(definitions.find(name), OFFERED)
     assert (found.names, found.missing, found.only) == (tools, (), ())
 
 
@@ -100,12 +100,12 @@ def test_every_prompt_is_short_and_treats_file_content_as_data(definitions: Agen
 @pytest.mark.spec("DEF-04")
 def test_the_prompt_of_the_guide_names_the_documentation_directory(definitions: AgentCatalog):
     prompt = definitions.find("shoal-guide").prompt
-    assert str(find_docs_directory()) in prompt
-    assert str(find_docs_index()) in prompt
-    assert find_docs_index().read_text().startswith("# Documentation")
+    assert str(find_bundled_docs_directory()) in prompt
+    assert str(find_bundled_docs_index()) in prompt
+    assert find_bundled_docs_index().read_text().startswith("# Documentation")
     pages = re.findall(r"`([\w-]+\.md)`", prompt)
     assert pages
-    assert [page for page in pages if not (find_docs_directory() / page).is_file()] == []
+    assert [page for page in pages if not (find_bundled_docs_directory() / page).is_file()] == []
 
 
 def test_the_built_in_agents_are_read_without_loading_yaml():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.models.child_model import choose_child_model
+from shoal.app.models.child_model import choose_subagent_model
 from shoal.app.settings.settings import load_settings
 from shoal.models.catalogue import resolve_model
 from shoal.models.scripted_model import SCRIPTED_CARD
@@ -28,7 +28,7 @@ def choose_model(
         given=json.dumps({"shoal": {"aliases": aliases or {}}}),
         managed=(),
     )
-    return choose_child_model(settings, resolve_model(parent).card, call=call, definition=definition)
+    return choose_subagent_model(settings, resolve_model(parent).card, call=call, definition=definition)
 
 
 @pytest.mark.spec("DEF-06")
@@ -77,7 +77,7 @@ def test_an_alias_unknown_to_a_custom_server_is_the_parents_model(tmp_path: Path
 
 def test_sub_agents_of_a_scripted_model_are_scripted(tmp_path: Path):
     settings = load_settings(cwd=tmp_path, environ={"HOME": str(tmp_path)}, managed=())
-    assert choose_child_model(settings, SCRIPTED_CARD, call=None, definition="haiku") is None
+    assert choose_subagent_model(settings, SCRIPTED_CARD, call=None, definition="haiku") is None
 
 
 @pytest.mark.spec("AGT-14")

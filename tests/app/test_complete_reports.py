@@ -11,7 +11,7 @@ import pytest
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
 from session_helpers import find_tool_results, map_agent_results, open_session
 from shoal.core.agents import AgentResult
-from shoal.core.messages import TextBlock, extract_result_text
+from shoal.core.messages import TextBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedReply
 
@@ -40,7 +40,9 @@ async def test_a_report_of_half_a_megabyte_over_three_messages_is_stored_unchang
     )
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
-        said = [extract_result_text(each) for each in find_tool_results(session.agent.conversation.messages)]
+        said = [
+            extract_tool_result_text(each) for each in find_tool_results(session.agent.conversation.messages)
+        ]
     done: AgentResult = map_agent_results(session)["child"]
     digest = sha256(whole.encode()).hexdigest()
     assert len(whole.encode()) > 500_000

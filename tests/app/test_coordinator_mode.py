@@ -100,7 +100,7 @@ async def test_coordinator_mode_is_enabled_by_setting_or_variable_and_disabled_b
     for variable in ("CLAUDE_CODE_COORDINATOR_MODE", "SHOAL_COORDINATOR_MODE"):
         monkeypatch.setenv(variable, "1")
         assert "Bash" not in await tools(coordinator=None)
-        assert load_settings(cwd=tmp_path).find_origin("shoal.coordinator") == f"${variable}"
+        assert load_settings(cwd=tmp_path).find_setting_origin("shoal.coordinator") == f"${variable}"
     monkeypatch.setenv("SHOAL_COORDINATOR_MODE", "0")
     assert "Bash" in await tools(coordinator=None)
     monkeypatch.setenv("SHOAL_COORDINATOR_MODE", "perhaps")

@@ -63,7 +63,7 @@ async def test_a_message_to_another_session_asks_for_permission_naming_the_sessi
         assert isinstance(question, PermissionQuestion)
         assert other.id in question.reason
         assert question.rule == f"SendMessage(uds:{other.id})"
-        assert other.services.queue.count_waking(other.agent.identity.agent) == int(allowed)
+        assert other.services.queue.count_waking_items(other.agent.identity.agent) == int(allowed)
     assert ("not now." in list_lead_results(session)[0]) is not allowed
 
 
@@ -80,7 +80,7 @@ async def test_a_deny_rule_for_other_sessions_applies_even_with_permissions_skip
         model = script_agents(lead=[calls, "end"])
         async with open_session(tmp_path, model, disallowed_tools=[rule.format(id=other.id)]) as session:
             await collect_events(session.run("lead"))
-        assert not other.services.queue.count_waking(other.agent.identity.agent)
+        assert not other.services.queue.count_waking_items(other.agent.identity.agent)
     denied, own = list_lead_results(session)
     assert "forbids it" in denied
     assert own == "lead hears it at its next step."
@@ -114,7 +114,7 @@ async def test_an_unreachable_session_is_an_error_that_lists_reachable_ones(tmp_
 
         async with open_session(tmp_path, script_agents(lead=[calls, "end"])) as session:
             await collect_events(session.run("lead"))
-        assert not other.services.queue.count_waking(other.agent.identity.agent)
+        assert not other.services.queue.count_waking_items(other.agent.identity.agent)
     dead, unknown, own, far, every, mute, shape, older = list_lead_results(session)
     for each in (dead, unknown, every):
         assert f"Live now: {other.id}." in each

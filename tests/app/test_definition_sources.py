@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, load_given_agents
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.agent_files import MAX_FILE_BYTES, AgentDefinitionFiles
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
@@ -44,7 +44,7 @@ class DefinitionPlaces:
         return load_agent_catalog(
             cwd=self.cwd,
             home=self.home,
-            given=load_given_agents(given, self.cwd),
+            given=parse_agents_option(given, self.cwd),
             managed=(self.managed,),
             plugins=(("tools", self.plugin),),
         )

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
-from shoal.app.session.delegate_mode import is_delegating
+from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.core.events import PermissionDenied
-from shoal.core.messages import ToolResultBlock, extract_result_text
+from shoal.core.messages import ToolResultBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
-from shoal.runs.control_client import ControlClient
-from shoal.wire.control_codec import SetDelegateCommand
+from shoal.runs.control_client import RunControlClient
+from shoal.wire.control_codec import SetDelegateModeCommand
 from team_scripts import get_home, get_last_result, open_session, script_team, send_message, spawn_member
 
 TOUCH = call_tool("Bash", command="touch by-the-lead")
@@ -76,7 +76,7 @@ async def test_in_delegate_mode_the_lead_can_only_delegate_until_the_mode_ends(t
     assert [REMINDER in text for text in third].count(True) == 2
     # Three messages with calls were answered while it was on.
     assert reminded == 3
-    results = [extract_result_text(b) for b in list_blocks(seen[2]) if isinstance(b, ToolResultBlock)]
+    results = [extract_tool_result_text(b) for b in list_blocks(seen[2]) if isinstance(b, ToolResultBlock)]
     assert results[0].startswith("Bash was not run: the person has switched delegate mode on.")
     assert results[1].startswith("You lead the team crew now.")
     assert results[2].startswith("Read was not run: ")
@@ -127,17 +127,17 @@ async def test_delegate_mode_is_toggled_mid_turn_from_another_process_without_a_
         socket = get_home() / "shoal" / "runs" / session.id / "control.sock"
         turn = session.run("Begin.")
         await gate.wait_until_reached()
-        async with await ControlClient.open(socket) as client:
-            assert await client.send_command(SetDelegateCommand(on=True)) == {"on": True}
+        async with await RunControlClient.open(socket) as client:
+            assert await client.send_command(SetDelegateModeCommand(on=True)) == {"on": True}
         gate.is_open.set()
         text = [event async for event in turn][-1].text  # type: ignore[union-attr]
         assert text.startswith("Bash was not run")
-        assert is_delegating(session)
+        assert is_in_delegate_mode(session)
     assert any(isinstance(event, PermissionDenied) for event in read_events(session))
     stored = [path for path in get_home().rglob("*.json") if "delegate" in path.read_text()]
     assert stored == []
     async with open_session(tmp_path, model, resume=session.id) as again:
-        assert not is_delegating(again)
+        assert not is_in_delegate_mode(again)
 
 
 async def test_a_reminder_does_not_count_as_the_last_prompt(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from shoal.app.run_access.run_handle import RunHandle, find_latest_run
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SessionNotFound
 from shoal.surfaces.cli.main import run as shoal_command
-from shoal.surfaces.terminal.listings import diagnostic_lines
+from shoal.surfaces.terminal.listings import format_diagnostic_lines
 from team_scripts import get_home, open_session, script_team, spawn_member
 
 SRF = pytest.mark.spec("SRF-02")
@@ -74,8 +74,8 @@ async def test_an_undelivered_result_is_a_warning_with_a_remedy(
     run = await run_job(tmp_path, script_agents(**parts))
     (diagnostic,) = examine("result-not-seen", tmp_path, run).values()
     assert (diagnostic.state, "was given its result" in diagnostic.value) == ("ok", True)
-    lines = run.journal.read_bytes().splitlines(keepends=True)
-    run.journal.write_bytes(b"".join(line for line in lines if b'"notified"' not in line))
+    lines = run.journal_path.read_bytes().splitlines(keepends=True)
+    run.journal_path.write_bytes(b"".join(line for line in lines if b'"notified"' not in line))
     (untold,) = examine("result-not-seen", tmp_path, run).values()
     assert untold.state == "warn"
     assert f"shoal --resume {run.session}" in untold.advice
@@ -255,4 +255,4 @@ def test_the_doctor_command_lists_symptoms_and_asks_for_a_run_if_none_exists(
 def test_doctor_output_contains_no_terminal_escapes() -> None:
     hostile = "x\x1b]0;taken over\x07"
     fact = Diagnostic(area="a", name=hostile, state="bad", value=hostile, advice=f"do {hostile}")
-    assert "\x1b" not in "".join(diagnostic_lines([fact], colours=False))
+    assert "\x1b" not in "".join(format_diagnostic_lines([fact], colours=False))

@@ -24,8 +24,8 @@ from fork_helpers import (
 import shoal
 from shoal.agent.forks import PLACEHOLDER_RESULT
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.events import ToolReturned
-from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_result_text
+from shoal.core.events import ToolOutputReturned
+from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.core.questions import AllowAnswer
 from shoal.core.usage import ModelCard
@@ -106,9 +106,9 @@ async def test_a_fork_denied_by_a_rule_cannot_be_started(tmp_path: Path) -> None
     ) as session:
         events = await run_to_end(session)
     assert list_agent_starts(events) == []
-    (returned,) = [event for event in events if isinstance(event, ToolReturned)]
+    (returned,) = [event for event in events if isinstance(event, ToolOutputReturned)]
     assert returned.result.is_error
-    assert "Agent(fork)" in extract_result_text(returned.result)
+    assert "Agent(fork)" in extract_tool_result_text(returned.result)
 
 
 @pytest.mark.spec("FRK-02", "FRK-03", "AGT-07")
@@ -225,7 +225,7 @@ async def test_with_forks_on_agents_run_in_the_background_on_the_parents_model(t
         ("fork", True, model),
         ("Explore", True, model),
     ]
-    returned = [event.data for event in events if isinstance(event, ToolReturned)]
+    returned = [event.data for event in events if isinstance(event, ToolOutputReturned)]
     assert [each["status"] for each in returned] == ["async_launched"] * 2
     inputs = map_tools(fork_script.lead_requests[0])["Agent"].input_schema["properties"]
     assert "run_in_background" not in inputs
@@ -377,9 +377,9 @@ async def test_a_fork_is_not_resumed_if_its_parents_conversation_is_gone(tmp_pat
     )
     async with open_session_with_forks(tmp_path, fork_script.model, resume=session.id) as again:
         events = await run_to_end(again, "go on")
-    (returned,) = (each for each in events if isinstance(each, ToolReturned))
+    (returned,) = (each for each in events if isinstance(each, ToolOutputReturned))
     assert returned.result.is_error
-    assert "what it knows from its parent is gone" in extract_result_text(returned.result)
+    assert "what it knows from its parent is gone" in extract_tool_result_text(returned.result)
     assert not fork_script.fork_requests
 
 

@@ -12,7 +12,7 @@ from server_scripts import get_last_text, join_text
 from session_helpers import map_agent_results
 from shoal.core.clock import SystemClock
 from shoal.testing import messages_server
-from shoal.testing.mock_replies import ReplyLike, RequestBody, rate_limit_error
+from shoal.testing.mock_replies import ReplyLike, RequestBody, make_rate_limit_fault
 
 
 @pytest.mark.spec("USR-09")
@@ -27,7 +27,7 @@ async def test_an_agent_stopped_by_a_hard_rate_limit_resumes_without_repeating_s
             return call_tool("Bash", "b1", command="echo dug >> holes")
         if not limited:
             limited.append(body)
-            return rate_limit_error(retry_after=5 * 3600)
+            return make_rate_limit_fault(retry_after=5 * 3600)
         return f"told: {get_last_text(body)}"
 
     def choose_reply(body: RequestBody) -> ReplyLike:

@@ -11,7 +11,7 @@ import pytest
 from shoal.app.teams.journaled_board import JournaledTaskBoard
 from shoal.core import packed_task_map
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, TaskChanged
 from shoal.core.ids import IdGenerator
 from shoal.core.names import AgentName, TaskId
@@ -30,7 +30,7 @@ class Disk:
 
     def write(self, event: JournaledEvent) -> None:
         if self.full:
-            raise StoreError("No space left on device.", path=get_home())
+            raise StateFileError("No space left on device.", path=get_home())
         assert isinstance(event, TaskChanged)
         self.told.append((event.subject, event.status))
         self.news.set()

@@ -17,12 +17,12 @@ from agent_scripts import call_tool, read_events, script_agents
 from session_helpers import collect_events, list_lead_results, open_session
 from shoal.app.run_access.pending_questions import find_interrupted_question, submit_late_answer
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import QuestionAnswered, QuestionAsked, QueueItemAdded
 from shoal.core.ids import LEAD_ID
 from shoal.core.messages import INTERRUPTED_RESULT
 from shoal.core.model_requests import ModelRequest
-from shoal.core.permissions import AddRulesSuggestion, SuggestedRule
+from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion
 from shoal.stores.files.question_files import QuestionFiles
 
@@ -125,7 +125,9 @@ async def test_a_late_allow_answer_with_changed_input_applies_to_that_input(tmp_
 
 async def test_a_late_allow_answer_for_the_session_adds_a_session_rule(tmp_path: Path) -> None:
     session_id, question, _ = kill_asking_session(tmp_path)
-    rule = AddRulesSuggestion(rules=(SuggestedRule(tool_name="Bash", rule_content="touch:*"),))
+    rule = AddPermissionRulesSuggestion(
+        rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="touch:*"),)
+    )
     model = script_agents(
         lead=[TOUCH, "resumed", call_tool("Bash", "b2", command="touch quite-another"), "over"]
     )
@@ -144,16 +146,16 @@ async def test_a_late_deny_a_second_answer_and_an_unknown_id_are_refused_with_th
     model = script_agents(lead=[TOUCH, "resumed", "heard", "more"])
     async with open_session(tmp_path, model, resume=session_id, **ATTENDED) as session:
         late = session.services.question_broker.late_answers
-        with pytest.raises(StoreError, match="nothing left to deny"):
+        with pytest.raises(StateFileError, match="nothing left to deny"):
             late.submit_answer(question, DenyAnswer(reason="no"))
-        with pytest.raises(StoreError, match="There is no question 'other'"):
+        with pytest.raises(StateFileError, match="There is no question 'other'"):
             late.submit_answer("other", AllowAnswer())
         late.submit_answer(question, AllowAnswer())
-        with pytest.raises(StoreError, match="counts once"):
+        with pytest.raises(StateFileError, match="counts once"):
             late.submit_answer(question, AllowAnswer())
         await collect_events(session.run("go on"))
     assert len(list_queued_items(session)) == 1
-    with pytest.raises(StoreError, match=f"shoal --resume {session_id}"):
+    with pytest.raises(StateFileError, match=f"shoal --resume {session_id}"):
         answer_from_outside(question, AllowAnswer())
 
 

@@ -12,17 +12,17 @@ import pytest
 import shoal
 from shoal.app.settings.live_settings import LiveSettings
 from shoal.app.settings.settings import load_settings
-from shoal.app.settings.settings_trust import save_trust_decision
-from shoal.app.settings.settings_writer import find_settings_path, save_suggestion
+from shoal.app.settings.settings_trust import save_project_trust_decision
+from shoal.app.settings.settings_writer import find_settings_path, save_permission_suggestion
 from shoal.core.errors import SettingsError
-from shoal.core.events import NoteAdded, ToolReturned
+from shoal.core.events import NoteAdded, ToolOutputReturned
 from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest
 from shoal.core.permissions import (
     AddDirectoriesSuggestion,
-    AddRulesSuggestion,
-    SetModeSuggestion,
-    SuggestedRule,
+    AddPermissionRulesSuggestion,
+    SetPermissionModeSuggestion,
+    SuggestedPermissionRule,
 )
 from shoal.models.scripted_model import ScriptedModel
 
@@ -98,7 +98,7 @@ def test_flags_of_the_run_override_changed_files(project: Path) -> None:
         load_settings(cwd=project), cwd=project, allow=["Read"], deny=["Bash(rm:*)"], note=lambda _: None
     )
     (project / ".claude" / "settings.json").write_text('{"permissions": {"allow": ["Edit"]}}')
-    save_trust_decision(load_settings(cwd=project), project, trusted=True)
+    save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
     standing = live.load_rules(fresh=True)
     assert [(str(rule), rule.source) for rule in (*standing.allow, *standing.deny)] == [
         ("Read", "--allowedTools"),
@@ -156,8 +156,8 @@ def test_two_files_may_say_the_opposite_and_deny_wins(project: Path) -> None:
     assert load_settings(cwd=project).permission_rules.deny
 
 
-RULE = AddRulesSuggestion(
-    rules=(SuggestedRule(tool_name="Bash", rule_content="make:*"),), destination="localSettings"
+RULE = AddPermissionRulesSuggestion(
+    rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="make:*"),), destination="localSettings"
 )
 
 
@@ -166,10 +166,14 @@ def test_a_saved_rule_is_added_and_the_rest_of_the_file_is_unchanged(project: Pa
     file = project / ".claude" / "settings.local.json"
     file.write_text('{\n    "zzz": {"a": [1, "ü"]},\n    "permissions": {"allow": ["Read"], "odd": 1}\n}\n')
     file.chmod(0o640)
-    save_suggestion(RULE, file)
-    save_suggestion(RULE, file)
-    save_suggestion(AddDirectoriesSuggestion(directories=("/x",), destination="localSettings"), file)
-    save_suggestion(SetModeSuggestion(mode="acceptEdits", destination="localSettings"), file)
+    save_permission_suggestion(RULE, file)
+    save_permission_suggestion(RULE, file)
+    save_permission_suggestion(
+        AddDirectoriesSuggestion(directories=("/x",), destination="localSettings"), file
+    )
+    save_permission_suggestion(
+        SetPermissionModeSuggestion(mode="acceptEdits", destination="localSettings"), file
+    )
     found = json.loads(file.read_text())
     assert found == {
         "zzz": {"a": [1, "ü"]},
@@ -188,11 +192,11 @@ def test_a_saved_rule_is_added_and_the_rest_of_the_file_is_unchanged(project: Pa
 
 def test_a_missing_settings_file_is_created_and_a_broken_one_is_left_unchanged(project: Path) -> None:
     file = project / ".claude" / "settings.local.json"
-    save_suggestion(RULE, file)
+    save_permission_suggestion(RULE, file)
     assert json.loads(file.read_text()) == {"permissions": {"allow": ["Bash(make:*)"]}}
     file.write_text("{broken")
     with pytest.raises(SettingsError, match="not valid JSON"):
-        save_suggestion(RULE, file)
+        save_permission_suggestion(RULE, file)
     assert file.read_text() == "{broken"
 
 
@@ -201,7 +205,7 @@ def test_a_symlinked_settings_file_is_changed_at_its_target(project: Path, tmp_p
     real.write_text("{}")
     file = project / ".claude" / "settings.local.json"
     file.symlink_to(real)
-    save_suggestion(RULE, file)
+    save_permission_suggestion(RULE, file)
     assert file.is_symlink()
     assert "make" in real.read_text()
 
@@ -223,7 +227,7 @@ async def test_a_change_applies_to_the_next_tool_call_of_a_running_session(proje
         step = next(steps)
         if step in ("allow", "deny"):
             file.write_text(json.dumps({"permissions": {step: ["Bash(touch:*)"]}}))
-            save_trust_decision(load_settings(cwd=project), project, trusted=True)
+            save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
         elif step == "broken":
             file.write_text("{")
         return (
@@ -234,7 +238,7 @@ async def test_a_change_applies_to_the_next_tool_call_of_a_running_session(proje
 
     async with shoal.open(cwd=project, model=ScriptedModel(choose_reply)) as session:
         events = [event async for event in session.run("go")]
-    failed = {event.call: event.result.is_error for event in events if isinstance(event, ToolReturned)}
+    failed = {event.call: event.result.is_error for event in events if isinstance(event, ToolOutputReturned)}
     assert failed == {"none": True, "allow": False, "deny": True, "broken": True}
     notes = [event.text for event in events if isinstance(event, NoteAdded) and str(file) in event.text]
     assert len(notes) == 1

@@ -20,7 +20,7 @@ from session_helpers import (
     list_lead_results,
     open_session,
 )
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.testing import FakeClock
 from shoal.tools.function_tool import tool
@@ -119,7 +119,7 @@ async def test_an_id_addresses_one_agent_and_a_star_every_other_working_agent(
         )
 
     def texts(request: ModelRequest) -> str:
-        return " | ".join(map(extract_result_text, find_tool_results(request.messages)[1:3]))
+        return " | ".join(map(extract_tool_result_text, find_tool_results(request.messages)[1:3]))
 
     model = script_agents(
         lead=[

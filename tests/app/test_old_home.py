@@ -179,14 +179,14 @@ def test_old_questions_keep_their_answered_or_open_state(old_home: OldHome) -> N
     chosen = asked.get("q1")
     assert chosen is not None
     assert asked.read_answer(chosen) == ChoiceAnswer(answers={"Which colour?": "Red"})
-    assert asked.list_open() == ()
-    (waiting,) = open_questions(old_home, CUT_OFF).list_open()
+    assert asked.list_open_questions() == ()
+    (waiting,) = open_questions(old_home, CUT_OFF).list_open_questions()
     (row,) = list_pending_questions(old_home.home, SystemClock())
     assert (row.session, row.question, row.live) == (CUT_OFF, waiting, False)
 
 
 async def test_an_old_question_can_be_answered_after_a_resume(old_home: OldHome) -> None:
-    (waiting,) = open_questions(old_home, CUT_OFF).list_open()
+    (waiting,) = open_questions(old_home, CUT_OFF).list_open_questions()
     async with open_old_session(old_home, ScriptedModel(["I go on.", "I heard it."]), CUT_OFF) as session:
         assert await run_all_turns(session, "Go on") == "I go on."
         row = find_interrupted_question(old_home.home, waiting.id, SystemClock())

@@ -85,12 +85,12 @@ def test_plugins_come_from_flags_settings_and_the_home(tmp_path: Path) -> None:
         ("first", "home"),
     ]
     assert plugins.all[1].origin == f"{get_home() / 'settings.json'}:1"
-    assert plugins.notes == ()
+    assert plugins.startup_notes == ()
 
 
 def test_an_unreadable_plugin_directory_is_reported(tmp_path: Path) -> None:
     (get_home() / "plugins").write_text("not a directory")
-    (note,) = load_project_plugins(tmp_path).notes
+    (note,) = load_project_plugins(tmp_path).startup_notes
     assert note == f"{get_home() / 'plugins'}: it cannot be read: Not a directory"
 
 
@@ -99,7 +99,7 @@ def test_of_two_plugins_with_one_name_the_first_is_used_and_the_other_reported(t
     write_plugin(get_home() / "plugins/two")
     plugins = load_project_plugins(tmp_path)
     assert [each.root.name for each in plugins.all] == ["one"]
-    assert "two/.claude-plugin/plugin.json:1: another plug-in is named harbour" in plugins.notes[0]
+    assert "two/.claude-plugin/plugin.json:1: another plug-in is named harbour" in plugins.startup_notes[0]
 
 
 def test_plugin_hooks_and_servers_have_the_plugin_directory_filled_in(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_plugin_skills_run_under_the_plugins_namespace(tmp_path: Path) -> 
     model = script_agents(lead=[call_tool("Skill", "s1", skill="harbour:mooring"), end])
     async with shoal.open(cwd=project, model=model, plugin_dirs=[root], skip_permissions=True) as session:
         await run_all_turns(session)
-        assert "harbour:berth" in [each.name for each in session.services.knowledge.list_commands()]
+        assert "harbour:berth" in [each.name for each in session.services.knowledge.list_slash_commands()]
     assert "Throw the line first." in results[0]
 
 
@@ -213,7 +213,7 @@ def test_a_plugin_path_outside_its_directory_is_refused_and_reported(tmp_path: P
     root.rename(get_home() / "plugins/harbour")
     plugins = load_project_plugins(tmp_path)
     assert plugins.all == ()
-    assert "leads out of the plug-in" in plugins.notes[0]
+    assert "leads out of the plug-in" in plugins.startup_notes[0]
 
 
 def test_a_symlink_within_the_plugin_is_allowed(tmp_path: Path) -> None:
@@ -257,20 +257,20 @@ def test_a_project_plugin_needs_trust_again_after_a_change(tmp_path: Path) -> No
     (project / ".claude/settings.json").write_text(json.dumps({"shoal": {"plugins": ["plugins/harbour"]}}))
     plugins = load_project_plugins(project)
     assert (list_plugin_names(plugins), [each.name for each in plugins.untrusted]) == ([], ["harbour"])
-    assert "not trusted" in plugins.notes[0]
+    assert "not trusted" in plugins.startup_notes[0]
     settings = load_project_settings(project)
-    settings_trust.save_trust_decision(
+    settings_trust.save_project_trust_decision(
         settings, project, trusted=True, escalations=(*settings.escalations, *plugins.escalations)
     )
     assert list_plugin_names(load_project_plugins(project)) == ["harbour"]
     (root / "script.sh").write_text("echo other")
     assert list_plugin_names(load_project_plugins(project)) == []
     plugins = load_project_plugins(project)
-    settings_trust.save_trust_decision(
+    settings_trust.save_project_trust_decision(
         load_project_settings(project), project, trusted=True, escalations=plugins.escalations
     )
     assert list_plugin_names(load_project_plugins(project)) == ["harbour"]
-    settings_trust.forget_trust(get_home(), project)
+    settings_trust.forget_project_trust(get_home(), project)
     assert list_plugin_names(load_project_plugins(project)) == []
 
 

@@ -23,7 +23,7 @@ from fork_helpers import (
 
 import shoal
 from shoal.agent.forks import FORK_MARK
-from shoal.core.events import RequestSettled
+from shoal.core.events import ModelRequestSettled
 from shoal.core.messages import ToolUseBlock
 from shoal.core.usage import Usage
 from shoal.stores.files.file_journal import FileJournal, read_journal
@@ -67,7 +67,7 @@ def list_usage(session: shoal.Session) -> list[tuple[str, Usage]]:
         if isinstance(journal, FileJournal)
         else journal.events  # type: ignore[attr-defined]
     )
-    return [(event.agent, event.usage) for event in events if isinstance(event, RequestSettled)]
+    return [(event.agent, event.usage) for event in events if isinstance(event, ModelRequestSettled)]
 
 
 def compute_cached_share(reads: Usage, prior: Usage) -> float:

@@ -15,12 +15,12 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, run_all_turns, script_agents, spawn_agent
-from shoal.app.settings.settings import find_home_directory
+from shoal.app.settings.settings import find_process_shoal_home
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
 from shoal.core.events import Event, MessageAdded, PermissionDenied, RunFinished, TurnStarted
 from shoal.core.ids import IdGenerator
-from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_result_text
+from shoal.core.messages import TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.core.tasks import TaskDraft
 from shoal.core.tools import ToolOutput
@@ -57,7 +57,7 @@ class ObedientModel:
 
     def __call__(self, request: ModelRequest) -> str | list[ToolUseBlock]:
         results = [block for block in request.messages[-1].content if isinstance(block, ToolResultBlock)]
-        texts = [extract_result_text(result) for result in results]
+        texts = [extract_tool_result_text(result) for result in results]
         self.results += texts
         orders = {int(number) for text in texts for number in re.findall(r"act-(\d{4})", text)} - self.obeyed
         if orders:
@@ -191,7 +191,7 @@ async def test_instructions_in_file_names_cause_no_action(exposure: ExposedProje
 
 @pytest.mark.spec("USR-11")
 async def test_instructions_in_task_texts_cause_no_action(exposure: ExposedProject) -> None:
-    record = TeamStore(find_home_directory(), clock=SystemClock(), ids=IdGenerator(1))
+    record = TeamStore(find_process_shoal_home(), clock=SystemClock(), ids=IdGenerator(1))
     try:
         for number in range(len(STRINGS) // BATCH):
             orders = "\n".join(get_batch(number))
@@ -292,7 +292,7 @@ async def test_control_tags_in_agent_reports_and_tool_results_are_escaped(
     async with shoal.open(cwd=tmp_path, model=model, tools=[blocks], skip_permissions=True) as session:
         await run_all_turns(session)
         received = [
-            block.text if isinstance(block, TextBlock) else extract_result_text(block)
+            block.text if isinstance(block, TextBlock) else extract_tool_result_text(block)
             for message in session.agent.conversation.messages
             if message.role == "user"
             for block in message.content

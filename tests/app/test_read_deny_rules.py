@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.core.events import ToolReturned
-from shoal.core.messages import ToolUseBlock, extract_result_text
+from shoal.core.events import ToolOutputReturned
+from shoal.core.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.questions import AllowAnswer
 from shoal.models.scripted_model import ScriptedModel
 
@@ -38,7 +38,9 @@ async def run_calls(project: Path, *calls: tuple[str, dict[str, Any]], **options
         events = [event async for event in session.run("go")]
     # Reads run side by side and end in any order.
     returned = {
-        event.call: extract_result_text(event.result) for event in events if isinstance(event, ToolReturned)
+        event.call: extract_tool_result_text(event.result)
+        for event in events
+        if isinstance(event, ToolOutputReturned)
     }
     return [returned[use.id] for use in uses]
 
@@ -92,8 +94,8 @@ async def test_files_with_an_ask_rule_are_skipped_unless_searched_directly(proje
         async for event in session.run("go"):
             for question in session.services.question_broker.list_open_questions():
                 session.services.question_broker.submit_answer(question.id, AllowAnswer())
-            if isinstance(event, ToolReturned):
-                texts[event.call] = extract_result_text(event.result)
+            if isinstance(event, ToolOutputReturned):
+                texts[event.call] = extract_tool_result_text(event.result)
     assert "secrets" not in texts["0"]
     assert "secrets/a" in texts["1"]
     assert "deep" not in texts["1"]

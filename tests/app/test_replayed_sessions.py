@@ -9,8 +9,8 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, run_all_turns, spawn_agent
-from shoal.core.events import MessageAdded, RunFinished, ToolReturned
-from shoal.core.messages import ToolUseBlock, extract_result_text
+from shoal.core.events import MessageAdded, RunFinished, ToolOutputReturned
+from shoal.core.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import messages_server
@@ -41,7 +41,9 @@ async def run_in_project(project: Path, **options: Any) -> tuple[RunFinished, st
     async with shoal.open(cwd=project, skip_permissions=True, **options) as session:
         events = [event async for event in session.run("make it two")]
     assert isinstance(events[-1], RunFinished)
-    results = [extract_result_text(event.result) for event in events if isinstance(event, ToolReturned)]
+    results = [
+        extract_tool_result_text(event.result) for event in events if isinstance(event, ToolOutputReturned)
+    ]
     return events[-1], results[-1]
 
 

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from shoal.app.run_access.run_handle import RunHandle, send_control_command, watch_run
+from shoal.app.run_access.run_handle import RunHandle, send_control_command, watch_run_events
 from shoal.app.run_access.run_termination import end_run
 from shoal.core.clock import SystemClock
-from shoal.core.errors import RunUnresponsive, StoreError
+from shoal.core.errors import RunUnresponsive, StateFileError
 from shoal.core.events import SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
-from shoal.runs.unix_sockets import connect_socket
+from shoal.runs.unix_sockets import connect_unix_socket
 from shoal.stores.files.pid_locks import SessionLock, find_session_pid
-from shoal.wire.control_codec import StatusCommand
+from shoal.wire.control_codec import GetRunStatusCommand
 from shoal.wire.journal_codec import encode_journal_line
 
 SESSION = SessionId("11111111-2222-4333-8444-555555555555")
 HOLDER_PROGRAM = """
 import signal, socket, sys
 from pathlib import Path
-from shoal.runs.unix_sockets import open_listener
+from shoal.runs.unix_sockets import open_unix_listener
 from shoal.stores.files.pid_locks import SessionLock
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 lock = SessionLock(Path(sys.argv[1]), sys.argv[2])
-listener = open_listener(lock.path.parent / "control.sock") if sys.argv[3] == "deaf" else None
+listener = open_unix_listener(lock.path.parent / "control.sock") if sys.argv[3] == "deaf" else None
 print("holds", flush=True)
 signal.pause()
 """
@@ -75,9 +75,9 @@ async def test_a_run_that_ignores_requests_and_signals_is_killed(tmp_path: Path,
 @pytest.mark.spec("USR-07", "USR-08")
 async def test_a_run_with_a_full_connection_backlog_is_ended(tmp_path: Path, before: int) -> None:
     async with start_unresponsive_run(tmp_path, "deaf") as (run, process):
-        waiting = [connect_socket(run.directory / "control.sock") for _ in range(before)]
+        waiting = [connect_unix_socket(run.directory / "control.sock") for _ in range(before)]
         with pytest.raises(RunUnresponsive, match="does not answer"):
-            await send_control_command(run, StatusCommand(), patience=0.2)
+            await send_control_command(run, GetRunStatusCommand(), patience=0.2)
         await end_run(run)
         assert await process.wait() == -9
         for each in waiting:
@@ -90,7 +90,7 @@ async def test_the_process_named_in_a_lock_is_trusted_only_if_it_holds_the_lock_
     async with start_unresponsive_run(tmp_path / "other", "none") as (_, stranger):
         lock.path.write_text(f"{stranger.pid}\n")
         assert find_session_pid(tmp_path, SESSION) is None
-        with pytest.raises(StoreError):
+        with pytest.raises(StateFileError):
             await end_run(RunHandle(session=SESSION, home=tmp_path))
         assert stranger.returncode is None
     lock.release()
@@ -100,7 +100,7 @@ async def test_the_process_named_in_a_lock_is_trusted_only_if_it_holds_the_lock_
 async def test_an_observer_of_an_unresponsive_run_gets_its_journal(tmp_path: Path) -> None:
     async with start_unresponsive_run(tmp_path, "deaf") as (run, _):
         begun = SessionStarted(agent=LEAD_ID, session=SESSION, cwd="/", model="m", mode="default", tools=())
-        run.journal.write_bytes(encode_journal_line(begun, 1) + b"\n")
-        async for seen in watch_run(run, SystemClock()):
+        run.journal_path.write_bytes(encode_journal_line(begun, 1) + b"\n")
+        async for seen in watch_run_events(run, SystemClock()):
             assert isinstance(seen.event, SessionStarted)
             break

@@ -27,10 +27,10 @@ from shoal.core.events import (
     MailPosted,
     MailTaken,
     MemberWentIdle,
+    ModelRequestSettled,
     NoteAdded,
     QuestionAnswered,
     QuestionAsked,
-    RequestSettled,
     SessionStarted,
     TaskChanged,
     TurnStarted,
@@ -43,7 +43,7 @@ from shoal.core.tasks import RANK_KEY, TaskDraft, TaskUpdate
 from shoal.core.usage import Usage
 from shoal.stores.files.file_journal import read_journal
 from shoal.testing import FakeClock
-from shoal.wire.control_codec import InterruptCommand
+from shoal.wire.control_codec import InterruptTurnCommand
 from team_scripts import get_home, open_session, read_inbox, script_team, send_message, spawn_member
 
 _KEYS = {
@@ -110,10 +110,10 @@ async def test_the_run_view_is_equal_live_from_deltas_and_from_the_journal(tmp_p
             await run_all_turns(session, "Go.")
             async for delta in followed.iter_deltas():
                 screen.apply_delta(delta)
-                if delta.offset >= run.journal.stat().st_size:
+                if delta.offset >= run.journal_path.stat().st_size:
                     break
         assert LocalRunController(session).run == RemoteRunController(run).run
-    view = build_run_view(read_journal(run.journal))
+    view = build_run_view(read_journal(run.journal_path))
     assert [(row.id, row.subject, row.status, row.owner) for row in view.tasks.values()] == [
         ("1", "Dig", "completed", "ann"),
         ("2", "Fill", "completed", "bob"),
@@ -144,16 +144,16 @@ async def test_view_deltas_since_any_offset_lead_to_the_same_state(tmp_path: Pat
     async with open_session(tmp_path, script_digging_team()) as session:
         await run_all_turns(session, "Go.")
         run = RunHandle(session=session.id, home=get_home())
-    recorded = list(read_journal(run.journal))
+    recorded = list(read_journal(run.journal_path))
     whole = Screen()
     whole.apply_delta(build_run_view(recorded).delta_since(0))
     for cut in range(1, len(recorded), 7):
         screen, view = Screen(), RunView()
         for each in recorded[:cut]:
-            view.apply_recorded(each)
+            view.apply_recorded_event(each)
         screen.apply_delta(view.delta_since(0))
         for each in recorded[cut:]:
-            view.apply_recorded(each)
+            view.apply_recorded_event(each)
         screen.apply_delta(view.delta_since(screen.offset))
         assert screen.rows == whole.rows
 
@@ -240,7 +240,7 @@ async def test_an_interrupted_member_stays_alive(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             await begun.wait()
             run = RunHandle(session=session.id, home=get_home())
-            assert await RemoteRunController(run).send_command(InterruptCommand(task_id="ann")) == {
+            assert await RemoteRunController(run).send_command(InterruptTurnCommand(task_id="ann")) == {
                 "interrupted": True
             }
             await rested.wait()
@@ -258,9 +258,9 @@ async def test_a_dead_run_shows_no_working_agent_and_continues_in_the_same_run_v
     async with open_session(tmp_path, script_digging_team()) as session:
         await run_all_turns(session, "Go.")
         run = RunHandle(session=session.id, home=get_home())
-    lines = run.journal.read_bytes().splitlines(keepends=True)
+    lines = run.journal_path.read_bytes().splitlines(keepends=True)
     asked = next(i for i, line in enumerate(lines) if b'"agent_started"' in line)
-    run.journal.write_bytes(b"".join(lines[: asked + 6]))
+    run.journal_path.write_bytes(b"".join(lines[: asked + 6]))
     clock = SystemClock()
     async with RunFollower(run, clock) as followed:
         assert not followed.is_live
@@ -357,8 +357,8 @@ def make_member_started(name: str, team: str = "crew") -> AgentStarted:
     )
 
 
-def make_request_settled(name: str, usd: float, team: str = "crew") -> RequestSettled:
-    return RequestSettled(
+def make_request_settled(name: str, usd: float, team: str = "crew") -> ModelRequestSettled:
+    return ModelRequestSettled(
         agent=AgentId(f"{name}@{team}"),
         request=RequestId("r"),
         model="m",
@@ -441,7 +441,7 @@ def test_costs_of_tasks_with_equal_ids_on_two_boards_are_separate() -> None:
 
 
 def test_the_lead_s_costs_of_two_boards_are_two_rows() -> None:
-    def lead(usd: float) -> RequestSettled:
+    def lead(usd: float) -> ModelRequestSettled:
         return msgspec.structs.replace(make_request_settled("x", usd), agent=LEAD_ID)
 
     view = build_view(

@@ -14,8 +14,8 @@ import shoal
 from git_repository import run_git
 from process_search import find_processes_in
 from shoal.core.errors import SettingsError
-from shoal.core.events import Event, NoteAdded, ToolReturned
-from shoal.core.messages import ToolUseBlock, extract_result_text
+from shoal.core.events import Event, NoteAdded, ToolOutputReturned
+from shoal.core.messages import ToolUseBlock, extract_tool_result_text
 from shoal.models.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.needs("bwrap")
@@ -55,8 +55,8 @@ async def run_commands(project: Path, *lines: str, **options: Any) -> tuple[list
         cwd=project, model=ScriptedModel(replies), skip_permissions=True, **options
     ) as session:
         events = [event async for event in session.run("go")]
-    results = [event.result for event in events if isinstance(event, ToolReturned)]
-    return [extract_result_text(result) for result in results], events
+    results = [event.result for event in events if isinstance(event, ToolOutputReturned)]
+    return [extract_tool_result_text(result) for result in results], events
 
 
 async def test_a_session_sandboxes_its_commands_by_default_without_a_note(

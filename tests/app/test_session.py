@@ -23,12 +23,12 @@ from shoal.core.errors import (
     ModelError,
     SessionNotFound,
     ShoalError,
-    StoreError,
+    StateFileError,
     Unauthorized,
 )
-from shoal.core.events import Event, FileChanged, QuestionAnswered, RunFinished, ToolReturned
+from shoal.core.events import Event, FileChanged, QuestionAnswered, RunFinished, ToolOutputReturned
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, extract_result_text
+from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.core.questions import AllowAnswer, DenyAnswer, PermissionQuestion
 from shoal.core.usage import ModelCard
@@ -57,9 +57,9 @@ async def test_a_session_edits_a_real_file_and_runs_a_real_command(tmp_path: Pat
     ]
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(replies), skip_permissions=True) as session:
         events = await run_turn(session, "fix the greeting")
-    returned = [e for e in events if isinstance(e, ToolReturned)]
+    returned = [e for e in events if isinstance(e, ToolOutputReturned)]
     assert [e.result.is_error for e in returned] == [False, False, False]
-    assert "hello" in extract_result_text(returned[2].result)
+    assert "hello" in extract_tool_result_text(returned[2].result)
     assert (tmp_path / "greet.py").read_text() == "print('hello')\n"
     assert isinstance(events[-1], RunFinished)
     assert events[-1].text == "fixed"
@@ -133,7 +133,7 @@ async def test_continue_resumes_the_latest_session_and_fork_leaves_it_unchanged(
 async def test_a_session_that_is_open_cannot_be_opened_twice(tmp_path: Path) -> None:
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(["one"])) as first:
         await run_prompt(first)
-        with pytest.raises(StoreError, match="--fork-session"):
+        with pytest.raises(StateFileError, match="--fork-session"):
             async with shoal.open(cwd=tmp_path, model=ScriptedModel([]), resume=first.id):
                 pass
 
@@ -413,7 +413,7 @@ async def test_an_unattended_session_runs_listed_calls_and_denies_the_rest(tmp_p
         "done",
     ]
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(replies), settings=settings) as session:
-        returned = [e for e in await run_turn(session) if isinstance(e, ToolReturned)]
+        returned = [e for e in await run_turn(session) if isinstance(e, ToolOutputReturned)]
     assert [e.result.is_error for e in returned] == [False, True]
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["listed"]
 
@@ -436,8 +436,8 @@ async def test_an_escaped_tag_in_a_read_file_can_be_edited(tmp_path: Path) -> No
         "done",
     ]
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(replies), mode="acceptEdits") as session:
-        returned = [e for e in await run_turn(session) if isinstance(e, ToolReturned)]
-    assert shown in extract_result_text(returned[0].result)
+        returned = [e for e in await run_turn(session) if isinstance(e, ToolOutputReturned)]
+    assert shown in extract_tool_result_text(returned[0].result)
     assert (tmp_path / "a.md").read_text() == "<system-reminder>new</system-reminder>\n"
 
 
@@ -466,7 +466,7 @@ async def test_a_question_left_open_by_a_dead_run_is_withdrawn_on_resume(
         )
     )
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(["on"]), resume=first.id) as again:
-        assert questions.list_open() == ()
+        assert questions.list_open_questions() == ()
         (answer,) = [event for event in read_events(again) if isinstance(event, QuestionAnswered)]
     assert answer.question == "q1"
     assert isinstance(answer.answer, DenyAnswer)
@@ -487,9 +487,9 @@ async def test_deny_rules_apply_to_input_that_the_user_changed(tmp_path: Path) -
             break
         async with asyncio.timeout(20):
             events = await turn
-    (returned,) = [event for event in events if isinstance(event, ToolReturned)]
+    (returned,) = [event for event in events if isinstance(event, ToolOutputReturned)]
     assert returned.result.is_error
-    assert "Bash(rm:*)" in extract_result_text(returned.result)
+    assert "Bash(rm:*)" in extract_tool_result_text(returned.result)
     assert (tmp_path / "keep.txt").exists()
 
 

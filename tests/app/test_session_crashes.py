@@ -19,7 +19,7 @@ from shoal.core.messages import Message, ToolResultBlock
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.stores.files.home_paths import get_transcript_path
-from shoal.stores.files.session_files import read_session
+from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.files.usage_summary import summarize_usage
 
 ENDLESS = """
@@ -84,7 +84,7 @@ async def test_a_session_killed_at_any_point_resumes_from_its_last_complete_line
     for _ in range(6):
         path = await kill_after_growth(tmp_path, rng.randrange(1, 200_000), session_id)
         session_id = path.stem
-        loaded = read_session(path)
+        loaded = read_session_transcript(path)
         lines.append(path.read_bytes().count(b"\n"))
         left = find_open_calls(list(loaded.messages))
         answered = loaded.interrupted.content if loaded.interrupted else ()
@@ -107,16 +107,16 @@ async def test_a_session_killed_at_any_point_resumes_from_its_last_complete_line
 async def test_a_request_cut_by_a_crash_is_listed_as_unsettled(tmp_path: Path) -> None:
     script = """
         import asyncio, os, sys, shoal
-        from shoal.core.model_requests import AttemptStarted
+        from shoal.core.model_requests import ModelAttemptStarted
         from shoal.core.messages import Message, TextBlock
         from shoal.core.model_requests import ModelReply
-        from shoal.core.usage import ModelCard, Price, Usage
+        from shoal.core.usage import ModelCard, TokenPrice, Usage
 
         class Model:
-            card = ModelCard(id="m", provider="x", price=Price(input=1, output=1))
+            card = ModelCard(id="m", provider="x", price=TokenPrice(input=1, output=1))
             n = 0
             async def generate_reply(self, request, on_delta):
-                await on_delta(AttemptStarted())
+                await on_delta(ModelAttemptStarted())
                 self.n += 1
                 if self.n == 3:
                     os.kill(os.getpid(), 9)
@@ -173,4 +173,10 @@ async def test_a_full_disk_ends_the_turn_with_an_error_and_loses_nothing(tmp_pat
     assert "could not be written" in ended
     assert after == "done"
     (path,) = Path(os.environ["SHOAL_HOME"]).glob(f"projects/*/{session_id}.jsonl")
-    assert [m.text[:5] for m in read_session(path).messages] == ["one", "aaaaa", "two", "three", "c"]
+    assert [m.text[:5] for m in read_session_transcript(path).messages] == [
+        "one",
+        "aaaaa",
+        "two",
+        "three",
+        "c",
+    ]

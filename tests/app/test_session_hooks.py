@@ -196,7 +196,7 @@ async def test_a_manual_compaction_uses_hook_output_and_can_be_blocked(
     model = RecordingModel("one", "the summary")
     async with open_hooked_session(project, model, {"PreCompact": ("manual", script)}) as session:
         await collect_events(session.run("hello"))
-        with pytest.raises(shoal.errors.BlockedByHook, match="not now"):
+        with pytest.raises(shoal.errors.CompactionBlockedByHook, match="not now"):
             await session.compact("quietly")
         await session.compact("briefly")
     assert [(inputs["trigger"], inputs["custom_instructions"]) for inputs in hook_log.read_inputs()] == [
@@ -426,7 +426,7 @@ async def test_project_hooks_run_only_after_the_user_trusts_them(project: Path) 
 
     await run_one_call()
     assert not (project / "ran").exists()
-    settings_trust.save_trust_decision(load_settings(cwd=project), project, trusted=True)
+    settings_trust.save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
     await run_one_call()
     assert (project / "ran").exists()
 
@@ -435,7 +435,7 @@ async def test_project_hooks_run_only_after_the_user_trusts_them(project: Path) 
 async def test_a_project_agent_with_hooks_starts_only_if_they_are_trusted(
     project: Path,
 ) -> None:
-    from shoal.app.definitions.agent_trust import find_escalations
+    from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.settings import settings_trust
     from shoal.app.settings.settings import load_settings
 
@@ -455,12 +455,12 @@ async def test_a_project_agent_with_hooks_starts_only_if_they_are_trusted(
     assert "which a person has not trusted" in await run_lead()
     assert not (project / "ran").exists()
     loaded = load_settings(cwd=project)
-    (wide,) = find_escalations(loaded, project)
+    (wide,) = find_project_escalations(loaded, project)
     assert (wide.trust, wide.location) == ("unasked", f"{directory / 'guarded.md'}:2")
-    settings_trust.save_trust_decision(loaded, project, trusted=True, escalations=[wide])
+    settings_trust.save_project_trust_decision(loaded, project, trusted=True, escalations=[wide])
     assert "looked" in await run_lead()
     assert (project / "ran").exists()
-    settings_trust.forget_trust(loaded.home, project)
+    settings_trust.forget_project_trust(loaded.home, project)
     assert "which a person has not trusted" in await run_lead()
 
 
@@ -496,7 +496,7 @@ async def test_an_agent_start_event_lists_its_hooks(project: Path) -> None:
     found: list[Any] = []
 
     def look(event: Any) -> None:
-        if type(event).__name__ == "ToolReturned" and event.tool == "Agent":
+        if type(event).__name__ == "ToolOutputReturned" and event.tool == "Agent":
             found.append(event.data["resolved"].hooks)
 
     async with shoal.open(cwd=project, model=model, agents=agents, settings=hooks) as session:

@@ -11,15 +11,15 @@ from app_session_helpers import run_prompt
 import shoal
 from shoal.core.clock import SystemClock
 from shoal.core.errors import BudgetExhausted
-from shoal.core.events import AgentStarted, BudgetThresholdReached, RequestSettled
+from shoal.core.events import AgentStarted, BudgetThresholdReached, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
 from shoal.core.limits import AgentCaps, BudgetLimits, BudgetRefusal
 from shoal.core.messages import TextBlock, ToolUseBlock
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 from shoal.stores.files.file_journal import FileJournal, read_journal
 
-CARD = ModelCard(id="m", provider="x", price=Price(input=10.0, output=50.0))
+CARD = ModelCard(id="m", provider="x", price=TokenPrice(input=10.0, output=50.0))
 ASKED = Usage(input_tokens=1_000, output_tokens=100)
 COST = 0.015
 
@@ -92,7 +92,7 @@ async def test_a_resumed_session_counts_the_earlier_costs_of_its_agents(tmp_path
             cwd="/",
         )
     )
-    settled = RequestSettled(
+    settled = ModelRequestSettled(
         agent=worker, request=RequestId("r"), model="m", usage=ASKED, cost_usd=COST, duration_ms=1
     )
     record.append(settled)
@@ -102,10 +102,10 @@ async def test_a_resumed_session_counts_the_earlier_costs_of_its_agents(tmp_path
         cwd=tmp_path, model=create_priced_model(), resume=session.id, settings=json.dumps({"shoal": limits})
     ) as again:
         budget = again.agent.budget.budget
-        assert budget.by_kind == {"lead": (ASKED, COST), "Explore": (ASKED, COST)}
+        assert budget.spending_by_agent_type == {"lead": (ASKED, COST), "Explore": (ASKED, COST)}
         assert budget.usd == pytest.approx(2 * COST)
         assert budget.started_count == 1
-        refused = budget.open_slot("Plan", 1)
+        refused = budget.open_agent_slot("Plan", 1)
         assert isinstance(refused, BudgetRefusal)
         assert refused.limit == "total"
         typed = budget.agent_budget(worker, "Explore").reserve(CARD, 10)
@@ -125,7 +125,7 @@ async def test_the_cost_of_a_compaction_summary_counts(tmp_path: Path) -> None:
         await session.compact()
         budget, journal = session.agent.budget.budget, session.services.journal
         assert isinstance(journal, FileJournal)
-    settled = [r.event for r in read_journal(journal.path) if isinstance(r.event, RequestSettled)]
+    settled = [r.event for r in read_journal(journal.path) if isinstance(r.event, ModelRequestSettled)]
     assert len(settled) == 3
     assert budget.usage == sum((event.usage for event in settled), Usage())
     assert budget.usd == pytest.approx(3 * COST)

@@ -103,10 +103,10 @@ async def test_session_memory_is_bounded_and_survives_a_failed_fork(tmp_path: Pa
     async with open_session_with_memory(tmp_path, model) as session:
         await run_all_turns(session, "make tea")
         await get_memory(session).save_notes(session.agent)
-        assert len(get_memory(session).read_text()) == MAX_CHARACTERS
+        assert len(get_memory(session).read_notes()) == MAX_CHARACTERS
         model.notes = ModelError("the provider is gone")
         await session.compact()
-        assert get_memory(session).read_text() == "x" * MAX_CHARACTERS
+        assert get_memory(session).read_notes() == "x" * MAX_CHARACTERS
         assert "a summary" in session.agent.conversation.messages[0].text
     notes = [event.text for event in read_events(session) if isinstance(event, NoteAdded)]
     assert any("could not be brought up to date" in text for text in notes)

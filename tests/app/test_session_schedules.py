@@ -14,7 +14,7 @@ from shoal.app.config.schedule_recovery import ScheduleRecovery
 from shoal.core.events import AgentStarted, QueueItemAdded, ScheduleCreated, ScheduleEnded, SessionStarted
 from shoal.core.ids import LEAD_ID
 from shoal.core.schedules import Schedule
-from shoal.stores.files.session_files import read_session
+from shoal.stores.files.session_files import read_session_transcript
 from shoal.testing import FakeClock
 
 MINUTE = 60
@@ -41,7 +41,7 @@ async def test_a_due_schedule_starts_its_own_turn_and_is_not_user_input(tmp_path
         assert session.services.undo_history is not None
         transcript = session.services.undo_history.transcript
     # Nobody can go back to before it as to something that they said.
-    assert [prompt.text for prompt in read_session(transcript).prompts] == ["lead"]
+    assert [prompt.text for prompt in read_session_transcript(transcript).prompts] == ["lead"]
 
 
 @pytest.mark.spec("QUE-04")
@@ -72,7 +72,7 @@ async def test_a_resumed_session_restores_its_unexpired_schedules(tmp_path: Path
         await finish_turn(session.run("lead"))
         await clock.advance(5 * MINUTE)
         # Both came due, and the session ends before its lead is notified.
-        assert session.services.queue.count_waking(session.agent.identity.agent) == 2
+        assert session.services.queue.count_waking_items(session.agent.identity.agent) == 2
         identity = session.id
     later = FakeClock(start=clock.now() + 60 * MINUTE * 1000)
     async with open_session(tmp_path, script_agents(lead=["heard"]), clock=later, resume=identity) as session:
@@ -83,7 +83,7 @@ async def test_a_resumed_session_restores_its_unexpired_schedules(tmp_path: Path
         said = session.agent.conversation.messages[-2].text
         assert (said.count("\nstays\n"), said.count("\nwas due\n"), said.count("\ngoes\n")) == (1, 1, 0)
         await later.advance(5 * MINUTE)
-        assert session.services.queue.count_waking(session.agent.identity.agent) == 1
+        assert session.services.queue.count_waking_items(session.agent.identity.agent) == 1
     events = read_events(session)
     assert sum(isinstance(event, ScheduleCreated) for event in events) == 3
     assert sorted(event.how for event in events if isinstance(event, ScheduleEnded)) == ["deleted", "done"]

@@ -14,7 +14,7 @@ import pytest
 import shoal
 from agent_scripts import call_tool, script_agents, spawn_agent
 from shoal.core.clock import SystemClock
-from shoal.core.ids import IdGenerator, slugify_path
+from shoal.core.ids import IdGenerator, slugify_project_path
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import TeammateTerminated
 from shoal.core.messages import ToolUseBlock
@@ -151,7 +151,7 @@ async def test_every_stored_file_has_its_documented_place_in_the_home(tmp_path: 
         async for _ in session.run("lead"):
             pass
         stored = {str(path.relative_to(get_home())) for path in get_home().rglob("*") if not path.is_dir()}
-    project = f"projects/{slugify_path(str(tmp_path))}"
+    project = f"projects/{slugify_project_path(str(tmp_path))}"
     run = f"shoal/runs/{session.id}"
     places = {"teams/crew/config.json", "teams/crew/inboxes/ann.json", "tasks/crew/1.json",
               "tasks/crew/.lock", f"{project}/{session.id}.jsonl", f"debug/{session.id}.txt", "debug/latest",

@@ -9,8 +9,8 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import find_tool_results, list_agent_starts, map_agent_results, open_session
-from shoal.core.events import RequestSettled, RunFinished
-from shoal.core.messages import extract_result_text
+from shoal.core.events import ModelRequestSettled, RunFinished
+from shoal.core.messages import extract_tool_result_text
 
 
 @pytest.mark.spec("USR-01")
@@ -21,7 +21,7 @@ async def test_the_lead_and_all_nested_agents_share_one_budget(tmp_path: Path) -
     )
     async with open_session(tmp_path, model, shoal_settings={"max_requests": 6}) as session:
         finished = [event async for event in session.run("lead") if isinstance(event, RunFinished)]
-        asked = [event.agent for event in read_events(session) if isinstance(event, RequestSettled)]
+        asked = [event.agent for event in read_events(session) if isinstance(event, ModelRequestSettled)]
     one, two = (started.agent for started in list_agent_starts(session))
     assert asked == ["lead", one, *[two] * 4]
     assert [
@@ -56,7 +56,7 @@ async def test_a_spawn_above_the_agent_limit_fails_with_the_reason(
         await run_all_turns(session)
         answers = find_tool_results(session.agent.conversation.messages)[:5]
     assert len(list_agent_starts(session)) == 2
-    refused = [extract_result_text(answer) for answer in answers if answer.is_error]
+    refused = [extract_tool_result_text(answer) for answer in answers if answer.is_error]
     assert len(refused) == 3
     assert all("The agent was not started" in each and sentence in each for each in refused), refused
 
@@ -72,5 +72,7 @@ async def test_an_agent_with_an_unpriced_model_is_not_started_under_a_dollar_bud
         await run_all_turns(session)
         (answer,) = find_tool_results(session.agent.conversation.messages)
     assert answer.is_error
-    assert "A budget of $1 cannot be kept: the price of mine:1b is not known." in extract_result_text(answer)
+    assert "A budget of $1 cannot be kept: the price of mine:1b is not known." in extract_tool_result_text(
+        answer
+    )
     assert list_agent_starts(session) == []

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.app.settings.settings_trust import save_trust_decision
+from shoal.app.settings.settings_trust import save_project_trust_decision
 from shoal.core.errors import SettingsError
-from shoal.wire.json_line_numbers import find_key_line
+from shoal.wire.json_line_numbers import find_json_key_line
 from shoal.wire.settings_codec import ShoalSettings
 
 
@@ -46,7 +46,7 @@ class SettingsFiles:
         )
 
     def trust(self) -> None:
-        save_trust_decision(self.load(), self.cwd, trusted=True)
+        save_project_trust_decision(self.load(), self.cwd, trusted=True)
 
 
 @pytest.fixture
@@ -61,7 +61,9 @@ def test_settings_without_configuration_are_the_defaults(settings_files: Setting
     assert settings.own.outage_patience >= 600
     assert (settings.model, settings.warnings, settings.cleanup_period_days) == (None, (), 30)
     assert settings.permissions.allow == ()
-    assert settings.find_origin("shoal.compact_at") == settings.find_origin("model") == "default"
+    assert (
+        settings.find_setting_origin("shoal.compact_at") == settings.find_setting_origin("model") == "default"
+    )
 
 
 @pytest.mark.spec("HOM-01")
@@ -75,7 +77,10 @@ def test_the_home_is_the_first_of_three_candidates(tmp_path):
     assert home(HOME="/c") == Path("/c/.claude")
     assert home(SHOAL_HOME="here", HOME="/c") == tmp_path / "here"
     assert home() == Path.home() / ".claude"
-    assert load_settings(cwd=tmp_path, environ=both, managed=()).find_origin("home") == "$CLAUDE_CONFIG_DIR"
+    assert (
+        load_settings(cwd=tmp_path, environ=both, managed=()).find_setting_origin("home")
+        == "$CLAUDE_CONFIG_DIR"
+    )
 
 
 def test_the_process_environment_is_used_by_default(tmp_path, monkeypatch):
@@ -92,10 +97,10 @@ def test_the_strongest_source_wins_and_is_named(settings_files: SettingsFiles):
         settings_files.write(**{where: sources[where]})
         settings = settings_files.load()
         assert settings.own.compact_at == sources[where]["shoal"]["compact_at"]
-        assert settings.find_origin("shoal.compact_at") == f"{settings_files.files[where]}:3"
+        assert settings.find_setting_origin("shoal.compact_at") == f"{settings_files.files[where]}:3"
     assert settings_files.load(given='{"shoal": {"compact_at": 0.4}}').own.compact_at == 0.4
     assert (
-        settings_files.load(given='{"shoal": {"compact_at": 0.4}}').find_origin("shoal.compact_at")
+        settings_files.load(given='{"shoal": {"compact_at": 0.4}}').find_setting_origin("shoal.compact_at")
         == "--settings:1"
     )
     settings_files.write(managed=sources["managed"])
@@ -106,14 +111,14 @@ def test_the_user_sets_session_retention_and_a_project_cannot(settings_files: Se
     settings_files.write(home={"cleanupPeriodDays": 9}, project={"cleanupPeriodDays": 0})
     settings = settings_files.load()
     assert settings.cleanup_period_days == 9
-    assert settings.find_origin("cleanupPeriodDays") == f"{settings_files.files['home']}:2"
+    assert settings.find_setting_origin("cleanupPeriodDays") == f"{settings_files.files['home']}:2"
     assert any("how long sessions are kept" in warning for warning in settings.warnings)
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 7
     settings_files.write(managed={"cleanupPeriodDays": 3})
     assert settings_files.load(given='{"cleanupPeriodDays": 7}').cleanup_period_days == 3
     settings_files.write(home={}, project={}, managed={})
     assert (settings_files.load().cleanup_period_days, settings_files.load().warnings) == (30, ())
-    assert settings_files.load().find_origin("cleanupPeriodDays") == "default"
+    assert settings_files.load().find_setting_origin("cleanupPeriodDays") == "default"
 
 
 def test_permission_lists_are_concatenated_and_mappings_merged(settings_files: SettingsFiles):
@@ -141,10 +146,10 @@ def test_permission_lists_are_concatenated_and_mappings_merged(settings_files: S
     assert settings.own.models["n"].output == 2
     assert settings.own.aliases == {"x": "m"}
     assert (
-        settings.find_origin("permissions.allow")
+        settings.find_setting_origin("permissions.allow")
         == f"{settings_files.files['project']}:3, {settings_files.files['home']}:3"
     )
-    assert settings.find_origin("permissions.defaultMode") == f"{settings_files.files['local']}:6"
+    assert settings.find_setting_origin("permissions.defaultMode") == f"{settings_files.files['local']}:6"
     assert settings.tool_environment["A"] == "project"
     assert settings.tool_environment["SHOAL_HOME"] == str(settings_files.home)
 
@@ -153,12 +158,12 @@ def test_the_model_in_the_environment_overrides_the_files(settings_files: Settin
     settings_files.write(home={"model": "from-home"})
     assert settings_files.load().model == "from-home"
     settings_files.write(project={"shoal": {"model": "own"}})
-    assert (settings_files.load().model, settings_files.load().find_origin("model")) == (
+    assert (settings_files.load().model, settings_files.load().find_setting_origin("model")) == (
         "own",
         f"{settings_files.files['project']}:3",
     )
     settings = settings_files.load(ANTHROPIC_MODEL="a")
-    assert (settings.model, settings.find_origin("model")) == ("a", "$ANTHROPIC_MODEL")
+    assert (settings.model, settings.find_setting_origin("model")) == ("a", "$ANTHROPIC_MODEL")
     assert settings_files.load(ANTHROPIC_MODEL="a", SHOAL_MODEL="s").model == "s"
 
 
@@ -170,8 +175,8 @@ def test_api_keys_come_from_the_environment_or_user_settings(settings_files: Set
     access = settings.access
     assert access.anthropic_api_key == "from-environment"
     assert (access.openai_api_key, access.ollama_host, access.openai_base_url) == ("o", "h:1", None)
-    assert settings.find_origin("anthropic_api_key") == "$ANTHROPIC_API_KEY"
-    assert settings.find_origin("openai_api_key") == f"{settings_files.files['home']}:4"
+    assert settings.find_setting_origin("anthropic_api_key") == "$ANTHROPIC_API_KEY"
+    assert settings.find_setting_origin("openai_api_key") == f"{settings_files.files['home']}:4"
 
 
 @pytest.mark.parametrize("where", ["project", "local"])
@@ -182,7 +187,7 @@ def test_a_project_cannot_redirect_requests(settings_files: SettingsFiles, where
     settings = settings_files.load(ANTHROPIC_API_KEY="mine")
     assert settings.access.anthropic_base_url is None
     assert settings.access.openai_api_key is None
-    assert settings.find_origin("anthropic_base_url") == "default"
+    assert settings.find_setting_origin("anthropic_base_url") == "default"
     assert settings.env["MARK"] == "x"
 
 
@@ -298,7 +303,7 @@ def test_the_line_of_any_key_is_found(tree, data):
     text = json.dumps(tree, indent=1)
     lines = text.split("\n")
     expected = 1 + next(number for number, line in enumerate(lines) if "here it is" in line)
-    assert find_key_line(text, keys) == expected
+    assert find_json_key_line(text, keys) == expected
 
 
 def test_only_the_user_can_turn_permission_questions_off(settings_files: SettingsFiles):

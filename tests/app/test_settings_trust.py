@@ -14,12 +14,12 @@ import pytest
 import shoal
 from shoal.app.settings.live_settings import LiveSettings
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.app.settings.settings_trust import forget_trust, save_trust_decision
+from shoal.app.settings.settings_trust import forget_project_trust, save_project_trust_decision
 from shoal.app.settings.settings_writer import save_permission_answer
-from shoal.core.errors import StoreError
-from shoal.core.events import ToolReturned
+from shoal.core.errors import StateFileError
+from shoal.core.events import ToolOutputReturned
 from shoal.core.messages import ToolUseBlock
-from shoal.core.permissions import AddRulesSuggestion, SuggestedRule
+from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.models.scripted_model import ScriptedModel
 
 HOSTILE: dict[str, Any] = {
@@ -42,8 +42,8 @@ HOSTILE: dict[str, Any] = {
         "sandbox": {"hidden": ["secrets"]},
     },
 }
-RULE = AddRulesSuggestion(
-    rules=(SuggestedRule(tool_name="Bash", rule_content="make:*"),), destination="localSettings"
+RULE = AddPermissionRulesSuggestion(
+    rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="make:*"),), destination="localSettings"
 )
 
 
@@ -67,7 +67,7 @@ class Clone:
         return load_settings(cwd=self.root, environ=environ, given=given, managed=())
 
     def trust(self, *, trusted: bool = True) -> None:
-        save_trust_decision(self.load(), self.root, trusted=trusted)
+        save_project_trust_decision(self.load(), self.root, trusted=trusted)
 
     @property
     def trust_file(self) -> Path:
@@ -96,7 +96,7 @@ def test_untrusted_settings_forbid_but_do_not_allow(clone: Clone, name: str) -> 
     (warning,) = settings.warnings
     assert "not trusted" in warning
     assert "`shoal trust`" in warning
-    assert [each.key for each in settings.left_out] == [
+    assert [each.key for each in settings.untrusted_escalations] == [
         "permissions.allow",
         "permissions.additionalDirectories",
         "permissions.defaultMode",
@@ -116,14 +116,14 @@ def test_trusted_settings_apply_until_their_permissions_change(clone: Clone) -> 
     settings = clone.load()
     assert [str(rule) for rule in settings.permission_rules.allow] == ["Bash"]
     assert (settings.own.max_budget_usd, settings.permissions.default_mode) == (1000, "acceptEdits")
-    assert (settings.left_out, settings.warnings) == ((), ())
+    assert (settings.untrusted_escalations, settings.warnings) == ((), ())
     clone.file.write_text(json.dumps({**HOSTILE, "model": "x", "other": 1}, indent=4))
     assert clone.load().permission_rules.allow, "what allows nothing may change"
     clone.file.write_text(json.dumps({**HOSTILE, "env": {"LD_PRELOAD": "./worse.so"}}))
     assert clone.load().permission_rules.allow == ()
     clone.file.write_text(json.dumps(HOSTILE))
     assert clone.load().permission_rules.allow
-    forget_trust(clone.home, clone.root)
+    forget_project_trust(clone.home, clone.root)
     assert clone.load().permission_rules.allow == ()
 
 
@@ -132,11 +132,11 @@ def test_a_model_defined_by_a_project_file_is_used_only_if_trusted(clone: Clone,
     for settings in ({"model": model}, {"shoal": {"model": model}}):
         clone.file.write_text(json.dumps(settings))
         assert clone.load().model is None
-        assert [each.key.split(".")[-1] for each in clone.load().left_out] == ["model"]
+        assert [each.key.split(".")[-1] for each in clone.load().untrusted_escalations] == ["model"]
         clone.trust()
         assert clone.load().model == model
     clone.file.write_text(json.dumps({"model": "sonnet"}))
-    assert (clone.load().model, clone.load().left_out) == ("sonnet", ())
+    assert (clone.load().model, clone.load().untrusted_escalations) == ("sonnet", ())
 
 
 def test_trust_is_bound_to_one_directory_whatever_path_names_it(clone: Clone, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_project_mode_wider_than_the_users_needs_trust(clone: Clone) -> None:
     assert clone.load().escalations == ()
     clone.write_user_settings({"permissions": {"defaultMode": "plan"}})
     assert clone.load().permissions.default_mode == "plan"
-    assert [each.key for each in clone.load().left_out] == ["permissions.defaultMode"]
+    assert [each.key for each in clone.load().untrusted_escalations] == ["permissions.defaultMode"]
 
 
 def test_settings_given_by_the_user_need_no_trust(clone: Clone) -> None:
@@ -200,7 +200,9 @@ def test_trust_does_not_cover_settings_reserved_for_the_user(clone: Clone) -> No
 def test_a_rule_saved_for_the_project_by_an_answer_is_trusted(clone: Clone) -> None:
     assert save_permission_answer(RULE, clone.load(), clone.root)
     assert [str(rule) for rule in clone.load().permission_rules.allow] == ["Bash(make:*)"]
-    other = AddRulesSuggestion(rules=(SuggestedRule(tool_name="WebFetch"),), destination="localSettings")
+    other = AddPermissionRulesSuggestion(
+        rules=(SuggestedPermissionRule(tool_name="WebFetch"),), destination="localSettings"
+    )
     assert save_permission_answer(other, clone.load(), clone.root)
     assert len(clone.load().permission_rules.allow) == 2
     assert clone.load().warnings == ()
@@ -255,7 +257,7 @@ def test_a_broken_trust_file_trusts_nothing_and_is_not_overwritten(clone: Clone,
     settings = clone.load()
     assert settings.permission_rules.allow == ()
     assert f"{clone.trust_file} cannot be understood" in settings.warnings[0]
-    with pytest.raises(StoreError, match="cannot be understood"):
+    with pytest.raises(StateFileError, match="cannot be understood"):
         clone.trust()
     assert clone.trust_file.read_text() == broken
 
@@ -264,11 +266,11 @@ ANSWERING_PROGRAM = """
 import sys
 from pathlib import Path
 from shoal.app.settings.settings import load_settings
-from shoal.app.settings.settings_trust import save_trust_decision
+from shoal.app.settings.settings_trust import save_project_trust_decision
 print("ready", flush=True)
 sys.stdin.readline()
 for name in sys.argv[1:]:
-    save_trust_decision(load_settings(cwd=Path(name), managed=()), Path(name), trusted=True)
+    save_project_trust_decision(load_settings(cwd=Path(name), managed=()), Path(name), trusted=True)
 """
 
 
@@ -315,7 +317,7 @@ async def test_a_hostile_clone_runs_nothing_and_gives_tools_no_environment(tmp_p
         async with shoal.open(cwd=project, model=calls(), allowed_tools=["Bash(echo:*)"]) as session:
             assert ("not trusted" in " ".join(session.notes)) is not trusted
             events = [event async for event in session.run("go")]
-        results = {event.call: event.result for event in events if isinstance(event, ToolReturned)}
+        results = {event.call: event.result for event in events if isinstance(event, ToolOutputReturned)}
         assert (project / "made").exists() is trusted
         assert ("mark=theirs" in str(results["e"])) is trusted
-        save_trust_decision(load_settings(cwd=project, environ=os.environ), project, trusted=True)
+        save_project_trust_decision(load_settings(cwd=project, environ=os.environ), project, trusted=True)

@@ -18,7 +18,12 @@ from app_session_helpers import finish_turn
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from session_helpers import open_session
-from shoal.core.events import NotificationDelivered, SessionEnded, ShellEnded, ShellStarted
+from shoal.core.events import (
+    BackgroundShellEnded,
+    BackgroundShellStarted,
+    NotificationDelivered,
+    SessionEnded,
+)
 from shoal.core.ids import LEAD_ID
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import ToolUseBlock
@@ -69,7 +74,7 @@ async def test_the_end_of_a_background_command_is_announced_once_with_its_exit_c
         await finish_turn(turn)
         assert await session.next_turn() is None
         (notice,) = list_notifications(session)
-        output = session.services.shells.list_shells()[0].file
+        output = session.services.shells.list_shells()[0].output_file
     assert notice.splitlines()[1:6] == [
         "<task-id>bash_1</task-id>",
         "<tool-use-id>b1</tool-use-id>",
@@ -80,7 +85,7 @@ async def test_the_end_of_a_background_command_is_announced_once_with_its_exit_c
     ]
     assert notice.count("</task-notification>") == 1
     events = read_events(session)
-    (ended,) = [event for event in events if isinstance(event, ShellEnded)]
+    (ended,) = [event for event in events if isinstance(event, BackgroundShellEnded)]
     assert [event.completion for event in events if isinstance(event, NotificationDelivered)] == [ended.id]
 
 
@@ -204,7 +209,7 @@ async def test_a_command_that_waits_for_input_is_announced_until_it_ends(tmp_pat
         await session.stop_all()
         # What is over does not wait for anything.
         assert "it was stopped by the person" in str(peek_waiting_item(session).content)
-        assert session.services.queue.count_waking(LEAD_ID) == 1
+        assert session.services.queue.count_waking_items(LEAD_ID) == 1
 
 
 KILLED_PROGRAM = """
@@ -220,7 +225,7 @@ KILLED_PROGRAM = """
                 pass
             if command.startswith("exit"):
                 await session.services.shells.list_shells()[0].ended.wait()
-                while not session.services.queue.count_waking("lead"):
+                while not session.services.queue.count_waking_items("lead"):
                     await asyncio.sleep(0)
             print(session.id, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -284,4 +289,4 @@ async def test_a_resumed_session_is_notified_once_of_commands_that_died_with_its
         ] == [(True, True)]
     async with open_session(tmp_path, script_agents(lead=["nothing"]), resume=identity) as session:
         assert await session.next_turn() is None
-    assert sum(isinstance(event, ShellStarted) for event in read_events(session)) == 2
+    assert sum(isinstance(event, BackgroundShellStarted) for event in read_events(session)) == 2

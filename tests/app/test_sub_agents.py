@@ -35,7 +35,7 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import AgentId, IdGenerator
-from shoal.core.messages import Message, ToolUseBlock, extract_result_text
+from shoal.core.messages import Message, ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.core.questions import AllowAnswer, DenyAnswer, PermissionQuestion
 from shoal.stores.files.subagent_files import SubagentMetadata
@@ -91,7 +91,7 @@ async def test_a_one_shot_result_has_no_trailer_and_an_empty_report_gets_a_place
     )
     async with open_session(tmp_path, model) as session:
         await run_all_turns(session)
-        quiet, look = map(extract_result_text, find_tool_results(session.agent.conversation.messages))
+        quiet, look = map(extract_tool_result_text, find_tool_results(session.agent.conversation.messages))
     assert quiet.startswith("(The agent ended without a report.)")
     assert look == "found"
 
@@ -113,7 +113,7 @@ async def test_agents_of_one_message_run_concurrently(tmp_path: Path) -> None:
         second.is_open.set()
         await received
         assert [
-            extract_result_text(r)[0] for r in find_tool_results(session.agent.conversation.messages)
+            extract_tool_result_text(r)[0] for r in find_tool_results(session.agent.conversation.messages)
         ] == ["1", "2"]
 
 
@@ -247,7 +247,7 @@ async def test_a_user_can_move_an_agent_to_the_background_unless_a_setting_forbi
                 gate.is_open.set()
             await turn
             (result,) = find_tool_results(session.agent.conversation.messages)
-            assert ("goes on in the background" in extract_result_text(result)) is allowed
+            assert ("goes on in the background" in extract_tool_result_text(result)) is allowed
             gate.is_open.set()
 
 
@@ -269,7 +269,9 @@ async def test_moving_one_agent_to_the_background_leaves_the_others_in_the_foreg
         assert session.move_to_background(one) == (one,)
         other.is_open.set()
         await turn
-        moved, waited_for = map(extract_result_text, find_tool_results(session.agent.conversation.messages))
+        moved, waited_for = map(
+            extract_tool_result_text, find_tool_results(session.agent.conversation.messages)
+        )
         slow.is_open.set()
     assert "goes on in the background" in moved
     assert waited_for.startswith("the other part")
@@ -342,10 +344,10 @@ async def test_a_failed_agent_returns_its_partial_text_or_an_error(tmp_path: Pat
         *partial, mute = find_tool_results(session.agent.conversation.messages)
     said = (("no more", "half of it"), ("it breaks here", "a third of it"))
     for result, (error, words) in zip(partial, said, strict=True):
-        assert error in extract_result_text(result)
-        assert words in extract_result_text(result)
+        assert error in extract_tool_result_text(result)
+        assert words in extract_tool_result_text(result)
         assert not result.is_error
-    assert "never" in extract_result_text(mute)
+    assert "never" in extract_tool_result_text(mute)
     assert mute.is_error
     calls = {"c1", "c2", "c3"}
     known = {e.agent: e.call for e in read_events(session) if isinstance(e, AgentStarted)}
@@ -515,9 +517,9 @@ async def test_a_message_to_an_unknown_agent_or_one_without_transcript_is_refuse
         await run_all_turns(session)
         _, stranger, gone = find_tool_results(session.agent.conversation.messages)
     assert stranger.is_error
-    assert "There is no agent 'nobody'" in extract_result_text(stranger)
+    assert "There is no agent 'nobody'" in extract_tool_result_text(stranger)
     assert gone.is_error
-    assert "no transcript" in extract_result_text(gone)
+    assert "no transcript" in extract_tool_result_text(gone)
 
 
 @pytest.mark.spec("CTL-04")
@@ -638,7 +640,7 @@ async def test_an_unavailable_requirement_fails_the_spawn_and_is_named(
         await run_all_turns(session)
         (result,) = find_tool_results(session.agent.conversation.messages)
     assert result.is_error
-    assert why in extract_result_text(result)
+    assert why in extract_tool_result_text(result)
     assert not [event for event in read_events(session) if isinstance(event, AgentStarted)]
 
 
@@ -652,8 +654,8 @@ async def test_the_error_for_a_denied_agent_type_names_the_rule(tmp_path: Path) 
         await run_all_turns(session)
         denied, allowed = find_tool_results(session.agent.conversation.messages)
     assert denied.is_error
-    assert "Agent(Explore)" in extract_result_text(denied)
-    assert extract_result_text(allowed).startswith("ok")
+    assert "Agent(Explore)" in extract_tool_result_text(denied)
+    assert extract_tool_result_text(allowed).startswith("ok")
 
 
 @pytest.mark.spec("USR-01")
@@ -719,7 +721,7 @@ async def test_a_definition_limits_the_tools_and_the_calls_they_may_make(
                 call_tool("Glob", "g1", pattern="*"),
             ],
             lambda request: "\n--\n".join(
-                extract_result_text(result) for result in find_tool_results(list(request.messages))
+                extract_tool_result_text(result) for result in find_tool_results(list(request.messages))
             ),
         ],
     )
@@ -782,7 +784,7 @@ async def test_a_task_with_an_acceptance_command_is_completed_only_after_it_pass
         await run_all_turns(session)
         _, early, _, late = find_tool_results(session.agent.conversation.messages)
     assert early.is_error
-    assert "its acceptance command `test -e made.txt` ended with 1" in extract_result_text(early)
+    assert "its acceptance command `test -e made.txt` ended with 1" in extract_tool_result_text(early)
     assert not late.is_error
 
 
@@ -827,7 +829,9 @@ async def test_resuming_an_agent_does_not_widen_its_restrictions(tmp_path: Path)
         leaf=[
             "first",
             tries,
-            lambda request: " | ".join(map(extract_result_text, find_tool_results(list(request.messages)))),
+            lambda request: " | ".join(
+                map(extract_tool_result_text, find_tool_results(list(request.messages)))
+            ),
         ],
     )
     async with open_session(tmp_path, model, agents=agents) as session:

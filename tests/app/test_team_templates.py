@@ -15,13 +15,13 @@ import pytest
 from agent_scripts import call_tool, read_events, run_all_turns
 from git_repository import GitRepository, run_git
 from shoal.app.definitions.agent_catalog import load_agent_catalog
-from shoal.app.session.team_start import start_team
+from shoal.app.session.team_start import start_team_from_template
 from shoal.app.teams.team_templates import (
-    TemplateCatalog,
-    TemplateLimits,
-    check_template,
-    load_templates,
-    read_template_file,
+    TeamTemplateCatalog,
+    TeamTemplateLimits,
+    check_team_template,
+    load_team_templates,
+    read_team_template_file,
 )
 from shoal.core.errors import AgentRequestRefused, InvalidTeamTemplate, SettingsError
 from shoal.core.events import AgentStarted, TurnStarted
@@ -64,13 +64,13 @@ def write_file(directory: Path, name: str, text: str) -> Path:
 
 
 def write_template(directory: Path, text: str, name: str = "build.md") -> TeamTemplate:
-    found = read_template_file(write_file(directory, name, text))
+    found = read_team_template_file(write_file(directory, name, text))
     assert found.template is not None, found.problem
     return found.template
 
 
-def load_project_templates(project: Path) -> TemplateCatalog:
-    return load_templates(cwd=project, home=get_home())
+def load_project_templates(project: Path) -> TeamTemplateCatalog:
+    return load_team_templates(cwd=project, home=get_home())
 
 
 async def test_no_member_of_a_template_starts_before_all_have_joined(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ async def test_no_member_of_a_template_starts_before_all_have_joined(tmp_path: P
     async with open_session(
         tmp_path, script_team(**parts), hooks={"SubagentStart": [delay_start]}
     ) as session:
-        await start_team(session, template, "the roof")
+        await start_team_from_template(session, template, "the roof")
         async with asyncio.timeout(10):
             await begun.wait()
     assert seen[0] == ["team-lead", "digger", "layer-1", "layer-2"]
@@ -131,7 +131,7 @@ async def test_a_template_team_completes_its_tasks_in_dependency_order(tmp_path:
     }
     template = write_template(tmp_path, THREE_STEPS)
     async with open_session(tmp_path, script_team(**parts)) as session:
-        started = await start_team(session, template, "the roof")
+        started = await start_team_from_template(session, template, "the roof")
         before = [type(event) for event in read_events(session)]
         made = read_team_config("build")
         tasks = {task.id: task for task in started.tasks}
@@ -216,7 +216,7 @@ async def test_the_shipped_feature_team_plans_builds_and_reworks_until_accepted(
     template = load_project_templates(repository.top).find("feature")
     settings = json.dumps({"shoal": {"plan_approver": "auto"}})
     async with open_session(repository.top, model, settings=settings) as session:
-        started = await start_team(session, template, "a file that works")
+        started = await start_team_from_template(session, template, "a file that works")
         modes = {event.name: event.mode for event in read_events(session) if isinstance(event, AgentStarted)}
         members = {each.name: each.resolved for each in started.members}
         await run_all_turns(session, started.prompt)
@@ -234,11 +234,11 @@ async def test_the_shipped_feature_team_plans_builds_and_reworks_until_accepted(
 def test_every_shipped_template_is_valid_and_needs_no_trust(tmp_path: Path) -> None:
     found = load_project_templates(tmp_path)
     definitions = load_agent_catalog(cwd=tmp_path, home=get_home())
-    allowed = TemplateLimits(mode="default", max_usd=0.01, max_tokens=1)
+    allowed = TeamTemplateLimits(mode="default", max_usd=0.01, max_tokens=1)
     assert [each.name for each in found.effective] == ["bug-hunt", "feature", "review"]
     for each in found.effective:
         assert each.template is not None, each.problem
-        assert check_template(each.template, definitions, allowed).needs_goal
+        assert check_team_template(each.template, definitions, allowed).needs_goal
         assert each.template.budget_usd is None
         assert all(role.mode in (None, "plan", "dontAsk") for role in each.template.roles)
         goal = each.template.fill_goal("a goal of {goal} things")
@@ -249,11 +249,13 @@ async def test_a_team_that_cannot_be_created_completely_leaves_nothing(tmp_path:
     text = THREE_STEPS.replace("    count: 2\n", "    count: 2\n    isolation: remote\n")
     async with open_session(tmp_path, script_team(lead=["alone"], digger=["I dig."])) as session:
         with pytest.raises(AgentRequestRefused):
-            await start_team(session, write_template(tmp_path, text), "the roof")
+            await start_team_from_template(session, write_template(tmp_path, text), "the roof")
         assert list((get_home() / "teams").glob("*/config.json")) == []
         assert not list((get_home() / "tasks").glob("build/*.json"))
         # And the session can lead another.
-        started = await start_team(session, write_template(tmp_path, THREE_STEPS), "x", name="second")
+        started = await start_team_from_template(
+            session, write_template(tmp_path, THREE_STEPS), "x", name="second"
+        )
         assert started.name == "second"
 
 
@@ -352,7 +354,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_a_template_error_is_reported_with_its_line_and_a_remedy(case: str, tmp_path: Path) -> None:
     text, line, words = BAD[case]
-    flaw = read_template_file(write_file(tmp_path, "bad.md", text)).problem
+    flaw = read_team_template_file(write_file(tmp_path, "bad.md", text)).problem
     assert flaw is not None
     assert flaw.line == line
     assert str(flaw).startswith(f"{tmp_path / 'bad.md'}:{line}: ")
@@ -361,10 +363,10 @@ def test_a_template_error_is_reported_with_its_line_and_a_remedy(case: str, tmp_
 
 def test_a_toml_template_error_is_reported_with_its_line(tmp_path: Path) -> None:
     text = 'description = "d"\nprompt = """\nx = 1\n[[roles]]\n"""\n[[roles]]\nname = "a"\nprompt = "p"\n'
-    flaw = read_template_file(write_file(tmp_path, "a.toml", f'{text}mode = "yolo"\n')).problem
+    flaw = read_team_template_file(write_file(tmp_path, "a.toml", f'{text}mode = "yolo"\n')).problem
     assert flaw is not None
     assert (flaw.line, flaw.field) == (9, "roles[1].mode")
-    flaw = read_template_file(write_file(tmp_path, "b.toml", f"{text}mode yolo\n")).problem
+    flaw = read_team_template_file(write_file(tmp_path, "b.toml", f"{text}mode yolo\n")).problem
     assert flaw is not None
     assert (flaw.line, "it is not TOML" in flaw.what) == (9, True)
 
@@ -372,14 +374,14 @@ def test_a_toml_template_error_is_reported_with_its_line(tmp_path: Path) -> None
 def test_an_unreadable_template_is_a_problem_and_no_crash(tmp_path: Path) -> None:
     path = tmp_path / "bad.md"
     path.write_bytes(b"---\n\xff\n---\n")
-    assert "not UTF-8" in str(read_template_file(path).problem)
-    assert "cannot be read" in str(read_template_file(tmp_path / "none.md").problem)
+    assert "not UTF-8" in str(read_team_template_file(path).problem)
+    assert "cannot be read" in str(read_team_template_file(tmp_path / "none.md").problem)
 
 
 def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None:
     template = write_template(tmp_path, HEAD + ROLE + "    type: general-purpos\n---\n")
     with pytest.raises(InvalidTeamTemplate, match="Is general-purpose meant") as refused:
-        check_template(template, load_agent_catalog(cwd=tmp_path, home=get_home()))
+        check_team_template(template, load_agent_catalog(cwd=tmp_path, home=get_home()))
     assert refused.value.problem.line == 6
 
 
@@ -396,10 +398,10 @@ def test_an_unknown_agent_type_is_reported_with_its_line(tmp_path: Path) -> None
 def test_a_project_template_cannot_widen_permissions(more: str, words: str, tmp_path: Path) -> None:
     text = f"{HEAD}{ROLE}{more}---\n"
     definitions = load_agent_catalog(cwd=tmp_path, home=get_home())
-    allowed = TemplateLimits(mode="default", max_usd=5, max_tokens=1000)
+    allowed = TeamTemplateLimits(mode="default", max_usd=5, max_tokens=1000)
     with pytest.raises(InvalidTeamTemplate, match=words) as refused:
-        check_template(write_template(tmp_path / "project", text), definitions, allowed)
+        check_team_template(write_template(tmp_path / "project", text), definitions, allowed)
     assert refused.value.problem.line == 6
-    own = read_template_file(write_file(get_home() / "teams", "own.md", text), "user").template
+    own = read_team_template_file(write_file(get_home() / "teams", "own.md", text), "user").template
     assert own is not None
-    assert check_template(own, definitions, allowed) is own
+    assert check_team_template(own, definitions, allowed) is own

@@ -25,14 +25,14 @@ import shoal
 from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent
 from otlp_collector import run_collector
 from session_helpers import collect_events, open_session
-from shoal.app.session.session_telemetry import is_content_enabled, is_telemetry_enabled
+from shoal.app.session.session_telemetry import is_content_capture_enabled, is_telemetry_enabled
 from shoal.app.settings.settings import load_settings
 from shoal.app.telemetry.otlp_export import TelemetryPipeline
 from shoal.app.telemetry.span_recorder import SpanRecorder
 from shoal.core.errors import BadRequest
 from shoal.core.messages import Message, TextBlock
 from shoal.core.model_requests import ModelReply
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.scripted_model import ScriptedModel
 from team_scripts import send_message, spawn_member
 
@@ -131,7 +131,7 @@ async def test_the_span_of_an_agent_is_a_child_of_its_call(tmp_path: Path) -> No
 
 
 async def test_tokens_time_and_dollars_are_counted_by_agent(tmp_path: Path) -> None:
-    card = ModelCard(id="m", provider="scripted", price=Price(input=1_000_000, output=2_000_000))
+    card = ModelCard(id="m", provider="scripted", price=TokenPrice(input=1_000_000, output=2_000_000))
     said = {"lead": 0, "scout": 0}
 
     def choose_reply(request: Any) -> Any:
@@ -184,7 +184,7 @@ async def test_message_content_is_exported_only_on_request_and_without_keys(
     for wanted in (False, True):
         model = ScriptedModel([call_tool("Read", "c", file_path=str(tmp_path / "a.txt")), "High tide."])
         async with open_session(tmp_path, model) as session:
-            secrets = session.services.settings.secrets if wanted else None
+            secrets = session.services.settings.secret_redactor if wanted else None
             recorded = RecordedTelemetry(session, secrets=secrets)
             await collect_events(session.run("How is the tide?"))
         exported = " ".join(span.to_json() for span in recorded.spans)
@@ -349,5 +349,5 @@ def test_a_project_cannot_enable_telemetry_or_content_export(tmp_path: Path) -> 
         cwd=tmp_path, environ={"SHOAL_HOME": str(tmp_path / "home"), **env}, managed=()
     )
     assert not is_telemetry_enabled(load())
-    assert not is_content_enabled(load())
-    assert is_content_enabled(load(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true"))
+    assert not is_content_capture_enabled(load())
+    assert is_content_capture_enabled(load(OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true"))

@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import AgentScript, call_tool, script_agents, spawn_agent
-from shoal.app.session.person_notifier import format_question, show_notification, write_to_terminal
+from shoal.app.session.person_notifier import (
+    format_question_notification,
+    show_notification,
+    write_to_terminal,
+)
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.questions import ChoiceQuestion, MultipleChoice, PermissionQuestion, PlanApprovalQuestion
 from shoal.stores.files.file_watch import DirectoryWatch
@@ -144,11 +148,11 @@ def test_a_notification_is_one_line_of_bounded_length() -> None:
     may = PermissionQuestion(
         id="q", agent=AgentId("ann@crew"), tool_use_id="t", tool="Bash", input={"c": "x\n" * 500}, reason=""
     )
-    assert format_question(may, "ann").startswith("ann asks to run Bash: x x")
-    assert len(format_question(may, "ann")) == 200
+    assert format_question_notification(may, "ann").startswith("ann asks to run Bash: x x")
+    assert len(format_question_notification(may, "ann")) == 200
     plan = PlanApprovalQuestion(id="q", agent=LEAD_ID, plan="p", path="/p", digest="d")
-    assert format_question(plan, "The lead") == "The lead has a plan for you to approve"
+    assert format_question_notification(plan, "The lead") == "The lead has a plan for you to approve"
     choice = ChoiceQuestion(
         id="q", agent=LEAD_ID, choices=(MultipleChoice(question="Red?", header="h", options=()),)
     )
-    assert format_question(choice, "The lead") == "The lead has a question: Red?"
+    assert format_question_notification(choice, "The lead") == "The lead has a question: Red?"

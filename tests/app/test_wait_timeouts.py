@@ -9,7 +9,7 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns, script_agents, spawn_agent
 from session_helpers import find_tool_results, list_lead_results, open_session
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 
 
@@ -23,7 +23,7 @@ async def test_a_wait_ends_at_its_timeout_and_the_work_continues(tmp_path: Path,
     }
 
     def wait(request: ModelRequest) -> object:
-        result = extract_result_text(find_tool_results(request.messages)[0])
+        result = extract_tool_result_text(find_tool_results(request.messages)[0])
         of_agent = result.partition("agentId: ")[2].split()
         ident = of_agent[0].rstrip(",") if of_agent else session.services.shells.list_shells()[0].id
         return call_tool("TaskOutput", "t1", task_id=ident, timeout=200)
@@ -39,4 +39,4 @@ async def test_a_wait_ends_at_its_timeout_and_the_work_continues(tmp_path: Path,
         )
         await run_all_turns(session)
         assert list_lead_results(session)[1].startswith("status: running")
-    assert 0.2 <= seen["ToolReturned t1"] - seen["ToolStarted t1"] < 1.2
+    assert 0.2 <= seen["ToolOutputReturned t1"] - seen["ToolStarted t1"] < 1.2

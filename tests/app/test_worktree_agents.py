@@ -16,7 +16,7 @@ from git_repository import run_git
 from session_helpers import open_session
 from shoal.app.isolation.repository_worktrees import open_worktrees
 from shoal.core.clock import SystemClock
-from shoal.core.events import AgentEnded, AgentStarted, WorkRetained
+from shoal.core.events import AgentEnded, AgentStarted, WorktreeWorkRetained
 from shoal.core.model_requests import ModelRequest
 
 pytestmark = pytest.mark.needs("git", "bwrap")
@@ -37,7 +37,7 @@ async def test_work_in_a_worktree_is_separate_reported_and_mergeable(git_project
         text = join_results(ModelRequest(system="", messages=session.agent.conversation.messages))
     (started,) = [event for event in read_events(session) if isinstance(event, AgentStarted)]
     (ended,) = [event.completion for event in read_events(session) if isinstance(event, AgentEnded)]
-    (retained,) = [event.work for event in read_events(session) if isinstance(event, WorkRetained)]
+    (retained,) = [event.work for event in read_events(session) if isinstance(event, WorktreeWorkRetained)]
     assert Path(started.cwd).name == f"agent-{started.agent[:8]}"
     assert not (git_project / "new.txt").exists()
     assert run_git(git_project, "log", "--format=%s") == "first"
@@ -85,7 +85,7 @@ async def test_a_worktree_without_changes_is_removed_with_its_branch(git_project
     assert not Path(started.cwd).exists()
     assert run_git(git_project, "worktree", "list").count("\n") == 0
     assert run_git(git_project, "branch", "--format=%(refname:short)") == "main"
-    assert not [event for event in read_events(session) if isinstance(event, WorkRetained)]
+    assert not [event for event in read_events(session) if isinstance(event, WorktreeWorkRetained)]
 
 
 @pytest.mark.spec("USR-06", "ISO-01")
@@ -157,7 +157,7 @@ async def test_an_agent_stopped_concurrently_leaves_nothing_behind(git_project: 
             pass
         await gate.wait_until_reached()
         crew = session.services.supervisor
-        await asyncio.gather(*(crew.stop_all("enough") for _ in range(5)))
+        await asyncio.gather(*(crew.stop_all_agents("enough") for _ in range(5)))
         assert not crew.has_running_agents
     (ended,) = [event.completion for event in read_events(session) if isinstance(event, AgentEnded)]
     assert (ended.status, ended.detail) == ("killed", "enough")

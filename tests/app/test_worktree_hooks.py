@@ -11,7 +11,7 @@ from agent_scripts import call_tool, read_events, run_all_turns, script_agents, 
 from git_repository import run_git
 from hook_helpers import HookInputLog, make_settings
 from session_helpers import list_lead_results
-from shoal.core.events import AgentStarted, WorkRetained
+from shoal.core.events import AgentStarted, WorktreeWorkRetained
 
 pytestmark = pytest.mark.needs("git", "bwrap")
 SPAWN = spawn_agent("child works", "c1", isolation="worktree")
@@ -48,7 +48,9 @@ async def test_a_hook_creates_the_workspace_and_it_is_always_retained(
     async with shoal.open(cwd=project, model=model, skip_permissions=True, settings=given) as session:
         await run_all_turns(session)
         (started,) = [event for event in read_events(session) if isinstance(event, AgentStarted)]
-        (retained,) = [event.work for event in read_events(session) if isinstance(event, WorkRetained)]
+        (retained,) = [
+            event.work for event in read_events(session) if isinstance(event, WorktreeWorkRetained)
+        ]
         assert f"worktreePath: {copy}" in list_lead_results(session)[-1]
     (hook_input,) = hook_log.read_inputs()
     assert hook_input["name"] == f"agent-{started.agent[:8]}"

@@ -23,7 +23,7 @@ from shoal.core.errors import ProcessError
 from shoal.core.ids import AgentId
 from shoal.core.member_backends import MemberBackend, MemberLaunch, MemberLaunchArgs, MemberProcess
 from shoal.core.names import parse_agent_name, parse_team_name
-from shoal.wire.launch_args_codec import build_command_line
+from shoal.wire.launch_args_codec import build_member_launch_flags
 from tmux_server import WAITING_PROGRAM, TmuxServer
 
 pytestmark = pytest.mark.needs("tmux")
@@ -191,7 +191,7 @@ async def test_a_foreign_program_runs_in_its_pane_with_its_launch_arguments(
         place = make_launch(tmp_path, program=program)
         member = await backend.spawn_member(place)
         said = await read_program_report(tmp_path / "said", tmux)
-        assert said["words"] == [*build_command_line(place.launch_args)]
+        assert said["words"] == [*build_member_launch_flags(place.launch_args)]
         assert (said["cwd"], said["tty"], member.channel) == (str(tmp_path), True, None)
         env = said["env"]
         assert (env["CLAUDECODE"], env["CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS"]) == ("1", "1")

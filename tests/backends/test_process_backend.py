@@ -197,7 +197,7 @@ async def test_a_child_echoes_messages_of_megabytes(backend: ProcessBackend, tmp
 
 async def test_a_prepared_server_is_used_for_the_next_spawn(backend: ProcessBackend, tmp_path: Path) -> None:
     assert backend.server_pid is None
-    await backend.prepare()
+    await backend.start_setup()
     server = backend.server_pid
     assert server is not None
     said = await describe_child(backend, make_launch(tmp_path, do="describe"))
@@ -255,7 +255,7 @@ async def test_an_invalid_log_directory_is_named(processes: GuardedProcesses, tm
     (tmp_path / "taken").touch()
     backend = ProcessBackend(processes, SystemClock(), entry=ENTRY, log_directory=tmp_path / "taken")
     with pytest.raises(ProcessError, match=r"fork server .* cannot be started: .*taken"):
-        await backend.prepare()
+        await backend.start_setup()
 
 
 @pytest.mark.spec("USR-08")
@@ -288,7 +288,7 @@ async def test_stopping_an_exited_child_is_not_an_error(backend: ProcessBackend,
 async def test_a_cancelled_spawn_leaves_no_process(backend: ProcessBackend, tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
-    await backend.prepare()
+    await backend.start_setup()
     spawning = asyncio.ensure_future(backend.spawn_member(make_launch(place, do="wait")))
     for _ in range(3):
         await asyncio.sleep(0)

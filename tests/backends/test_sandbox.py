@@ -14,8 +14,8 @@ from sandbox_harness import TIMEOUT, SandboxHarness
 
 from process_search import find_processes_in
 from shoal.backends.guarded_processes import GuardedProcesses
-from shoal.backends.sandbox.bubblewrap import Bubblewrap
-from shoal.backends.sandbox.landlock import Landlock
+from shoal.backends.sandbox.bubblewrap import BubblewrapDriver
+from shoal.backends.sandbox.landlock import LandlockDriver
 
 
 @pytest.fixture
@@ -25,13 +25,13 @@ def plain(tmp_path: Path, processes: GuardedProcesses) -> SandboxHarness:
 
 @pytest.fixture
 def bubble(tmp_path: Path, processes: GuardedProcesses) -> SandboxHarness:
-    kind = Bubblewrap(os.environ["PATH"])
+    kind = BubblewrapDriver(os.environ["PATH"])
     assert kind.find_problem() is None
     return SandboxHarness(tmp_path / "confined", processes, kind)
 
 
-def find_landlock() -> Landlock:
-    kind = Landlock()
+def find_landlock() -> LandlockDriver:
+    kind = LandlockDriver()
     if trouble := kind.find_problem():
         pytest.skip(trouble)
     return kind
@@ -39,7 +39,7 @@ def find_landlock() -> Landlock:
 
 @pytest.fixture(params=[pytest.param("bwrap", marks=pytest.mark.needs("bwrap")), "landlock"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path, processes: GuardedProcesses) -> SandboxHarness:
-    kind = Bubblewrap(os.environ["PATH"]) if request.param == "bwrap" else find_landlock()
+    kind = BubblewrapDriver(os.environ["PATH"]) if request.param == "bwrap" else find_landlock()
     return SandboxHarness(tmp_path / "confined", processes, kind)
 
 
@@ -294,7 +294,7 @@ async def test_the_guardian_applies_landlock_without_another_interpreter(
 
 
 def test_landlock_names_what_it_cannot_enforce(plain: SandboxHarness) -> None:
-    kind, confines = Landlock(), plain.policy
+    kind, confines = LandlockDriver(), plain.policy
     assert kind.find_unsupported(confines) is None
     plain.change_policy(network=False)
     assert "network" in str(kind.find_unsupported(plain.policy))

@@ -6,22 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from shoal.backends.sandbox.bubblewrap import Bubblewrap, explain_error
-from shoal.backends.sandbox.landlock import Landlock
+from shoal.backends.sandbox.bubblewrap import BubblewrapDriver, explain_bubblewrap_error
+from shoal.backends.sandbox.landlock import LandlockDriver
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
-from shoal.backends.sandbox.sandbox_selection import SandboxPreferences, SelectedSandbox, detect_driver
-from shoal.backends.sandbox.seatbelt import Seatbelt, build_profile
+from shoal.backends.sandbox.sandbox_selection import (
+    SandboxPreferences,
+    SelectedSandbox,
+    detect_sandbox_driver,
+)
+from shoal.backends.sandbox.seatbelt import SeatbeltDriver, build_seatbelt_profile
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import Sandbox, SandboxPolicy
 
 
-def write_failing_bwrap(directory: Path, said: str) -> Bubblewrap:
+def write_failing_bwrap(directory: Path, said: str) -> BubblewrapDriver:
     """Write a bubblewrap that fails as on machines that forbid it."""
     program = directory / "bwrap"
     program.write_text(f"#!/bin/sh\necho 'bwrap: {said}' >&2\nexit 1\n")
     program.chmod(0o755)
-    return Bubblewrap(f"{directory}:/usr/bin:/bin")
+    return BubblewrapDriver(f"{directory}:/usr/bin:/bin")
 
 
 def select_sandbox(
@@ -62,7 +66,7 @@ def test_without_a_working_sandbox_one_note_gives_the_reason_and_commands_run_un
 def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
     tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
 ) -> None:
-    box = select_sandbox(Bubblewrap(str(tmp_path)), policy=policy, notes=[], insists=True)
+    box = select_sandbox(BubblewrapDriver(str(tmp_path)), policy=policy, notes=[], insists=True)
     with pytest.raises(
         ProcessError, match=r"bwrap is not installed \(package bubblewrap\).*\"enabled\": false"
     ):
@@ -72,10 +76,12 @@ def test_a_required_sandbox_that_is_missing_is_refused_with_advice(
 def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
     launch: ProcessLaunch, tmp_path: Path
 ) -> None:
-    if trouble := Landlock().find_problem():
+    if trouble := LandlockDriver().find_problem():
         pytest.skip(trouble)
     cut = SandboxPolicy(writable=(tmp_path,), network=False)
-    box = select_sandbox(Bubblewrap(str(tmp_path)), Landlock(), policy=cut, notes=[], insists=True)
+    box = select_sandbox(
+        BubblewrapDriver(str(tmp_path)), LandlockDriver(), policy=cut, notes=[], insists=True
+    )
     assert not box.is_active
     with pytest.raises(ProcessError, match=r"Landlock cannot cut .* bwrap is not installed"):
         box.wrap_launch(launch)
@@ -84,10 +90,12 @@ def test_a_policy_without_network_is_refused_if_it_cannot_be_enforced(
 def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
     tmp_path: Path, launch: ProcessLaunch, policy: SandboxPolicy
 ) -> None:
-    if trouble := Landlock().find_problem():
+    if trouble := LandlockDriver().find_problem():
         pytest.skip(trouble)
     notes: list[str] = []
-    box = select_sandbox(Bubblewrap(str(tmp_path)), Landlock(), policy=policy, notes=notes, auto_allow=True)
+    box = select_sandbox(
+        BubblewrapDriver(str(tmp_path)), LandlockDriver(), policy=policy, notes=notes, auto_allow=True
+    )
     assert box.is_active
     assert not box.can_skip_asking
     assert box.wrap_launch(launch) != launch
@@ -99,7 +107,7 @@ def test_a_fallback_sandbox_notes_its_gaps_and_does_not_skip_questions(
 
 @pytest.mark.needs("bwrap")
 def test_a_sandbox_skips_questions_only_with_auto_allow(policy: SandboxPolicy) -> None:
-    kind = Bubblewrap("/usr/bin:/bin")
+    kind = BubblewrapDriver("/usr/bin:/bin")
     assert not select_sandbox(kind, policy=policy, notes=[]).can_skip_asking
     assert select_sandbox(kind, policy=policy, notes=[], auto_allow=True).can_skip_asking
     assert not select_sandbox(kind, policy=policy, notes=[], auto_allow=True, enabled=False).can_skip_asking
@@ -124,7 +132,7 @@ def test_a_driver_is_probed_once(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\necho tried >> {log}\nexit 0\n")
     program.chmod(0o755)
     for _ in range(3):
-        assert detect_driver([Bubblewrap(f"{tmp_path}:/usr/bin:/bin")]).problems == ()
+        assert detect_sandbox_driver([BubblewrapDriver(f"{tmp_path}:/usr/bin:/bin")]).problems == ()
     assert log.read_text() == "tried\n"
 
 
@@ -138,7 +146,7 @@ def test_a_driver_is_probed_once(tmp_path: Path) -> None:
     ],
 )
 def test_errors_of_bubblewrap_are_explained(said: str, meant: str) -> None:
-    assert meant in explain_error(said)
+    assert meant in explain_bubblewrap_error(said)
 
 
 def test_the_macos_profile_lists_inner_paths_after_outer_ones(tmp_path: Path) -> None:
@@ -147,7 +155,7 @@ def test_the_macos_profile_lists_inner_paths_after_outer_ones(tmp_path: Path) ->
     for path in (hooks, secret):
         path.mkdir(parents=True)
     shown.touch()
-    text = build_profile(
+    text = build_seatbelt_profile(
         SandboxPolicy(
             writable=(project,),
             read_only=(hooks,),
@@ -170,7 +178,7 @@ def test_the_macos_profile_lists_inner_paths_after_outer_ones(tmp_path: Path) ->
     )
     assert "absent" not in text
     assert text.count("(") == text.count(")")
-    wrapped = Seatbelt().wrap_launch(
+    wrapped = SeatbeltDriver().wrap_launch(
         ProcessLaunch(argv=("sh", "-c", "x"), cwd=project, env={}, stdout=1, stderr=2),
         SandboxPolicy(writable=()),
     )

@@ -24,7 +24,7 @@ from tests.chaos.transcript_facts import (
 )
 
 from shoal.core.agents import AgentResult
-from shoal.core.events import AgentEnded, AgentStarted, WorkRetained
+from shoal.core.events import AgentEnded, AgentStarted, WorktreeWorkRetained
 from shoal.core.ids import LEAD_ID
 from shoal.stores.files.file_journal import read_journal
 from shoal.stores.files.pid_locks import is_session_running
@@ -61,7 +61,7 @@ def find_agent_faults(directory: Path, session: str) -> list[str]:
                 started[agent] += 1
             case AgentEnded(completion=completion):
                 ends.append(completion)
-            case WorkRetained(work=work):
+            case WorktreeWorkRetained(work=work):
                 told_of.add(Path(work.path).name)
             case _:
                 pass

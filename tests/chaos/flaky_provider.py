@@ -11,25 +11,25 @@ from contextlib import contextmanager
 from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
-from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.messages_format import MockMessagesFormat
 from shoal.testing.mock_replies import (
     AnyFault,
     ConnectionResetFault,
     CutStreamFault,
-    DripFault,
     GarbageLineFault,
     RequestBody,
+    SlowStreamFault,
     StaleConnectionFault,
     StalledStreamFault,
     StreamErrorFault,
-    overloaded_error,
-    rate_limit_error,
-    reply_from,
-    server_error,
+    make_mock_reply,
+    make_overloaded_fault,
+    make_rate_limit_fault,
+    make_server_error_fault,
 )
 from shoal.testing.mock_replies import ReplyLike as Answerable
 from shoal.testing.servers import MockServer
-from shoal.wire.json_codec import parse_message
+from shoal.wire.json_codec import parse_conversation_message
 
 ReplyScript = Callable[[ModelRequest], ReplyLike]
 
@@ -43,7 +43,7 @@ class FlakyProvider:
         self.failures_left = 0
         self.failure_count = 0
         self.is_reachable = True
-        self._server = MockServer(MessagesFormat(), self._choose_reply, keep_requests=False)
+        self._server = MockServer(MockMessagesFormat(), self._choose_reply, keep_requests=False)
         self._loop = asyncio.new_event_loop()
 
     @property
@@ -78,29 +78,29 @@ class FlakyProvider:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)  # type: ignore[arg-type]
 
     def _choose_reply(self, body: RequestBody) -> Answerable:
-        messages = [parse_message(raw)[0] for raw in body["messages"]]
+        messages = [parse_conversation_message(raw)[0] for raw in body["messages"]]
         said = self._script(ModelRequest(system=_get_text(body["system"]), messages=messages))
         if self.failures_left <= 0 or self._random.random() > 0.15:
             return said
         self.failures_left -= 1
         self.failure_count += 1
-        answer = reply_from(said)
+        answer = make_mock_reply(said)
         calls = any(isinstance(block, ToolUseBlock) for block in answer.content)
         return [*answer.content, self._choose_fault(in_tool_call=calls)]
 
     def _choose_fault(self, *, in_tool_call: bool) -> AnyFault:
         after = self._random.randint(0, 4)
         faults: list[AnyFault] = [
-            rate_limit_error(retry_after=0.3),
-            overloaded_error(),
-            server_error(),
+            make_rate_limit_fault(retry_after=0.3),
+            make_overloaded_fault(),
+            make_server_error_fault(),
             ConnectionResetFault(),
             StaleConnectionFault(),
             CutStreamFault(after=after, how=self._random.choice(["close", "reset", "clean"])),
             StalledStreamFault(after=after),
             StreamErrorFault(after=max(1, after)),
             GarbageLineFault(after=max(1, after)),
-            DripFault(seconds=0.001, size=64),
+            SlowStreamFault(seconds=0.001, size=64),
         ]
         if in_tool_call:
             faults.append(CutStreamFault(in_tool_call=True))

@@ -19,12 +19,12 @@ from shoal.core.events import AgentEnded, Event, MemberWentIdle, RunFinished, To
 from shoal.core.messages import ToolUseBlock
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import (
-    DripFault,
     MockReply,
     ReplyLike,
     RequestBody,
+    SlowStreamFault,
     StalledStreamFault,
-    context_length_error,
+    make_context_length_fault,
 )
 
 SHUTDOWN_GRACE, EXIT_SECONDS = 1.0, 5.0
@@ -34,7 +34,7 @@ COMMANDS = {
     "tool": "trap '' TERM; mktemp at-work-XXXXXX; sleep 1000 & sleep 1000",
     "stopped": "mktemp at-work-XXXXXX; sleep 1000 & kill -STOP $$; sleep 1000",
 }
-HANGING_FAULTS = {"silent": StalledStreamFault(), "dripping": DripFault(seconds=0.5)}
+HANGING_FAULTS = {"silent": StalledStreamFault(), "dripping": SlowStreamFault(seconds=0.5)}
 TASK_STATES, IDLE_STATES = (*COMMANDS, *HANGING_FAULTS), ("idle", "full")
 """States of members that hold a task, and of those that would take one if it were free."""
 STATES = (*TASK_STATES, *IDLE_STATES)
@@ -91,7 +91,7 @@ class ShutdownScript:
             self.hanging_requests[state] += 1
             return MockReply(content=(), faults=(HANGING_FAULTS[state],))
         if state == "full":
-            return MockReply(content=(), faults=(context_length_error(),))
+            return MockReply(content=(), faults=(make_context_length_fault(),))
         if not asked:
             return "Ready."
         answer = {"type": "shutdown_response", "request_id": asked[-1], "approve": True}

@@ -23,10 +23,10 @@ from shoal.core.errors import InboxNotFound
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.ids import IdGenerator
 from shoal.core.mail import MailMessage
-from shoal.core.mail_bodies import IdleNotification
+from shoal.core.mail_bodies import IdleNotificationMail
 from shoal.core.names import AgentName, TeamName
 from shoal.stores.files.file_journal import read_journal
-from shoal.wire.mail_body_codec import get_authorized_body
+from shoal.wire.mail_body_codec import get_authorized_mail_body
 
 LEAD = "team-lead"
 _TAG = re.compile(r"<[^<>]+ \d+\.\d+>")
@@ -169,7 +169,7 @@ def _find_mail_faults(
         heard = Counter(tale.delivered)
         yield from (f"{name} heard {ident} {count} times" for ident, count in heard.items() if count > 1)
         yield from (f"{name} has not read {mail.text[:80]!r}" for mail in boxes[name] if not mail.read)
-        words = [mail for mail in boxes[name] if get_authorized_body(mail) is None]
+        words = [mail for mail in boxes[name] if get_authorized_mail_body(mail) is None]
         yield from (f"{name} missed {mail.text[:80]!r}" for mail in words if mail.id not in heard)
     arrived = {
         name: Counter(tag for mail in box for tag in _TAG.findall(mail.text)) for name, box in boxes.items()
@@ -193,7 +193,7 @@ def _find_idle_faults(transcripts: dict[str, TranscriptFacts], box: Sequence[Mai
     told = Counter(
         body.result
         for mail in box
-        if isinstance(body := get_authorized_body(mail), IdleNotification) and body.result
+        if isinstance(body := get_authorized_mail_body(mail), IdleNotificationMail) and body.result
     )
     yield from (f"the lead was told {count} times: {words}" for words, count in told.items() if count > 1)
     for name in WORKERS:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_result_text
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
 
@@ -86,7 +86,7 @@ def _find_finished_calls(messages: Sequence[Message]) -> Iterator[FinishedCall]:
         for block in message.content:
             if isinstance(block, ToolResultBlock) and block.tool_use_id in calls:
                 at, call = calls[block.tool_use_id]
-                yield FinishedCall(at, call, extract_result_text(block), not block.is_error)
+                yield FinishedCall(at, call, extract_tool_result_text(block), not block.is_error)
 
 
 def _get_text(message: Message) -> str:

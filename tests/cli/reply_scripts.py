@@ -6,16 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from shoal.testing.mock_replies import ReplyLike
-from shoal.testing.scripted_server import MockServerStep, build_responder
-from shoal.wire.model_script_codec import ScriptedCall
+from shoal.testing.scripted_server import MockServerStep, build_script_responder
+from shoal.wire.model_script_codec import ScriptedToolCall
 
 YES = ("--dangerously-skip-permissions",)
 
 
 def script_replies(*steps: dict[str, Any]) -> Callable[[Any], ReplyLike]:
-    return build_responder(
+    return build_script_responder(
         [
-            MockServerStep(**step | {"tools": tuple(ScriptedCall(**call) for call in step.get("tools", ()))})
+            MockServerStep(
+                **step | {"tools": tuple(ScriptedToolCall(**call) for call in step.get("tools", ()))}
+            )
             for step in steps
         ]
     )

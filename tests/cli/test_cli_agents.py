@@ -15,7 +15,7 @@ from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 from stream_driver import STREAMS, StreamDriver, make_control_request, make_prompt, start_driver
 
 from shoal.testing import messages_server
-from shoal.testing.mock_replies import unauthorized_error
+from shoal.testing.mock_replies import make_unauthorized_fault
 
 
 def filter_task_starts(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -120,7 +120,7 @@ async def test_after_a_turn_that_failed_the_agents_are_stopped_and_listed(shoal:
     steps = script_replies(
         {"match": "begin", "tools": [make_agent_call("slow", background=True)]},
         {"match": "job slow", "tools": [make_bash_call("sleep 600")]},
-        {"match": "works in the background", "faults": (unauthorized_error(),)},
+        {"match": "works in the background", "faults": (make_unauthorized_fault(),)},
     )
     async with messages_server(steps) as server:
         shoal.use_server(server)

@@ -14,7 +14,7 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.questions import PermissionQuestion
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.testing import make_tool_call, messages_server
-from shoal.testing.mock_replies import DelayFault
+from shoal.testing.mock_replies import DelayedReplyFault
 
 WAITING = json.dumps({"shoal": {"question_patience": 30}})
 
@@ -165,7 +165,7 @@ async def test_remembering_without_a_rule_is_refused(shoal: ShoalProgram, home: 
 @pytest.mark.spec("QUE-03")
 async def test_an_answer_to_a_killed_run_is_applied_after_resume(shoal: ShoalProgram) -> None:
     async with messages_server(
-        [make_tool_call("Bash", command="touch made"), ["never", DelayFault(seconds=60)]]
+        [make_tool_call("Bash", command="touch made"), ["never", DelayedReplyFault(seconds=60)]]
     ) as server:
         shoal.use_server(server)
         async with shoal.start_process("-p", "go", "--model", MODEL, "--settings", WAITING) as run:

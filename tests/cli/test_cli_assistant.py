@@ -13,25 +13,25 @@ from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 from stream_driver import StreamDriver, make_control_request, make_prompt, start_driver
 
 from shoal.core.events import QueueItemAdded
-from shoal.runs.control_client import ControlClient
+from shoal.runs.control_client import RunControlClient
 from shoal.testing import messages_server
-from shoal.testing.mock_replies import DelayFault, make_tool_call
-from shoal.wire.control_codec import SendTextCommand, StopRunCommand, SubscribeCommand
+from shoal.testing.mock_replies import DelayedReplyFault, make_tool_call
+from shoal.wire.control_codec import SendUserTextCommand, StopRunCommand, SubscribeToEventsCommand
 
 TAKEN_WITHIN = 1.0
 """Seconds that are promised."""
 
 
-async def open_control_client(driver: StreamDriver) -> ControlClient:
+async def open_control_client(driver: StreamDriver) -> RunControlClient:
     """Connect to the run whose init message the driver has received."""
     init = next(line for line in driver.received_lines if line.get("subtype") == "init")
     home = Path(os.environ["SHOAL_HOME"])
-    client = await ControlClient.open(home / "shoal" / "runs" / init["session_id"] / "control.sock")
-    await client.send_command(SubscribeCommand())
+    client = await RunControlClient.open(home / "shoal" / "runs" / init["session_id"] / "control.sock")
+    await client.send_command(SubscribeToEventsCommand())
     return client
 
 
-async def wait_until_queued(client: ControlClient, text: str) -> None:
+async def wait_until_queued(client: RunControlClient, text: str) -> None:
     """Wait until the run has queued this text for its lead."""
     async for event in client.read_events():
         if isinstance(event, QueueItemAdded) and event.text == text:
@@ -62,7 +62,7 @@ async def test_input_is_taken_within_a_second_while_a_tool_hangs(shoal: ShoalPro
 
 @pytest.mark.spec("MOD-02", "USR-07")
 async def test_input_is_taken_within_a_second_while_the_model_hangs(shoal: ShoalProgram) -> None:
-    async with messages_server([["never", DelayFault(seconds=60)], "heard you"]) as server:
+    async with messages_server([["never", DelayedReplyFault(seconds=60)], "heard you"]) as server:
         shoal.use_server(server)
         async with start_driver(shoal, "--assistant") as driver:
             await driver.send_lines(make_prompt("think"))
@@ -89,8 +89,8 @@ async def test_it_stays_open_after_its_prompt_until_it_is_stopped(shoal: ShoalPr
             async with asyncio.timeout(TIMEOUT):
                 assert await process.stdout.readline() == b"first\n"
                 (socket,) = (Path(os.environ["SHOAL_HOME"]) / "shoal" / "runs").glob("*/control.sock")
-                async with await ControlClient.open(socket) as client:
-                    await client.send_command(SendTextCommand(to="lead", text="still there?"))
+                async with await RunControlClient.open(socket) as client:
+                    await client.send_command(SendUserTextCommand(to="lead", text="still there?"))
                     assert await process.stdout.readline() == b"second\n"
                     await client.send_command(StopRunCommand())
                 assert await process.wait() == 0

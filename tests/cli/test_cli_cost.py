@@ -10,7 +10,7 @@ import pytest
 from shoal_process import MODEL, ShoalProgram
 
 from shoal.core.clock import SystemClock
-from shoal.core.events import AgentStarted, RequestSettled, TaskChanged
+from shoal.core.events import AgentStarted, ModelRequestSettled, TaskChanged
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
 from shoal.core.usage import Usage
 from shoal.stores.files.file_journal import FileJournal
@@ -67,7 +67,9 @@ async def test_costs_are_listed_by_agent_type_task_and_model(shoal: ShoalProgram
         usage = Usage(input_tokens=100 * number, output_tokens=1)
         request = RequestId(f"r{number}")
         record.append(
-            RequestSettled(agent=agent, request=request, model="m", usage=usage, cost_usd=usd, duration_ms=1)
+            ModelRequestSettled(
+                agent=agent, request=request, model="m", usage=usage, cost_usd=usd, duration_ms=1
+            )
         )
     record.close()
     told = json.loads((await shoal("cost", "--json")).text)
@@ -112,7 +114,7 @@ async def test_terminal_codes_in_agent_descriptions_are_removed(shoal: ShoalProg
         "cost_usd": 0.5,
         "duration_ms": 1,
     }
-    record.append(RequestSettled(agent=agent, request=RequestId("r1"), **settled))
+    record.append(ModelRequestSettled(agent=agent, request=RequestId("r1"), **settled))
     record.close()
     told = (await shoal("cost")).text
     assert "Explore: digin all nothing" in told

@@ -12,7 +12,7 @@ from shoal_process import MODEL, ShoalProgram
 from shoal.app.doctor.health_checks import run_health_checks
 from shoal.app.isolation.machine_checks import Diagnostic
 from shoal.surfaces.cli.main import run
-from shoal.surfaces.terminal.listings import diagnostic_lines
+from shoal.surfaces.terminal.listings import format_diagnostic_lines
 from shoal.testing import chat_server, messages_server
 
 NO_OLLAMA = {"OLLAMA_HOST": "127.0.0.1:9"}
@@ -104,7 +104,7 @@ async def test_the_exit_code_is_1_when_nothing_can_run_and_no_codes_reach_a_pipe
 
 def test_colours_mark_the_states_where_they_are_wanted() -> None:
     facts = [Diagnostic(area="home", name="directory", state="bad", value="x", advice="do")]
-    assert any("\x1b[31mBAD " in line for line in diagnostic_lines(facts, colours=True))
+    assert any("\x1b[31mBAD " in line for line in format_diagnostic_lines(facts, colours=True))
 
 
 async def test_sessions_are_listed_newest_first(shoal: ShoalProgram, tmp_path: Path) -> None:

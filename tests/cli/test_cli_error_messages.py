@@ -16,9 +16,9 @@ from shoal.surfaces.terminal.user_messages import (
     describe_budget_warning,
     describe_turn_end,
     explain_error,
-    permission_hint,
-    print_message,
-    resume_hint,
+    format_permission_hint,
+    format_resume_hint,
+    print_user_message,
 )
 
 
@@ -35,7 +35,7 @@ from shoal.surfaces.terminal.user_messages import (
         (errors.ReplayMismatch("- a\n+ b"), "+ b. Record the run again with --record"),
         (errors.NoModelConfigured("none"), "shoal demo"),
         (errors.SettingsError("bad value", path=Path("/s.json"), line=3), "/s.json:3: bad value"),
-        (errors.MissingExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),
+        (errors.MissingPackageExtra("PDF", "pdf"), "pip install 'shoal[pdf]'"),
         (
             OSError(errno.ENOSPC, "No space left on device", "/h/x"),
             "No space is left to write (/h/x). Make room",
@@ -109,7 +109,7 @@ def test_a_failed_turn_is_reported_as_its_error() -> None:
 
 
 def test_the_way_on_is_a_command_to_type() -> None:
-    assert resume_hint("abc").endswith("shoal --resume abc")
+    assert format_resume_hint("abc").endswith("shoal --resume abc")
 
 
 @pytest.mark.parametrize("command", ["", "echo $(date)", "a\nb", "x" * 100])
@@ -118,11 +118,11 @@ def test_a_rule_that_cannot_be_typed_is_left_to_the_person(command: str) -> None
     question = PermissionQuestion(
         id="q", agent=LEAD_ID, tool_use_id="t", tool="Bash", input={}, reason="r", rule=rule
     )
-    assert "--allowedTools 'Bash(…)'" in permission_hint([question])
+    assert "--allowedTools 'Bash(…)'" in format_permission_hint([question])
 
 
 def test_terminal_codes_from_a_server_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
-    print_message(explain_error(errors.RateLimited("slow\x1b]0;owned\x07 down\x1b[2J", status=429)))
+    print_user_message(explain_error(errors.RateLimited("slow\x1b]0;owned\x07 down\x1b[2J", status=429)))
     told = capsys.readouterr().err
     assert "\x1b" not in told
     assert "\x07" not in told

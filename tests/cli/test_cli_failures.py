@@ -10,7 +10,7 @@ from shoal_process import MODEL, ShoalProgram
 
 from shoal.core.usage import Usage
 from shoal.testing import chat_server, messages_server
-from shoal.testing.mock_replies import make_tool_call, unauthorized_error, unknown_model_error
+from shoal.testing.mock_replies import make_tool_call, make_unauthorized_fault, make_unknown_model_fault
 
 
 async def test_without_any_model_three_ways_on_are_shown(shoal: ShoalProgram) -> None:
@@ -28,7 +28,7 @@ async def test_programs_get_a_result_even_when_nothing_could_start(shoal: ShoalP
 
 
 async def test_a_wrong_key_names_the_variable_to_set(shoal: ShoalProgram) -> None:
-    async with messages_server([unauthorized_error()]) as server:
+    async with messages_server([make_unauthorized_fault()]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, "--output-format", "json")
     assert ran.code == 1
@@ -39,7 +39,7 @@ async def test_a_wrong_key_names_the_variable_to_set(shoal: ShoalProgram) -> Non
 
 
 async def test_a_wrong_key_of_the_other_protocol_names_its_own_variable(shoal: ShoalProgram) -> None:
-    async with chat_server([unauthorized_error()]) as server:
+    async with chat_server([make_unauthorized_fault()]) as server:
         env = {"OPENAI_API_KEY": "sk-x", "OPENAI_BASE_URL": f"{server.url}/v1"}
         ran = await shoal("-p", "hi", "--model", "openai:gpt-6-luna", **env)
     assert ran.code == 1
@@ -47,7 +47,7 @@ async def test_a_wrong_key_of_the_other_protocol_names_its_own_variable(shoal: S
 
 
 async def test_an_unknown_model_suggests_known_ones(shoal: ShoalProgram) -> None:
-    async with messages_server([unknown_model_error()]) as server:
+    async with messages_server([make_unknown_model_fault()]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", "anthropic:claude-haiku-5-4")
     assert ran.code == 1
@@ -143,7 +143,9 @@ async def test_closed_standard_streams_do_no_harm(shoal: ShoalProgram, home: Pat
 
 async def test_usage_survives_a_failing_turn(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
-    async with messages_server([make_tool_call("Read", file_path="a.txt"), unauthorized_error()]) as server:
+    async with messages_server(
+        [make_tool_call("Read", file_path="a.txt"), make_unauthorized_fault()]
+    ) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "hi", "--model", MODEL, "--output-format", "json")
     assert ran.code == 1

@@ -12,7 +12,7 @@ from shoal_process import MODEL, ShoalProgram, wait_for_result
 from shoal.core.messages import TextBlock
 from shoal.core.usage import Usage
 from shoal.testing import messages_server
-from shoal.testing.mock_replies import DelayFault, DripFault, MockReply, make_tool_call
+from shoal.testing.mock_replies import DelayedReplyFault, MockReply, SlowStreamFault, make_tool_call
 
 
 def get_prompt_text(server: object, request: int = 0) -> str:
@@ -127,7 +127,7 @@ async def test_stream_json_messages_have_their_transcript_ids(
 
 
 async def test_partial_messages_add_up_to_the_answer(shoal: ShoalProgram) -> None:
-    async with messages_server([["one two three four", DripFault(seconds=0.02, size=200)]]) as server:
+    async with messages_server([["one two three four", SlowStreamFault(seconds=0.02, size=200)]]) as server:
         shoal.use_server(server)
         wanted = ("--output-format", "stream-json", "--include-partial-messages")
         ran = await shoal("-p", "count", "--model", MODEL, *wanted)
@@ -235,7 +235,7 @@ async def test_the_money_spent_before_a_session_is_resumed_counts(shoal: ShoalPr
 
 @pytest.mark.spec("USR-07")
 async def test_the_deadline_exits_4(shoal: ShoalProgram) -> None:
-    async with messages_server([["late", DelayFault(seconds=60)]]) as server:
+    async with messages_server([["late", DelayedReplyFault(seconds=60)]]) as server:
         shoal.use_server(server)
         ran = await shoal("-p", "wait", "--model", MODEL, "--deadline", "0.3s", "--output-format", "json")
     assert (ran.code, ran.result["subtype"]) == (4, "error_during_execution")

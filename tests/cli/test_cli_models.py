@@ -21,11 +21,11 @@ from shoal.testing import (
     responses_server,
 )
 from shoal.testing.mock_replies import (
-    DelayFault,
+    DelayedReplyFault,
     HttpErrorFault,
-    rate_limit_error,
-    unauthorized_error,
-    unknown_model_error,
+    make_rate_limit_fault,
+    make_unauthorized_fault,
+    make_unknown_model_fault,
 )
 
 GOOD = MockReply(
@@ -148,8 +148,8 @@ async def test_one_that_calls_no_tool_is_said_to_be_of_little_use(shoal: ShoalPr
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (unauthorized_error(), ["did not accept the key", "ANTHROPIC_API_KEY"]),
-        (unknown_model_error(), ["has no model", "--model"]),
+        (make_unauthorized_fault(), ["did not accept the key", "ANTHROPIC_API_KEY"]),
+        (make_unknown_model_fault(), ["has no model", "--model"]),
         (HttpErrorFault(status=400, message="Your credit balance is too low"), ["credit balance"]),
     ],
 )
@@ -165,7 +165,7 @@ async def test_an_error_is_a_sentence_with_what_to_do(
 
 async def test_a_limit_that_passes_is_waited_for(shoal: ShoalProgram) -> None:
     ran, server = await run_model_test(
-        shoal, [rate_limit_error(retry_after=0.01), [DelayFault(seconds=0.01), "ready"]]
+        shoal, [make_rate_limit_fault(retry_after=0.01), [DelayedReplyFault(seconds=0.01), "ready"]]
     )
     assert ran.code == 0, ran.err
     assert server.request_count == 2

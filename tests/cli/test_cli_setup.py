@@ -13,7 +13,7 @@ from shoal.app.models.provider_setup import ProviderSetup
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.errors import SettingsError
 from shoal.testing import chat_server, make_tool_call, messages_server
-from shoal.testing.mock_replies import unauthorized_error
+from shoal.testing.mock_replies import make_unauthorized_fault
 
 KEY = "sk-ant-a-secret-of-1234567890abcdef"
 OTHER = "sk-another-secret-of-1234567890abcdef"
@@ -50,7 +50,7 @@ async def test_a_key_from_stdin_is_tested_and_stored_privately(shoal: ShoalProgr
 
 
 async def test_a_rejected_key_is_not_stored(shoal: ShoalProgram, home: Path) -> None:
-    async with messages_server([unauthorized_error()]) as server:
+    async with messages_server([make_unauthorized_fault()]) as server:
         given = ("--provider", "anthropic", "--key-stdin", "--base-url", server.url)
         ran = await shoal("setup", *given, stdin=KEY.encode(), **NOBODY)
     assert ran.code == 1
@@ -68,7 +68,7 @@ async def test_a_server_of_ones_own_needs_no_key_and_says_its_models(shoal: Shoa
     settings = load_home_settings(home)
     assert settings.access.openai_base_url == f"{server.url}/v1"
     assert settings.model == "openai:tiny"
-    assert settings.find_origin("openai_base_url") == str(get_credentials_path(home))
+    assert settings.find_setting_origin("openai_base_url") == str(get_credentials_path(home))
 
 
 async def test_without_a_terminal_what_is_missing_is_named(shoal: ShoalProgram) -> None:
@@ -126,7 +126,7 @@ def test_a_stored_key_is_not_sent_to_an_address_set_elsewhere(home: Path) -> Non
 def test_stored_keys_are_always_redacted(home: Path) -> None:
     write_credentials(home, openai={"OPENAI_API_KEY": "unshapely4but6secret8key"})
     for env in ({}, {"OPENAI_API_KEY": OTHER}):
-        assert "unshapely" not in load_home_settings(home, **env).secrets.redact_text(
+        assert "unshapely" not in load_home_settings(home, **env).secret_redactor.redact_text(
             "see unshapely4but6secret8key!"
         )
     assert "OPENAI_API_KEY" not in load_home_settings(home).tool_environment

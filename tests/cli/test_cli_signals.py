@@ -16,14 +16,14 @@ from shoal_process import MODEL, TIMEOUT, ShoalProgram, wait_for_result
 
 from process_search import find_processes_in
 from shoal.testing import messages_server
-from shoal.testing.mock_replies import DelayFault, make_tool_call
+from shoal.testing.mock_replies import DelayedReplyFault, make_tool_call
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_a_signal_ends_the_turn_saves_the_session_and_says_how_to_resume(
     shoal: ShoalProgram, home: Path, number: signal.Signals, code: int
 ) -> None:
-    async with messages_server([["never", DelayFault(seconds=60)], "went on"]) as server:
+    async with messages_server([["never", DelayedReplyFault(seconds=60)], "went on"]) as server:
         shoal.use_server(server)
         async with shoal.start_process("-p", "q1", "--model", MODEL, "--output-format", "json") as process:
             assert process.stdin is not None
@@ -70,7 +70,7 @@ async def process_alive(process: object) -> None:
 @pytest.mark.spec("TRN-01", "TRN-02")
 async def test_a_run_killed_with_9_goes_on_where_it_was(shoal: ShoalProgram, project: Path) -> None:
     (project / "a.txt").write_text("hello\n")
-    mind = [make_tool_call("Read", file_path="a.txt"), ["never", DelayFault(seconds=60)], "went on"]
+    mind = [make_tool_call("Read", file_path="a.txt"), ["never", DelayedReplyFault(seconds=60)], "went on"]
     async with messages_server(mind) as server:
         shoal.use_server(server)
         async with shoal.start_process(

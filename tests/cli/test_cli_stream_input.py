@@ -11,7 +11,7 @@ from shoal_process import MODEL, ShoalProgram, wait_for_result
 from stream_driver import STREAMS, make_control_request, make_prompt, start_driver
 
 from shoal.testing import messages_server
-from shoal.testing.mock_replies import DelayFault, make_tool_call
+from shoal.testing.mock_replies import DelayedReplyFault, make_tool_call
 
 
 async def test_prompts_become_turns_and_closing_stdin_ends_the_run_after_the_last(
@@ -43,7 +43,7 @@ async def test_initialize_is_answered_before_any_prompt(shoal: ShoalProgram) -> 
 
 
 async def test_interrupt_ends_the_turn_and_not_the_session(shoal: ShoalProgram) -> None:
-    async with messages_server([["never", DelayFault(seconds=60)], "second"]) as server:
+    async with messages_server([["never", DelayedReplyFault(seconds=60)], "second"]) as server:
         shoal.use_server(server)
         async with start_driver(shoal) as driver:
             await driver.send_lines(make_prompt("q1"))

@@ -163,7 +163,7 @@ async def test_no_prompt_at_all_is_wrong_usage(shoal: ShoalProgram) -> None:
 def test_rules_may_be_repeated_or_listed_with_parentheses_respected(
     value: list[str], rules: tuple[str, ...]
 ) -> None:
-    assert flags.parse_rules(value, "--allowedTools") == rules
+    assert flags.parse_permission_rules(value, "--allowedTools") == rules
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.app.isolation.machine_checks import check_home, check_programs, detect_file_system
+from shoal.app.isolation.machine_checks import (
+    check_external_programs,
+    check_home_directory,
+    detect_file_system,
+)
 
 
 def test_a_file_system_is_found_by_its_longest_mount_point(tmp_path: Path) -> None:
@@ -23,13 +27,13 @@ def test_a_mount_point_with_a_blank_is_understood(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_made_is_bad_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    facts = {fact.name: fact for fact in check_home(tmp_path / "file" / "home", "SHOAL_HOME")}
+    facts = {fact.name: fact for fact in check_home_directory(tmp_path / "file" / "home", "SHOAL_HOME")}
     assert facts["directory"].state == "bad"
     assert "SHOAL_HOME=DIRECTORY" in facts["directory"].advice
 
 
 def test_a_home_that_is_not_there_yet_is_fine_and_stays_unmade(tmp_path: Path) -> None:
-    facts = list(check_home(tmp_path / "new" / "home", "SHOAL_HOME"))
+    facts = list(check_home_directory(tmp_path / "new" / "home", "SHOAL_HOME"))
     assert [fact.state for fact in facts] == ["ok", "ok", "ok"]
     assert list(tmp_path.iterdir()) == []
 
@@ -38,7 +42,7 @@ def test_a_missing_program_comes_with_the_command_to_install_it(tmp_path: Path) 
     found = tmp_path / "git"
     found.write_text("#!/bin/sh\n")
     found.chmod(0o755)
-    facts = {fact.name: fact for fact in check_programs(path=str(tmp_path))}
+    facts = {fact.name: fact for fact in check_external_programs(path=str(tmp_path))}
     assert (facts["git"].state, facts["git"].value) == ("ok", str(found))
     assert facts["rg"].state == "warn"
     assert "ripgrep" in facts["rg"].advice

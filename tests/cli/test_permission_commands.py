@@ -9,7 +9,7 @@ import pytest
 from shoal_process import MODEL, ShoalProgram
 
 from shoal.app.settings.settings import load_settings
-from shoal.app.settings.settings_trust import save_trust_decision
+from shoal.app.settings.settings_trust import save_project_trust_decision
 from shoal.core.messages import ToolUseBlock
 from shoal.testing import messages_server
 
@@ -30,7 +30,7 @@ def rules_file(project: Path) -> Path:
             indent=1,
         )
     )
-    save_trust_decision(load_settings(cwd=project), project, trusted=True)
+    save_project_trust_decision(load_settings(cwd=project), project, trusted=True)
     return directory / "settings.json"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shoal.app.options import Options
 from shoal.models.scripted_model import ScriptedModel
-from shoal.surfaces.cli.interactive_session import run_interactive
+from shoal.surfaces.cli.interactive_session import run_interactive_session
 
 if __name__ == "__main__":
     script, mode, pace, resume, *prompt = sys.argv[1:]
@@ -16,4 +16,4 @@ if __name__ == "__main__":
         mode=mode,  # type: ignore[arg-type]
         continue_last=bool(resume),
     )
-    sys.exit(run_interactive(options, prompt[0] if prompt else None))
+    sys.exit(run_interactive_session(options, prompt[0] if prompt else None))

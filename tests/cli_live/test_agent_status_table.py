@@ -14,11 +14,11 @@ from shoal.core.events import (
     Event,
     MemberWentIdle,
     MemberWoken,
+    ModelRequestFailed,
+    ModelRequestSettled,
     NoteAdded,
     QuestionAnswered,
     QuestionAsked,
-    RequestFailed,
-    RequestSettled,
     SessionStarted,
     ToolFinished,
     ToolStarted,
@@ -29,7 +29,7 @@ from shoal.core.questions import AllowAnswer, PermissionQuestion
 from shoal.core.text_format import strip_terminal_codes
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows, format_detailed_rows
-from shoal.surfaces.terminal.text_styles import measure_width
+from shoal.surfaces.terminal.text_styles import measure_text_width
 
 JOE, ANN = AgentId("a1"), AgentId("a2")
 
@@ -62,8 +62,8 @@ def make_question(agent: AgentId) -> QuestionAsked:
     return QuestionAsked(agent=agent, question=question)
 
 
-def make_settled_request(agent: AgentId, cost: float | None) -> RequestSettled:
-    return RequestSettled(
+def make_settled_request(agent: AgentId, cost: float | None) -> ModelRequestSettled:
+    return ModelRequestSettled(
         agent=agent,
         request=RequestId("r"),
         model="m2",
@@ -100,12 +100,12 @@ def test_the_status_of_an_agent_follows_its_events() -> None:
     statuses.apply_event(AgentMovedToBackground(agent=JOE), 8.0)
     assert (joe.tool_calls, joe.activity, joe.background, joe.last_event_at) == (1, "thinking", True, 8.0)
     statuses.apply_event(make_agent_end(JOE), 9.0)
-    assert (joe.state, joe.activity, statuses.list_working()) == ("failed", "", [])
+    assert (joe.state, joe.activity, statuses.list_working_agents()) == ("failed", "", [])
     assert statuses.all[LEAD_ID].state == "working"
 
 
 def test_a_retrying_agent_shows_its_delay_and_reason() -> None:
-    failed = RequestFailed(
+    failed = ModelRequestFailed(
         agent=JOE, request=RequestId("r"), reason="x cannot be reached.", billed=False, retry_in=67.0
     )
     assert (
@@ -118,7 +118,7 @@ def test_a_resumed_agent_keeps_its_usage_and_its_first_call() -> None:
     statuses = apply_events(make_agent_start(JOE), make_settled_request(JOE, 0.5), make_agent_end(JOE))
     statuses.apply_event(replace(make_agent_start(JOE), call="", resumed=True), 9.0)
     joe = statuses.all[JOE]
-    assert (joe.state, joe.call, joe.tokens, joe.since) == ("working", "call-a1", 1000, 9.0)
+    assert (joe.state, joe.starting_call, joe.tokens, joe.since) == ("working", "call-a1", 1000, 9.0)
 
 
 def test_agents_of_a_dead_process_are_gone_when_the_session_restarts() -> None:
@@ -135,7 +135,7 @@ def test_a_member_is_working_after_waking_and_idle_otherwise() -> None:
     assert statuses.apply_event(member, 1).state == "idle"
     assert statuses.apply_event(MemberWoken(agent=JOE), 2).state == "working"
     assert statuses.apply_event(MemberWentIdle(agent=JOE, reason="available"), 3).state == "idle"
-    assert statuses.list_working() == []
+    assert statuses.list_working_agents() == []
     # Resumed by another process, it is idle until something arrives.
     assert statuses.apply_event(replace(member, resumed=True), 4).state == "idle"
 
@@ -159,25 +159,25 @@ def test_a_row_is_never_wider_than_the_screen(columns: int) -> None:
         make_agent_start(ANN, JOE, 9),
         make_question(ANN),
     )
-    agents = statuses.list_working()
+    agents = statuses.list_working_agents()
     for rows in (
         format_agent_rows(agents, 100.0, columns, colours=True),
         format_detailed_rows(agents, 100.0, columns, colours=True),
     ):
-        assert all(0 < measure_width(strip_terminal_codes(row)) <= columns for row in rows)
+        assert all(0 < measure_text_width(strip_terminal_codes(row)) <= columns for row in rows)
 
 
 @pytest.mark.parametrize(("color", "code"), [("pink", "38;5;213"), ("#ff8800", "38;2;255;136;0")])
 def test_a_row_has_the_colour_of_its_agent(color: str, code: str) -> None:
     statuses = AgentStatusTable()
     statuses.apply_event(replace(make_agent_start(JOE), color=color), 0.0)
-    [row] = format_agent_rows(statuses.list_working(), 0.0, 80, colours=True)
+    [row] = format_agent_rows(statuses.list_working_agents(), 0.0, 80, colours=True)
     assert f"\x1b[{code}m●" in row
 
 
 def test_agents_beyond_the_row_limit_are_counted() -> None:
     statuses = apply_events(*(make_agent_start(AgentId(f"a{number}")) for number in range(11)))
-    rows = format_agent_rows(statuses.list_working(), 20.0, 80, colours=False)
+    rows = format_agent_rows(statuses.list_working_agents(), 20.0, 80, colours=False)
     assert len(rows) == 9
     assert rows[-1] == "  … and 3 more"
 

@@ -14,7 +14,7 @@ import pytest
 
 from cli_live.conftest import SHOAL_COMMAND, CliProject
 from cli_live.pty_terminal import PtyTerminal, build_environment
-from shoal.app.demo.demo_project import TEST_COMMAND, find_project_changes, write_project
+from shoal.app.demo.demo_project import TEST_COMMAND, find_demo_project_changes, write_demo_project
 
 pytestmark = pytest.mark.needs("git")
 AGENTS = ("berths", "fees", "tides")
@@ -60,7 +60,7 @@ def test_three_agents_repair_the_project_for_real(place: CliProject, tmp_path: P
     (kept,) = (tmp_path / "tmp").iterdir()
     project = kept / "project"
     assert subprocess.run(TEST_COMMAND, cwd=project, capture_output=True, check=False).returncode == 0
-    assert [change.path for change in find_project_changes(project)] == [
+    assert [change.path for change in find_demo_project_changes(project)] == [
         f"harbour/{name}.py" for name in AGENTS
     ]
     git = ["git", "-C", str(project)]
@@ -266,9 +266,9 @@ def test_the_demo_cleans_up_when_it_is_terminated(place: CliProject, tmp_path: P
 
 
 def test_the_project_fails_one_test_in_each_file_before(tmp_path: Path) -> None:
-    write_project(tmp_path / "project")
+    write_demo_project(tmp_path / "project")
     for name in AGENTS:
         words = [*TEST_COMMAND, f"tests.test_{name}"]
         before = subprocess.run(words, cwd=tmp_path / "project", capture_output=True, text=True, check=False)
         assert before.stderr.splitlines()[-1] == "FAILED (failures=1)"
-    assert find_project_changes(tmp_path / "project") == []
+    assert find_demo_project_changes(tmp_path / "project") == []

@@ -15,7 +15,7 @@ import pytest
 
 from cli_live.conftest import SHOAL_COMMAND, CliProject
 from cli_live.pty_terminal import PtyTerminal, build_environment
-from shoal.app.demo.demo_project import TEST_COMMAND, find_project_changes
+from shoal.app.demo.demo_project import TEST_COMMAND, find_demo_project_changes
 
 pytestmark = pytest.mark.needs("git")
 MEMBERS = ["ana", "ben", "cleo"]
@@ -101,7 +101,7 @@ def test_every_task_is_completed_by_its_owner_and_the_team_shuts_down(demo: Demo
 def test_the_team_really_repairs_the_project(demo: DemoRun) -> None:
     assert "all 8 pass" in demo.text
     assert subprocess.run(TEST_COMMAND, cwd=demo.project, capture_output=True, check=False).returncode == 0
-    assert [change.path for change in find_project_changes(demo.project)] == [
+    assert [change.path for change in find_demo_project_changes(demo.project)] == [
         "harbour/berths.py",
         "harbour/fees.py",
         "harbour/tides.py",

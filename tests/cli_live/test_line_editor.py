@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.surfaces.cli.plain.input_prompt import InputClosed, PlainInputPrompt, PromptWoken
-from shoal.surfaces.cli.plain.key_decoder import Key, KeyDecoder, KeyPress, PastedText, TypedText
+from shoal.surfaces.cli.plain.key_decoder import KeyDecoder, KeyPress, NamedKey, PastedText, TypedText
 from shoal.surfaces.cli.plain.line_editor import LineEditor
-from shoal.surfaces.terminal.prompt_history import append_history, read_history
+from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
 from shoal.surfaces.terminal.screen import PlainScreen
-from shoal.surfaces.terminal.text_styles import measure_width
+from shoal.surfaces.terminal.text_styles import measure_text_width
 
 
 async def test_the_end_of_input_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,31 +32,36 @@ async def test_the_end_of_input_is_reported_once(monkeypatch: pytest.MonkeyPatch
             assert await prompt.read_input() == InputClosed()
             for _ in range(10):
                 await asyncio.sleep(0)
-            prompt.wake()
+            prompt.wake_reader()
             assert await prompt.read_input() == PromptWoken()
         finally:
             prompt.close()
 
 
 def decode_presses(data: bytes) -> list[KeyPress]:
-    return list(KeyDecoder().decode_presses(data))
+    return list(KeyDecoder().decode_key_presses(data))
 
 
 def type_keys(data: bytes, line: LineEditor | None = None) -> tuple[LineEditor, list[str]]:
     line = LineEditor() if line is None else line
-    entered = [text for press in decode_presses(data) if (text := line.handle_press(press)) is not None]
+    entered = [text for press in decode_presses(data) if (text := line.handle_key_press(press)) is not None]
     return line, entered
 
 
 def test_keys_are_distinguished_from_text() -> None:
-    assert decode_presses(b"ab\x1b[D\x7f\r") == [TypedText("ab"), Key("left"), Key("backspace"), Key("enter")]
+    assert decode_presses(b"ab\x1b[D\x7f\r") == [
+        TypedText("ab"),
+        NamedKey("left"),
+        NamedKey("backspace"),
+        NamedKey("enter"),
+    ]
 
 
 @given(st.integers(min_value=1, max_value=40))
 def test_a_sequence_cut_at_any_byte_means_the_same(cut: int) -> None:
     data = "é\x1b[1;5Cx\x1b[200~a\r\nb\x1b[201~\x1bOHfin".encode()
     keys = KeyDecoder()
-    together = [*keys.decode_presses(data[:cut]), *keys.decode_presses(data[cut:])]
+    together = [*keys.decode_key_presses(data[:cut]), *keys.decode_key_presses(data[cut:])]
     assert join_typed_text(together) == join_typed_text(decode_presses(data))
 
 
@@ -117,16 +122,16 @@ def test_rows_hold_the_whole_text_and_never_more_than_fits(text: str, columns: i
     line = LineEditor()
     line.set_text(text)
     rows, (row, column) = line.lay_out_rows("› ", columns)
-    assert all(measure_width(each) <= columns for each in rows)
+    assert all(measure_text_width(each) <= columns for each in rows)
     assert "".join(each[2:] for each in rows) == text.replace("\n", "")
     assert row == len(rows) - 1
-    assert column == measure_width(rows[-1])
+    assert column == measure_text_width(rows[-1])
 
 
 def test_the_history_file_is_private_and_survives_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "shoal" / "history"
-    append_history(path, "one\ntwo")
+    append_prompt_history(path, "one\ntwo")
     with path.open("ab") as file:
         file.write(b'"torn')
-    assert read_history(path) == ["one\ntwo"]
+    assert read_prompt_history(path) == ["one\ntwo"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

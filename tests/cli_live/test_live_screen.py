@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from cli_live.pty_terminal import PtyTerminal, build_environment
-from shoal.core.text_format import format_count, format_duration, strip_terminal_codes
-from shoal.surfaces.terminal.text_styles import measure_width, truncate_text
+from shoal.core.text_format import format_duration, format_token_count, strip_terminal_codes
+from shoal.surfaces.terminal.text_styles import measure_text_width, truncate_text
 
 SCROLLING = """
 import sys
-from shoal.surfaces.terminal.screen import open_screen
-screen = open_screen(sys.stdout)
+from shoal.surfaces.terminal.screen import open_terminal_screen
+screen = open_terminal_screen(sys.stdout)
 for number in range(30):
     screen.set_bottom_rows([f"below {number}", "› typing"], (1, 8))
     for word in f"line {number} has some words that go on until the row is full and then some more".split():
@@ -51,8 +51,8 @@ def test_text_scrolls_above_the_redrawn_rows(tmp_path: Path) -> None:
 def test_a_wrapped_line_keeps_its_indentation(tmp_path: Path) -> None:
     program = """
 import sys
-from shoal.surfaces.terminal.screen import open_screen
-screen = open_screen(sys.stdout)
+from shoal.surfaces.terminal.screen import open_terminal_screen
+screen = open_terminal_screen(sys.stdout)
 screen.write("  one two three four five six seven eight nine ten\\n  /" + "p" * 60 + " end\\n")
 screen.close()
 """
@@ -66,8 +66,8 @@ screen.close()
 def test_a_long_word_written_in_pieces_is_shown_once(tmp_path: Path) -> None:
     program = """
 import sys
-from shoal.surfaces.terminal.screen import open_screen
-screen = open_screen(sys.stdout)
+from shoal.surfaces.terminal.screen import open_terminal_screen
+screen = open_terminal_screen(sys.stdout)
 screen.write("before\\n")
 for piece in range(12):
     screen.write(f"piece{piece:02}")
@@ -82,8 +82,8 @@ screen.close()
 def test_a_terminal_made_narrower_keeps_its_text(tmp_path: Path) -> None:
     program = """
 import sys
-from shoal.surfaces.terminal.screen import open_screen
-screen = open_screen(sys.stdout)
+from shoal.surfaces.terminal.screen import open_terminal_screen
+screen = open_terminal_screen(sys.stdout)
 screen.write("kept\\n")
 screen.set_bottom_rows(["x" * 60, "y" * 60], (1, 60))
 sys.stdin.readline()
@@ -115,11 +115,16 @@ def test_terminal_codes_are_stripped_from_text() -> None:
 
 
 def test_widths_count_terminal_cells() -> None:
-    assert (measure_width("abc"), measure_width("界"), measure_width("e\u0301")) == (3, 2, 1)
+    assert (measure_text_width("abc"), measure_text_width("界"), measure_text_width("e\u0301")) == (3, 2, 1)
     assert truncate_text("界界界", 5) == "界界…"
     assert truncate_text("short", 5) == "short"
 
 
 def test_numbers_and_durations_are_human_readable() -> None:
-    assert [format_count(n) for n in (940, 12_400, 999_960, 3_140_000)] == ["940", "12.4k", "1.0M", "3.1M"]
+    assert [format_token_count(n) for n in (940, 12_400, 999_960, 3_140_000)] == [
+        "940",
+        "12.4k",
+        "1.0M",
+        "3.1M",
+    ]
     assert [format_duration(s) for s in (0.4, 12, 75, 7_260)] == ["0.4 s", "12 s", "1 min 15 s", "2 h 01 min"]

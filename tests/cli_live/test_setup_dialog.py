@@ -10,7 +10,7 @@ import pytest
 from cli_live.conftest import CliProject
 from cli_live.terminal_helpers import CTRL_C
 from shoal.testing import chat_server, make_tool_call, messages_server, run_in_thread
-from shoal.testing.mock_replies import unauthorized_error
+from shoal.testing.mock_replies import make_unauthorized_fault
 
 KEY = "sk-ant-pasted-secret-1234567890abcdef"
 GOOD = ["ready", make_tool_call("report", number=7)]
@@ -37,7 +37,7 @@ def test_a_provider_is_chosen_a_key_pasted_unseen_tried_and_kept(place: CliProje
 
 @pytest.mark.parametrize(("answer", "kept"), [("n", False), ("y", True)])
 def test_a_key_that_does_not_work_is_kept_only_on_demand(place: CliProject, answer: str, kept: bool) -> None:
-    with run_in_thread(messages_server([unauthorized_error()])) as server:
+    with run_in_thread(messages_server([make_unauthorized_fault()])) as server:
         given = ("--provider", "anthropic", "--base-url", server.url, "--model", "haiku")
         terminal = place.start_shoal_terminal("setup", *given, **NOBODY)
         terminal.wait_for("Enter for none):")

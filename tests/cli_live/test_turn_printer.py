@@ -20,17 +20,17 @@ from shoal.core.events import (
     AssistantReplied,
     BudgetThresholdReached,
     Event,
+    ModelRequestSent,
+    ModelRequestSettled,
     NoteAdded,
+    PartialReplyDiscarded,
     PermissionDenied,
     QuestionAnswered,
     QuestionAsked,
-    RequestSent,
-    RequestSettled,
     RunFinished,
-    StreamDiscarded,
     TextStreamed,
     ToolFinished,
-    ToolReturned,
+    ToolOutputReturned,
     ToolStarted,
     TurnEnded,
     TurnStarted,
@@ -48,11 +48,11 @@ from shoal.core.questions import (
 )
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.progress_display import create_progress_display
-from shoal.surfaces.cli.plain.question_dialog import QuestionDialog, format_input
+from shoal.surfaces.cli.plain.question_dialog import QuestionDialog, format_tool_input
 from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
 from shoal.surfaces.terminal.screen import LiveScreen, PlainScreen
-from shoal.surfaces.terminal.text_styles import measure_width, truncate_at_word
-from shoal.surfaces.terminal.tool_outcomes import describe_outcome
+from shoal.surfaces.terminal.text_styles import measure_text_width, truncate_at_word
+from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome
 from shoal.surfaces.terminal.turn_activity import TurnActivity
 
 
@@ -64,8 +64,8 @@ def make_tool_start(call: str, tool: str, preview: str) -> ToolStarted:
     return ToolStarted(agent=LEAD_ID, call=call, tool=tool, preview=preview)
 
 
-def make_tool_return(call: str, tool: str, text: str, **data: Any) -> ToolReturned:
-    return ToolReturned(
+def make_tool_return(call: str, tool: str, text: str, **data: Any) -> ToolOutputReturned:
+    return ToolOutputReturned(
         agent=LEAD_ID,
         call=call,
         tool=tool,
@@ -175,7 +175,7 @@ def test_a_list_of_steps_is_shown_as_one() -> None:
 def test_a_retried_answer_is_marked_as_broken_off() -> None:
     text = print_events(
         make_text("Half an ans"),
-        StreamDiscarded(agent=LEAD_ID, reason="529 overloaded", retry_in=2.0, attempt=1),
+        PartialReplyDiscarded(agent=LEAD_ID, reason="529 overloaded", retry_in=2.0, attempt=1),
         make_text("A whole answer."),
     )
     assert "Half an ans [broken off]\n  ⟳ asked again in 2.0 s (attempt 1): 529 overloaded\n" in text
@@ -308,15 +308,15 @@ def draw_on_terminal(*events: Event) -> EmulatedScreen:
     ],
 )
 def test_outcomes_are_a_few_words(tool: str, text: str, data: Any, is_error: bool, words: str) -> None:
-    assert describe_outcome(tool, text, data, is_error=is_error)[0] == words
+    assert describe_tool_outcome(tool, text, data, is_error=is_error)[0] == words
 
 
 def test_the_live_line_shows_activity_and_usage_within_its_width() -> None:
     activity = TurnActivity(SystemClock())
-    activity.apply_event(RequestSent(agent=LEAD_ID, request=RequestId("r"), model="m"))
-    assert "lead · thinking" in activity.format_line(80)
+    activity.apply_event(ModelRequestSent(agent=LEAD_ID, request=RequestId("r"), model="m"))
+    assert "lead · thinking" in activity.format_activity_line(80)
     activity.apply_event(
-        RequestSettled(
+        ModelRequestSettled(
             agent=LEAD_ID,
             request=RequestId("r"),
             model="m",
@@ -326,11 +326,11 @@ def test_the_live_line_shows_activity_and_usage_within_its_width() -> None:
         )
     )
     activity.apply_event(make_tool_start("a", "Bash", "make\nall " + "x" * 200))
-    line = activity.format_line(80)
+    line = activity.format_activity_line(80)
     assert line.startswith("⠋ lead · Bash make all xxx")
     assert line.endswith("… · 1 request · 12.4k tokens · $0.0420 · 0 s")
     for columns in range(10, 120):
-        assert measure_width(activity.format_line(columns)) <= columns
+        assert measure_text_width(activity.format_activity_line(columns)) <= columns
 
 
 def test_progress_in_a_pipe_is_plain_lines() -> None:
@@ -340,7 +340,7 @@ def test_progress_in_a_pipe_is_plain_lines() -> None:
         make_text("words are not progress"),
         make_tool_start("a", "Bash", "make\nall"),
         make_tool_finish("a", "Bash", "boom", is_error=True),
-        StreamDiscarded(agent=LEAD_ID, reason="429", retry_in=1.0, attempt=2),
+        PartialReplyDiscarded(agent=LEAD_ID, reason="429", retry_in=1.0, attempt=2),
     ):
         progress.show_event(event)
     progress.close()
@@ -383,14 +383,14 @@ asyncio.run(main())
 
 
 def test_a_permission_question_shows_the_whole_input_or_marks_the_cut() -> None:
-    lines = [line for line, _ in format_input("Bash", {"command": "a\n" * 50, "flag": True})]
+    lines = [line for line, _ in format_tool_input("Bash", {"command": "a\n" * 50, "flag": True})]
     assert lines[:2] == ["command:", "  a"]
     assert lines[-2:] == ["  … 30 more lines (100 characters in all)", "flag: true"]
 
 
 def test_an_edit_is_asked_about_as_a_change() -> None:
     given = {"file_path": "a.py", "old_string": "if x:\n    y\n", "new_string": "y", "replace_all": True}
-    lines = [line for line, _ in format_input("Edit", given)]
+    lines = [line for line, _ in format_tool_input("Edit", given)]
     assert lines == ["file_path: a.py", "- if x:", "-     y", "+ y", "replace_all: true"]
 
 
@@ -426,13 +426,13 @@ def test_a_permission_is_answered_by_a_letter_or_a_reason(line: str, answer: Any
     question = PermissionQuestion(
         id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={}, reason="why", rule="Bash(git mv:*)"
     )
-    assert QuestionDialog(question).parse_line(line) == answer
+    assert QuestionDialog(question).parse_answer_line(line) == answer
 
 
 @pytest.mark.parametrize("line", ["a", "s"])
 def test_remembering_without_a_rule_is_not_accepted(line: str) -> None:
     question = PermissionQuestion(id="q", agent=LEAD_ID, tool_use_id="a", tool="Bash", input={}, reason="why")
-    assert QuestionDialog(question).parse_line(line) is None
+    assert QuestionDialog(question).parse_answer_line(line) is None
 
 
 def test_choices_are_answered_one_after_the_other_by_numbers_or_words() -> None:
@@ -441,8 +441,10 @@ def test_choices_are_answered_one_after_the_other_by_numbers_or_words() -> None:
     second = MultipleChoice(question="Which ones?", header="Colours", options=options, multi_select=True)
     asking = QuestionDialog(ChoiceQuestion(id="q", agent=LEAD_ID, choices=(first, second)))
     assert asking.label == "Colour?"
-    assert asking.parse_line("1, 2") is None
-    assert asking.parse_line("3") is None
-    assert asking.parse_line("2") is None
+    assert asking.parse_answer_line("1, 2") is None
+    assert asking.parse_answer_line("3") is None
+    assert asking.parse_answer_line("2") is None
     assert asking.label == "Colours?"
-    assert asking.parse_line("1,2") == ChoiceAnswer(answers={"Which?": "blue", "Which ones?": "red, blue"})
+    assert asking.parse_answer_line("1,2") == ChoiceAnswer(
+        answers={"Which?": "blue", "Which ones?": "red, blue"}
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli_live.conftest import CliProject
-from shoal.app.config.undo_history import read_messages_at
+from shoal.app.config.undo_history import read_messages_at_entry
 from shoal.app.options import Options
 from shoal.app.session.session import Session
 from shoal.models.scripted_model import ScriptedModel
@@ -89,10 +89,13 @@ def test_the_conversation_goes_back_when_asked(place: CliProject, session: str) 
     undone = place.run_shoal("undo", "2", "--conversation", "--yes")
     assert f"shoal --resume {session}" in undone.stdout
     transcript = next((place.home / "projects").glob(f"*/{session}.jsonl"))
-    from shoal.stores.files.session_files import read_session
+    from shoal.stores.files.session_files import read_session_transcript
 
-    assert [message.text for message in read_session(transcript).messages] == ["say hello", "hello"]
-    assert read_messages_at(transcript, None) == ()
+    assert [message.text for message in read_session_transcript(transcript).messages] == [
+        "say hello",
+        "hello",
+    ]
+    assert read_messages_at_entry(transcript, None) == ()
     listed = place.run_shoal("undo", "--list").stdout
     assert listed == "turn 1  say hello\n"
 

@@ -12,11 +12,11 @@ from shoal.core.errors import BudgetError
 from shoal.core.events import BudgetThresholdReached
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.limits import AgentCaps, AgentSlot, BudgetLimits, BudgetMeter, BudgetRefusal
-from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, Price, Usage
+from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, TokenPrice, Usage
 from shoal.testing import FakeClock
 
-CARD = ModelCard(id="m", provider="x", price=Price(input=10.0, output=50.0, cache_read=1.0))
-OTHER = ModelCard(id="n", provider="x", price=Price(input=1.0, output=5.0))
+CARD = ModelCard(id="m", provider="x", price=TokenPrice(input=10.0, output=50.0, cache_read=1.0))
+OTHER = ModelCard(id="n", provider="x", price=TokenPrice(input=1.0, output=5.0))
 UNPRICED = ModelCard(id="stranger", provider="x")
 ASKED = Usage(input_tokens=1_000, output_tokens=100)
 COST = CARD.price.compute_cost(ASKED) if CARD.price else 0.0
@@ -105,11 +105,11 @@ def test_the_next_estimate_learns_from_answers_and_cached_prompts() -> None:
 
 
 def test_a_long_prompt_is_reserved_at_its_own_price() -> None:
-    long = Price(input=20.0, output=100.0)
+    long = TokenPrice(input=20.0, output=100.0)
     card = ModelCard(
         id="m",
         provider="x",
-        price=Price(input=10, output=50, beyond=LongPromptPrice(tokens=200_000, price=long)),
+        price=TokenPrice(input=10, output=50, beyond=LongPromptPrice(tokens=200_000, price=long)),
     )
     account = Budget(BudgetLimits(max_usd=100.0)).agent_budget(LEAD_ID, "lead")
     held = account.reserve(card, 300_000)
@@ -168,7 +168,7 @@ def test_a_restarted_agent_continues_with_its_agent_budget() -> None:
     account.write_off(held)
     account.release(held)
     assert expect_refusal(budget.agent_budget(make_agent_id(1), "x")).scope == "agent"
-    assert list(budget.by_agent) == [make_agent_id(1)]
+    assert list(budget.spending_by_agent) == [make_agent_id(1)]
 
 
 @pytest.mark.spec("USR-19")
@@ -180,11 +180,11 @@ def test_the_sums_by_agent_type_and_model_equal_the_total() -> None:
             Usage(input_tokens=number, output_tokens=7),
             card,
         )
-    for sums in (budget.by_agent, budget.by_kind, budget.by_model):
+    for sums in (budget.spending_by_agent, budget.spending_by_agent_type, budget.spending_by_model):
         assert sum((usage for usage, _ in sums.values()), Usage()) == budget.usage  # type: ignore[attr-defined]
         assert sum(usd for _, usd in sums.values()) == pytest.approx(budget.usd)  # type: ignore[attr-defined]
     assert budget.usage == Usage(input_tokens=7, output_tokens=28)
-    assert budget.by_kind["x"][0] == Usage(input_tokens=4, output_tokens=21)
+    assert budget.spending_by_agent_type["x"][0] == Usage(input_tokens=4, output_tokens=21)
     assert budget.agent_budget(make_agent_id(1), "x").usage == Usage(input_tokens=2, output_tokens=14)
 
 
@@ -203,7 +203,11 @@ def test_a_budget_in_dollars_refuses_models_of_unknown_price() -> None:
     assert isinstance(account.reserve(UNPRICED, 1), BudgetRefusal)
     unlimited = of_type.agent_budget(LEAD_ID, "lead")
     spend(unlimited, card=UNPRICED)
-    assert (of_type.is_priced, unlimited.is_priced, account.is_priced) == (False, False, True)
+    assert (of_type.is_priced, unlimited.has_only_priced_requests, account.has_only_priced_requests) == (
+        False,
+        False,
+        True,
+    )
 
 
 def test_a_possibly_billed_attempt_counts_for_the_limits_but_not_in_the_sums() -> None:
@@ -261,15 +265,15 @@ async def test_time_is_limited_for_the_session_and_for_one_agent() -> None:
         on_warning=warnings.append,
     )
     account = budget.agent_budget(make_agent_id(1), "x")
-    assert account.begin_work() == 10
+    assert account.start_work_timer() == 10
     await clock.advance(6)
-    account.end_work()
+    account.stop_work_timer()
     await clock.advance(20)  # it waits
-    assert account.begin_work() == 4
+    assert account.start_work_timer() == 4
     await clock.advance(4)
     own = expect_refusal(account)
     assert (own.limit, own.scope, own.whose) == ("seconds", "agent", "a1")
-    account.end_work()
+    account.stop_work_timer()
     spend(budget.agent_budget(LEAD_ID, "lead"))
     await clock.advance(30)
     spend(budget.agent_budget(LEAD_ID, "lead"))
@@ -310,31 +314,31 @@ def test_spending_of_earlier_processes_counts() -> None:
 )
 def test_a_hundred_concurrent_spawns_exceed_no_cap(caps: AgentCaps, passed: int, limit: str) -> None:
     budget = Budget(BudgetLimits(), caps)
-    spawned = [budget.open_slot("x", 1 + number % 2) for number in range(100)]
+    spawned = [budget.open_agent_slot("x", 1 + number % 2) for number in range(100)]
     started = [got for got in spawned if isinstance(got, AgentSlot)]
     assert len(started) == budget.running_count == budget.started_count == passed
     assert {got.limit for got in spawned if isinstance(got, BudgetRefusal)} == {limit}
     for one in (*started, *started):
-        budget.close_slot(one)
+        budget.close_agent_slot(one)
     assert (budget.running_count, budget.started_count) == (0, passed)
-    assert isinstance(budget.open_slot("x", 1, is_resumed=True), AgentSlot)
+    assert isinstance(budget.open_agent_slot("x", 1, is_resumed=True), AgentSlot)
     assert budget.started_count == passed
 
 
 def test_an_agent_that_failed_to_start_does_not_count_as_started() -> None:
     budget = Budget(BudgetLimits(), AgentCaps(max_total=1))
     for again in (False, True, False):
-        counted = budget.open_slot("x", 1, is_resumed=again)
+        counted = budget.open_agent_slot("x", 1, is_resumed=again)
         assert isinstance(counted, AgentSlot)
-        budget.close_slot(counted, was_started=False)
-        budget.close_slot(counted)
+        budget.close_agent_slot(counted, was_started=False)
+        budget.close_agent_slot(counted)
         assert (budget.running_count, budget.started_count) == (0, 0)
 
 
 def test_no_agent_is_started_on_a_spent_budget() -> None:
     budget = Budget(BudgetLimits(max_requests=1))
     spend(budget.agent_budget(LEAD_ID, "lead"))
-    refusal = budget.open_slot("x", 1)
+    refusal = budget.open_agent_slot("x", 1)
     assert isinstance(refusal, BudgetRefusal)
     assert (refusal.limit, budget.running_count) == ("requests", 0)
 
@@ -390,7 +394,7 @@ def test_the_sums_equal_the_settled_usage_in_any_order_of_operations(
     )
     for number in range(4):
         own = sum((usage for of, _, usage in settled if of == number), Usage())
-        assert budget.by_agent.get(make_agent_id(number), (Usage(), 0.0))[0] == own
+        assert budget.spending_by_agent.get(make_agent_id(number), (Usage(), 0.0))[0] == own
     for number, of_agent in in_flight.items():
         for held in of_agent:
             budget.agent_budget(make_agent_id(number), "odd" if number % 2 else "even").release(held)

@@ -8,8 +8,8 @@ from shoal.core.agent_definitions import (
     AgentDefinition,
     DefinitionSource,
     ToolSelection,
-    select_model,
-    select_tools,
+    select_agent_model,
+    select_definition_tools,
 )
 
 OFFERED = ("Read", "Grep", "Glob", "Edit", "Bash", "Agent", "mcp__web__get", "mcp__web__put", "mcp__db__ask")
@@ -24,7 +24,7 @@ def resolve_tools(tools: tuple[str, ...] | None = None, off: tuple[str, ...] = (
         tools=tools,
         disallowed_tools=off,
     )
-    return select_tools(definition, OFFERED)
+    return select_definition_tools(definition, OFFERED)
 
 
 @pytest.mark.spec("DEF-05")
@@ -90,7 +90,7 @@ def test_a_custom_tool_with_a_former_name_is_selected_itself():
     definition = AgentDefinition(
         name="a", description="b", prompt="c", source=DefinitionSource(kind="flag"), tools=("LS", "Task")
     )
-    assert select_tools(definition, ("LS", "Glob", "Agent")).names == ("LS", "Agent")
+    assert select_definition_tools(definition, ("LS", "Glob", "Agent")).names == ("LS", "Agent")
 
 
 @pytest.mark.spec("DEF-06")
@@ -112,5 +112,5 @@ def test_the_first_requested_model_wins_and_the_parents_names_inherit(
     wishes: tuple[str | None, ...], model: str | None
 ):
     env, call, definition = wishes
-    found = select_model(env=env, call=call, definition=definition, parent={"sonnet", "parent-1"})
+    found = select_agent_model(env=env, call=call, definition=definition, parent={"sonnet", "parent-1"})
     assert found == model

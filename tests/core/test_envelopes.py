@@ -8,23 +8,28 @@ import pytest
 
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import (
-    IdleNotification,
+    IdleNotificationMail,
     MailBody,
-    PermissionRequest,
-    PermissionResponse,
-    PlanApprovalRequest,
-    PlanApprovalResponse,
-    ShutdownApproved,
-    ShutdownRejected,
-    ShutdownRequest,
-    TaskAssignment,
+    PermissionRequestMail,
+    PermissionResponseMail,
+    PlanApprovalRequestMail,
+    PlanApprovalResponseMail,
+    ShutdownApprovedMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
+    TaskAssignmentMail,
 )
-from shoal.core.mail_envelopes import EnvelopeFields, abbreviate_text, fields_for_kind, prepare_envelope
+from shoal.core.mail_envelopes import (
+    MailEnvelopeFields,
+    abbreviate_text,
+    envelope_fields_for_kind,
+    fit_mail_to_kind,
+)
 
-NEITHER = EnvelopeFields(summary=False, color=False)
-SUMMARY = EnvelopeFields(summary=True, color=False)
-COLOR = EnvelopeFields(summary=False, color=True)
-BOTH = EnvelopeFields(summary=True, color=True)
+NEITHER = MailEnvelopeFields(summary=False, color=False)
+SUMMARY = MailEnvelopeFields(summary=True, color=False)
+COLOR = MailEnvelopeFields(summary=False, color=True)
+BOTH = MailEnvelopeFields(summary=True, color=True)
 
 MATRIX = [
     ("lead", "prompt", NEITHER),
@@ -33,43 +38,43 @@ MATRIX = [
     ("lead", "broadcast", SUMMARY),
     ("agent", "broadcast", BOTH),
     ("lead", "notice", NEITHER),
-    ("lead", TaskAssignment, NEITHER),
-    ("agent", TaskAssignment, NEITHER),
-    ("agent", PlanApprovalRequest, NEITHER),
-    ("agent", PermissionRequest, COLOR),
-    ("agent", IdleNotification, COLOR),
-    ("agent", ShutdownApproved, COLOR),
-    ("agent", ShutdownRejected, COLOR),
-    ("lead", ShutdownRequest, NEITHER),
-    ("lead", PlanApprovalResponse, NEITHER),
-    ("lead", PermissionResponse, NEITHER),
+    ("lead", TaskAssignmentMail, NEITHER),
+    ("agent", TaskAssignmentMail, NEITHER),
+    ("agent", PlanApprovalRequestMail, NEITHER),
+    ("agent", PermissionRequestMail, COLOR),
+    ("agent", IdleNotificationMail, COLOR),
+    ("agent", ShutdownApprovedMail, COLOR),
+    ("agent", ShutdownRejectedMail, COLOR),
+    ("lead", ShutdownRequestMail, NEITHER),
+    ("lead", PlanApprovalResponseMail, NEITHER),
+    ("lead", PermissionResponseMail, NEITHER),
 ]
 
 
 @pytest.mark.spec("BOX-03")
 @pytest.mark.parametrize(("who", "kind", "fields"), MATRIX)
 def test_an_envelope_has_the_optional_fields_of_its_kind(who, kind, fields):
-    assert fields_for_kind(kind, from_lead=who == "lead") == fields
+    assert envelope_fields_for_kind(kind, from_lead=who == "lead") == fields
     mail = MailMessage(id="m", sender="ann", text="hello", timestamp="", summary="greets", color="blue")
-    sent = prepare_envelope(mail, kind, from_lead=who == "lead")
+    sent = fit_mail_to_kind(mail, kind, from_lead=who == "lead")
     assert (sent.summary is not None, sent.color is not None) == (fields.summary, fields.color)
 
 
 def test_every_body_is_in_the_matrix_and_the_lead_has_no_colour():
     for kind in get_args(MailBody):
-        assert not fields_for_kind(kind, from_lead=False).summary
-        assert not fields_for_kind(kind, from_lead=True).color
+        assert not envelope_fields_for_kind(kind, from_lead=False).summary
+        assert not envelope_fields_for_kind(kind, from_lead=True).color
     assert {kind for _, kind, _ in MATRIX if isinstance(kind, type)} == set(get_args(MailBody))
 
 
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="'gossip'"):
-        fields_for_kind("gossip", from_lead=False)
+        envelope_fields_for_kind("gossip", from_lead=False)
 
 
 def test_a_message_without_summary_is_summarised_by_its_first_words():
     mail = MailMessage(id="m", sender="ann", text="  The roof\nis   mended. " + "x " * 100, timestamp="")
-    summary = prepare_envelope(mail, "message", from_lead=True).summary
+    summary = fit_mail_to_kind(mail, "message", from_lead=True).summary
     assert summary.startswith("The roof is mended. x")
     assert summary.endswith("…")
     assert len(summary) <= 60
@@ -78,4 +83,4 @@ def test_a_message_without_summary_is_summarised_by_its_first_words():
 
 def test_even_an_empty_message_has_a_summary():
     mail = MailMessage(id="m", sender="ann", text="", timestamp="")
-    assert prepare_envelope(mail, "message", from_lead=True).summary is not None
+    assert fit_mail_to_kind(mail, "message", from_lead=True).summary is not None

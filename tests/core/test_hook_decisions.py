@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.core.hooks import NO_DECISION, HookDecision, merge_decisions
+from shoal.core.hooks import NO_DECISION, HookDecision, merge_hook_decisions
 from shoal.core.permissions import RuleBehavior
 
 
@@ -21,14 +21,14 @@ def test_deny_beats_ask_beats_allow(
     behaviors: list[RuleBehavior | None], merged: RuleBehavior | None
 ) -> None:
     decisions = [HookDecision(decision=each, decision_reason=f"for {each}") for each in behaviors]
-    assert merge_decisions(decisions).decision == merged
-    assert merge_decisions(list(reversed(decisions))).decision == merged
+    assert merge_hook_decisions(decisions).decision == merged
+    assert merge_hook_decisions(list(reversed(decisions))).decision == merged
     if merged is not None:
-        assert merge_decisions(decisions).decision_reason == f"for {merged}"
+        assert merge_hook_decisions(decisions).decision_reason == f"for {merged}"
 
 
 def test_the_first_block_gives_the_reason_and_contexts_are_joined() -> None:
-    merged = merge_decisions(
+    merged = merge_hook_decisions(
         [
             HookDecision(context="one", message="m1"),
             HookDecision(blocked="first", stop="s1", updated_input={"a": 1}),

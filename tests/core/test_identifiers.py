@@ -23,7 +23,12 @@ def test_the_same_seed_gives_the_same_ids() -> None:
 
 def test_no_two_generators_give_the_same_id() -> None:
     root = IdGenerator(7)
-    sources = [root, IdGenerator(8), root.derive_after(EntryId("e-1")), root.derive_after(EntryId("e-2"))]
+    sources = [
+        root,
+        IdGenerator(8),
+        root.derive_for_resumed_session(EntryId("e-1")),
+        root.derive_for_resumed_session(EntryId("e-2")),
+    ]
     for _ in range(300):
         sources += (root.derive_generator(), sources[-1].derive_generator())
     seen = [source.new_uuid() for source in sources for _ in range(50)]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal.core.errors import InvalidName
-from shoal.core.names import find_free_name, parse_agent_name, parse_name, parse_task_id, parse_team_name
+from shoal.core.names import find_free_name, parse_agent_name, parse_safe_name, parse_task_id, parse_team_name
 
 PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 
@@ -18,9 +18,9 @@ def test_plain_names_are_accepted_unchanged(name):
 
 
 def test_compatibility_characters_are_normalized():
-    assert parse_name("ｒｏｏｆ") == "roof"
-    assert parse_name("①") == "1"
-    assert parse_name(" roof\n") == "roof"
+    assert parse_safe_name("ｒｏｏｆ") == "roof"
+    assert parse_safe_name("①") == "1"
+    assert parse_safe_name(" roof\n") == "roof"
 
 
 @pytest.mark.parametrize(
@@ -32,19 +32,19 @@ def test_compatibility_characters_are_normalized():
 )
 def test_an_invalid_name_is_refused_with_an_explanation(name):
     with pytest.raises(InvalidName, match="letters, digits"):
-        parse_name(name)
+        parse_safe_name(name)
 
 
 @settings(deadline=None)
 @given(st.text(max_size=80))
 def test_no_text_is_parsed_to_an_unsafe_path(text):
     try:
-        name = parse_name(text)
+        name = parse_safe_name(text)
     except InvalidName:
         return
     assert set(name) <= set(PLAIN)
     assert 1 <= len(name) <= 64
-    assert parse_name(name) == name
+    assert parse_safe_name(name) == name
 
 
 @pytest.mark.parametrize("text", ["1", "10", "999999999999999999"])
@@ -69,5 +69,5 @@ def test_a_free_name_is_unused_valid_and_similar_to_the_requested_one(wanted, al
     name = find_free_name(wanted, taken)
     assert len(taken) == already
     assert name not in taken
-    assert parse_name(name) == name
+    assert parse_safe_name(name) == name
     assert name == wanted or name.startswith(wanted[:55])

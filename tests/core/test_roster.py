@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.core.roster import RosterEntry, TeamRoster, format_agent_id, next_color
+from shoal.core.roster import RosterEntry, TeamRoster, format_agent_id, next_member_color
 
 
 @pytest.mark.spec("TEAM-04")
 def test_colours_repeat_in_a_fixed_order():
     order = ["blue", "green", "yellow", "purple", "orange", "pink", "cyan", "red"]
-    assert [next_color(n) for n in range(17)] == [*order, *order, "blue"]
+    assert [next_member_color(n) for n in range(17)] == [*order, *order, "blue"]
 
 
 @pytest.mark.spec("TEAM-03")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import shoal
 from shoal.core.errors import Unauthorized
-from shoal.core.events import RunFinished, ToolReturned
-from shoal.core.messages import ToolUseBlock, extract_result_text
-from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor, is_secret_name
+from shoal.core.events import RunFinished, ToolOutputReturned
+from shoal.core.messages import ToolUseBlock, extract_tool_result_text
+from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor, is_secret_variable_name
 from shoal.models.scripted_model import ScriptedModel
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import HttpErrorFault
@@ -117,7 +117,7 @@ def test_short_values_and_numbers_are_not_redacted() -> None:
     ],
 )
 def test_secret_variables_are_recognized_by_name(name: str, holds: bool) -> None:
-    assert is_secret_name(name) is holds
+    assert is_secret_variable_name(name) is holds
 
 
 @given(st.text(), st.text(string.ascii_letters + string.digits, min_size=16, max_size=40), st.text())
@@ -147,8 +147,8 @@ async def test_a_key_that_a_command_prints_is_redacted_in_every_record(
     options = {"cwd": project, "skip_permissions": True, "debug": True}
     async with shoal.open(model=ScriptedModel(replies), record=tape, **options) as session:
         events = [event async for event in session.run(f"show {secret}")]
-    (returned,) = [event for event in events if isinstance(event, ToolReturned)]
-    assert extract_result_text(returned.result) == f"{secret} {shaped}"
+    (returned,) = [event for event in events if isinstance(event, ToolOutputReturned)]
+    assert extract_tool_result_text(returned.result) == f"{secret} {shaped}"
     home = Path(os.environ["SHOAL_HOME"])
     holding = [path for path, text in read_all_files(home).items() if secret in text or shaped in text]
     assert [path.suffix for path in holding] == [".jsonl"]

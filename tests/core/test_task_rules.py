@@ -16,15 +16,15 @@ from shoal.core.tasks import (
     RANK_KEY,
     Task,
     TaskUpdate,
-    apply_dependencies,
-    apply_update,
+    apply_task_dependencies,
+    apply_task_update,
     find_claim_refusal,
     find_claimable_tasks,
     find_open_blockers,
     find_unblocked_tasks,
-    is_legal_transition,
-    sort_by_number,
-    would_close_cycle,
+    is_legal_status_transition,
+    sort_tasks_by_number,
+    would_close_dependency_cycle,
 )
 
 SOME = settings(max_examples=60, deadline=None)
@@ -90,7 +90,7 @@ def test_a_dependency_closes_a_cycle_if_the_blocker_waits_for_the_blocked_task(
 ):
     pairs = compute_waits(board)
     for blocker, blocked in product(IDS, repeat=2):
-        assert would_close_cycle(board, blocker, blocked) == (
+        assert would_close_dependency_cycle(board, blocker, blocked) == (
             blocker == blocked or (blocker, blocked) in pairs
         )
 
@@ -98,7 +98,7 @@ def test_a_dependency_closes_a_cycle_if_the_blocker_waits_for_the_blocked_task(
 @SOME
 @given(boards(acyclic=False), st.sampled_from(IDS), st.sampled_from(IDS))
 def test_the_cycle_check_terminates_on_an_existing_cycle(board: dict[str, Task], blocker: str, blocked: str):
-    would_close_cycle(board, blocker, blocked)
+    would_close_dependency_cycle(board, blocker, blocked)
 
 
 @pytest.mark.spec("TSK-06")
@@ -143,13 +143,15 @@ def test_the_owner_may_claim_again_but_not_a_completed_task():
 @pytest.mark.spec("TSK-02")
 def test_only_restarting_a_completed_task_is_illegal():
     states = ["pending", "in_progress", "completed"]
-    illegal = [(old, new) for old, new in product(states, repeat=2) if not is_legal_transition(old, new)]
+    illegal = [
+        (old, new) for old, new in product(states, repeat=2) if not is_legal_status_transition(old, new)
+    ]
     assert illegal == [("completed", "in_progress")]
 
 
 def test_task_ids_are_sorted_numerically():
     tasks = [Task(id=ident, subject="") for ident in ("10", "9", "2", "100")]
-    assert [task.id for task in sort_by_number(tasks)] == ["2", "9", "10", "100"]
+    assert [task.id for task in sort_tasks_by_number(tasks)] == ["2", "9", "10", "100"]
 
 
 def test_a_deleted_blocker_is_not_open():
@@ -161,15 +163,15 @@ def test_a_deleted_blocker_is_not_open():
 def test_a_change_of_status_by_a_stale_attempt_is_refused():
     held = Task(id="1", subject="", owner="ann", status="in_progress", metadata={ATTEMPT_KEY: "a2"})
     with pytest.raises(TaskUpdateRefused, match="no longer held"):
-        apply_update(held, TaskUpdate(status="completed", attempt="a1"))
-    assert apply_update(held, TaskUpdate(status="completed", attempt="a2")).status == "completed"
-    assert apply_update(held, TaskUpdate(subject="new", attempt="a1")).subject == "new"
+        apply_task_update(held, TaskUpdate(status="completed", attempt="a1"))
+    assert apply_task_update(held, TaskUpdate(status="completed", attempt="a2")).status == "completed"
+    assert apply_task_update(held, TaskUpdate(subject="new", attempt="a1")).subject == "new"
 
 
 @pytest.mark.spec("TSK-10")
 def test_metadata_is_merged_and_none_deletes():
     task = Task(id="1", subject="", metadata={"a": 1, "b": 2, ATTEMPT_KEY: "a1"})
-    after = apply_update(task, TaskUpdate(metadata={"a": None, "b": {"x": None}, ATTEMPT_KEY: "mine"}))
+    after = apply_task_update(task, TaskUpdate(metadata={"a": None, "b": {"x": None}, ATTEMPT_KEY: "mine"}))
     # A pending task has no attempt.
     assert after.metadata == {"b": {"x": None}}
 
@@ -184,7 +186,7 @@ def test_dependencies_are_added_on_both_sides_or_not_at_all(
         return
     change = TaskUpdate(add_blocked_by=tuple(blockers), add_blocks=(blocked,))
     try:
-        after: dict[str, Task] = {**board, **apply_dependencies(board, task, change)}
+        after: dict[str, Task] = {**board, **apply_task_dependencies(board, task, change)}
     except TaskUpdateRefused:
         return
     for blocker in blockers:
@@ -193,7 +195,7 @@ def test_dependencies_are_added_on_both_sides_or_not_at_all(
     assert blocked in after[task].blocks
     assert task in after[blocked].blocked_by
     for ident, other in product(after, repeat=2):
-        both = other in after[ident].blocked_by and would_close_cycle(after, ident, other)
+        both = other in after[ident].blocked_by and would_close_dependency_cycle(after, ident, other)
         assert not (both and ident in after[other].blocked_by)
 
 

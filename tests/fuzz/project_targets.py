@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from shoal.app.definitions.agent_files import AgentDefinitionFiles, FileTreeCache
+from shoal.app.definitions.agent_files import AgentDefinitionFiles, DefinitionFileCache
 from shoal.app.definitions.instructions import load_instructions
 from shoal.app.definitions.plugin_files import read_plugin
 from shoal.app.hooks.hook_sources import load_configured_hooks, read_definition_hooks
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.app.skills.skill_files import create_command_cache, create_skill_cache
-from shoal.app.teams.team_templates import read_template_file
+from shoal.app.skills.skill_files import create_skill_cache, create_slash_command_cache
+from shoal.app.teams.team_templates import read_team_template_file
 from shoal.core.agent_definitions import DefinitionProblem
 from shoal.core.errors import SettingsError
 
@@ -71,7 +71,9 @@ def _check_settings(home: Path, project: Path, data: bytes) -> None:
         assert load_configured_hooks(settings).hooks == ()
 
 
-def _check_broken_file(files: FileTreeCache, broken: Path, valid: Path, data: bytes, good: bytes) -> None:  # type: ignore[type-arg]
+def _check_broken_file(
+    files: DefinitionFileCache, broken: Path, valid: Path, data: bytes, good: bytes
+) -> None:  # type: ignore[type-arg]
     for path, content in ((broken, data), (valid, good)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
@@ -107,7 +109,7 @@ def _check_skills(_: Path, project: Path, data: bytes) -> None:
     )
     root = project / ".claude" / "commands"
     _check_broken_file(
-        create_command_cache(root, "project"),
+        create_slash_command_cache(root, "project"),
         root / "x.md",
         root / "beside.md",
         data,
@@ -119,7 +121,7 @@ def _check_templates(_: Path, project: Path, data: bytes) -> None:
     for name in ("a.md", "a.toml"):
         path = project / name
         path.write_bytes(data)
-        found = read_template_file(path)
+        found = read_team_template_file(path)
         assert (found.template is None) == (found.problem is not None)
 
 

@@ -12,11 +12,11 @@ from shoal.core.ids import SessionId
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import AllowDecision
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import RuleSet, parse_rule
-from shoal.policy.shell.command_analysis import CommandAnalysis, analyze_command
+from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
+from shoal.policy.shell.command_analysis import ShellCommandAnalysis, analyze_shell_command
 from shoal.policy.shell.plain_lines import parse_plain_line
 from shoal.policy.shell.shell_syntax import UnjudgeableCommand
-from shoal.policy.shell.syntax_walker import SyntaxWalker
+from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 from .fuzz_target import FuzzTarget, decode_text
@@ -56,7 +56,7 @@ _WRAPPERS = (
 def create_engine() -> PermissionEngine:
     # An empty directory, removed at the end of the process.
     _DIRECTORIES.append(tempfile.TemporaryDirectory(prefix="shoal-fuzz-"))
-    rules = RuleSet(allow=(parse_rule(ALLOWED_RULE, "a test"),))
+    rules = PermissionRuleSet(allow=(parse_permission_rule(ALLOWED_RULE, "a test"),))
     return PermissionEngine(LocalWorkspace(Path(_DIRECTORIES[0].name)), rules=rules)
 
 
@@ -65,12 +65,12 @@ _DIRECTORIES: list[tempfile.TemporaryDirectory[str]] = []
 
 def is_allowed(command: str) -> bool:
     call = ToolUseBlock(id="c", name="Bash", input={"command": command})
-    return isinstance(create_engine().decide_call(call, None, _AGENT), AllowDecision)
+    return isinstance(create_engine().decide_tool_call(call, None, _AGENT), AllowDecision)
 
 
 def _check_judgement(data: bytes) -> None:
     command = decode_text(data)
-    analysis = analyze_command(command)
+    analysis = analyze_shell_command(command)
     assert not (analysis.trouble or "").startswith("the analysis failed"), analysis.trouble
     is_allowed(command)
     create_engine().decide_command_parts(command)
@@ -78,14 +78,14 @@ def _check_judgement(data: bytes) -> None:
         assert _parse_command(command) == analysis
 
 
-def _parse_command(command: str) -> CommandAnalysis:
+def _parse_command(command: str) -> ShellCommandAnalysis:
     """Analyze with the parser alone, which must agree on plain lines."""
-    walk, trouble = SyntaxWalker(), None
+    walk, trouble = ShellSyntaxWalker(), None
     try:
         walk._walk_parsed(command)
     except UnjudgeableCommand as reason:
         trouble = str(reason)
-    return CommandAnalysis(parts=tuple(walk.parts), trouble=trouble)
+    return ShellCommandAnalysis(parts=tuple(walk.parts), trouble=trouble)
 
 
 def _check_no_escape(data: bytes) -> None:
@@ -95,7 +95,7 @@ def _check_no_escape(data: bytes) -> None:
     if _DEFINES.match(text) is None:
         for around in _WRAPPERS:
             assert not is_allowed(around.replace("@", text)), around
-    if analyze_command(text).trouble is None and not _CONTINUES.search(text):
+    if analyze_shell_command(text).trouble is None and not _CONTINUES.search(text):
         for after in ("\nzz", "\nzz x\n", "\n(zz)"):
             assert not is_allowed(f"{text}{after}"), after
 

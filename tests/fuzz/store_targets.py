@@ -11,22 +11,26 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from shoal.core.clock import SystemClock
-from shoal.core.errors import SettingsError, StoreError, TeamNotFound
+from shoal.core.errors import SettingsError, StateFileError, TeamNotFound
 from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.mail import MailMessage
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName
 from shoal.core.roster import NewMember
 from shoal.core.tasks import TaskDraft, TaskUpdate
 from shoal.models.replay_model import read_recording
-from shoal.stores.files.credential_file import get_credentials_path, load_credentials, store_credentials
+from shoal.stores.files.credential_file import (
+    get_credentials_path,
+    load_provider_credentials,
+    store_provider_credentials,
+)
 from shoal.stores.files.file_journal import read_journal
 from shoal.stores.files.file_mailbox_store import FileMailboxStore
 from shoal.stores.files.file_roster_store import FileRosterStore
 from shoal.stores.files.file_task_board import FileTaskBoard
 from shoal.stores.files.question_files import QuestionFiles
-from shoal.stores.files.session_files import read_session
-from shoal.stores.files.subagent_files import load_subagent, store_permission_mode
-from shoal.wire.foreign_json import InvalidFile, RejectedEntry
+from shoal.stores.files.session_files import read_session_transcript
+from shoal.stores.files.subagent_files import load_subagent, store_subagent_mode
+from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
     ParsedInbox,
     encode_inbox,
@@ -73,7 +77,7 @@ async def _check_inbox(home: Path, data: bytes) -> None:
         if isinstance(read, ParsedInbox):
             wanted = [entry.mail.text for entry in read.entries if not entry.mail.read]
             assert [mail.text for mail in taken] == wanted
-        if isinstance(read, InvalidFile) or read.rejected:
+        if isinstance(read, InvalidFileContent) or read.rejected:
             aside = list(directory.glob("ann.json.corrupt-*"))
             assert [path.read_bytes() for path in aside] == [data]
             assert len(reports) == 1
@@ -102,7 +106,7 @@ async def _check_task(home: Path, data: bytes) -> None:
         found = {task.id: task for task in await board.list_tasks()}
         assert found.pop(beside.id) == beside
         assert bool(found) == isinstance(read, TaskFile)
-        if isinstance(read, InvalidFile):
+        if isinstance(read, InvalidFileContent):
             assert any(str(path) in report for report in reports)
         elif isinstance(read, TaskFile):
             assert found[TaskId("7")].subject == read.task.subject
@@ -148,7 +152,7 @@ async def _check_roster(home: Path, data: bytes) -> None:
 async def _check_session(home: Path, data: bytes) -> None:
     path = home / "session.jsonl"
     path.write_bytes(data + b"\n" + seed_documents.get_seeds("transcript")[1] + b"\n")
-    loaded = read_session(path)
+    loaded = read_session_transcript(path)
     assert loaded.messages
     assert path.read_bytes().startswith(data)
 
@@ -168,7 +172,7 @@ async def _check_questions(home: Path, data: bytes) -> None:
     (home / "q1.json").write_bytes(data)
     (home / "q2.json").write_bytes(seed_documents.get_seeds("question")[1])
     (home / "q2.answer.json").write_bytes(data)
-    questions.list_open()
+    questions.list_open_questions()
     asked = questions.get("q2")
     assert asked is not None
     questions.read_answer(asked)
@@ -186,7 +190,7 @@ async def _check_overflow(home: Path, data: bytes) -> None:
         behind.with_suffix(".state").write_bytes(data[:90])
         taken = [mail.id for mail in await boxes.take_unread(ANN, limit=1_000)]
         assert taken[-1:] == ["behind"]
-        if line and isinstance(parse_inbox_entry(line), RejectedEntry):
+        if line and isinstance(parse_inbox_entry(line), RejectedFileEntry):
             assert line in behind.parent.with_name("archive").joinpath("ann.jsonl").read_bytes().split(b"\n")
         assert "behind" in [mail.id for mail in await boxes.read_history(ANN)]
     finally:
@@ -197,7 +201,7 @@ def _get_refusal(action: Callable[[], object]) -> str:
     """Return the message of the error, or an empty string."""
     try:
         action()
-    except (StoreError, SettingsError) as error:
+    except (StateFileError, SettingsError) as error:
         return str(error)
     return ""
 
@@ -209,7 +213,7 @@ async def _check_agent_metadata(home: Path, data: bytes) -> None:
     transcript.with_suffix(".meta.json").write_bytes(data)
     for read in (
         lambda: load_subagent(transcript, AgentId("a")),
-        lambda: store_permission_mode(transcript, "plan"),
+        lambda: store_subagent_mode(transcript, "plan"),
     ):
         if told := _get_refusal(read):
             assert "agent-a" in told
@@ -230,11 +234,11 @@ async def _check_credentials(home: Path, data: bytes) -> None:
     path = get_credentials_path(home)
     path.parent.mkdir()
     path.write_bytes(data)
-    if told := _get_refusal(lambda: store_credentials(home, "new", {"KEY": "k"})):
+    if told := _get_refusal(lambda: store_provider_credentials(home, "new", {"KEY": "k"})):
         assert str(path) in told
         assert path.read_bytes() == data
     else:
-        assert load_credentials(home)["new"] == {"KEY": "k"}
+        assert load_provider_credentials(home)["new"] == {"KEY": "k"}
 
 
 async def _check_recording(home: Path, data: bytes) -> None:

@@ -16,21 +16,21 @@ from shoal.core.model_requests import ModelReply, StreamDelta, TextDelta
 from shoal.core.usage import Usage
 from shoal.models import model_errors
 from shoal.models.chat_stream import ChatReplyAssembler
-from shoal.models.http_parser import HttpResponseParser, MalformedResponse, ResponseHead
+from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponse
 from shoal.models.messages_stream import MessagesReplyAssembler
 from shoal.models.provider_json import decode_json, encode_json
 from shoal.models.reply_stream import ReplyStreamReader
 from shoal.models.responses_stream import ResponsesReplyAssembler
 from shoal.models.sse_parser import SseParser
 from shoal.models.tool_emulation import parse_emulated_reply
-from shoal.testing.chat_format import ChatFormat
-from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.chat_format import MockChatFormat
+from shoal.testing.messages_format import MockMessagesFormat
 from shoal.testing.mock_replies import MockReply
-from shoal.testing.responses_format import ResponsesFormat
+from shoal.testing.responses_format import MockResponsesFormat
 
 from .fuzz_target import FuzzTarget
 
-REQUEST_TARGET = model_errors.RequestTarget(provider="a provider", model="m", url="http://localhost")
+REQUEST_TARGET = model_errors.ModelRequestTarget(provider="a provider", model="m", url="http://localhost")
 HISTORY = [user_message("hi")]
 
 
@@ -103,9 +103,9 @@ def _feed_response(chunks: list[bytes]) -> object:
     try:
         for chunk in chunks:
             body += response.feed(chunk)
-    except MalformedResponse:
-        return MalformedResponse
-    return response.head, body, response.finish()
+    except MalformedHttpResponse:
+        return MalformedHttpResponse
+    return response.head, body, response.handle_connection_end()
 
 
 def _check_events(data: bytes) -> None:
@@ -121,11 +121,11 @@ def _check_refusal(data: bytes) -> None:
     words = first.decode("latin-1")
     headers = {"retry-after": words, "content-type": words[:20]}
     for status in (200, 301, 400, 404, 429, 500, 529):
-        head = ResponseHead(status=status, headers=headers, keep_alive=True)
-        error = model_errors.error_from_response(REQUEST_TARGET, head, body, now_ms=1_770_977_603_516)
+        head = HttpResponseHead(status=status, headers=headers, keep_alive=True)
+        error = model_errors.build_response_error(REQUEST_TARGET, head, body, now_ms=1_770_977_603_516)
         assert isinstance(error, ModelError)
         str(error).encode()
-        assert isinstance(model_errors.error_from_non_stream(REQUEST_TARGET, head, body), ModelError)
+        assert isinstance(model_errors.build_non_stream_error(REQUEST_TARGET, head, body), ModelError)
     for headers in ({"retry-after": words}, {"retry-after-ms": words}):
         pause = model_errors.parse_retry_after(headers, now_ms=1_770_977_603_516)
         assert pause is None or 0 <= pause < float("inf")
@@ -173,20 +173,20 @@ TARGETS = (
         "messages-stream",
         _check_any_chunks(lambda: MessagesReplyAssembler(REQUEST_TARGET)),
         (),
-        (_encode_stream(MessagesFormat()), _ERROR),
+        (_encode_stream(MockMessagesFormat()), _ERROR),
     ),
     FuzzTarget(
         "chat-stream",
         _check_any_chunks(lambda: ChatReplyAssembler(REQUEST_TARGET, HISTORY)),
         (),
-        (_encode_stream(ChatFormat()), b'data: {"error":{"message":"no"}}\n\n'),
+        (_encode_stream(MockChatFormat()), b'data: {"error":{"message":"no"}}\n\n'),
     ),
     FuzzTarget(
         "responses-stream",
         _check_any_chunks(lambda: ResponsesReplyAssembler(REQUEST_TARGET, HISTORY)),
         (),
         (
-            _encode_stream(ResponsesFormat()),
+            _encode_stream(MockResponsesFormat()),
             b'data: {"type":"response.failed","response":{"error":{"code":"x"}}}\n\n',
         ),
     ),

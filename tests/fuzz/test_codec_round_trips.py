@@ -15,7 +15,11 @@ from shoal.core.events import JournaledEvent
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.mail_bodies import MailBody
 from shoal.core.questions import Answer, Question
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, RewindEntry
+from shoal.core.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.wire import (
     control_codec,
     journal_codec,
@@ -40,7 +44,7 @@ def test_a_journal_line_is_decoded_as_encoded(kind: Any, data: st.DataObject) ->
     line = journal_codec.encode_journal_line(event, 1_770_977_603_516)
     assert line.count(b"\n") == 1
     assert journal_codec.parse_journal_line(line) == (1_770_977_603_516, event)
-    assert control_codec.parse_control_output(control_codec.encode_event(event)) == event
+    assert control_codec.parse_control_output(control_codec.encode_control_event(event)) == event
 
 
 @limit_examples(40)
@@ -49,7 +53,7 @@ def test_a_run_view_can_be_computed_from_any_events(events: list[Any]) -> None:
     picture = RunView()
     for number, event in enumerate(events):
         at = 1_770_977_603_516 + number
-        picture.apply_recorded(
+        picture.apply_recorded_event(
             journal_codec.JournalRecord(offset=number, next=number + 1, at=at, event=event)
         )
         encode_json(picture.delta_since(number))
@@ -61,17 +65,17 @@ def test_a_run_view_can_be_computed_from_any_events(events: list[Any]) -> None:
 WORDS: dict[str, tuple[Any, Any, Any]] = {
     "up": (
         member_channel_codec.MessageFromMember,
-        member_channel_codec.encode_channel_message,
+        member_channel_codec.encode_member_channel_message,
         member_channel_codec.parse_member_message,
     ),
     "down": (
         member_channel_codec.MessageFromLead,
-        member_channel_codec.encode_channel_message,
+        member_channel_codec.encode_member_channel_message,
         member_channel_codec.parse_lead_message,
     ),
     "question": (Question, question_codec.encode_question, question_codec.parse_question),
     "answer": (Answer, question_codec.encode_answer, question_codec.parse_answer),
-    "body": (MailBody, mail_body_codec.encode_body, mail_body_codec.parse_body),
+    "body": (MailBody, mail_body_codec.encode_mail_body, mail_body_codec.parse_mail_body),
 }
 
 
@@ -86,10 +90,10 @@ def test_messages_between_processes_are_decoded_as_encoded(
 
 
 @limit_examples(40)
-@given(struct_values.values_of(reduce(or_, control_codec.ControlCommand.__subclasses__())))
+@given(struct_values.values_of(reduce(or_, control_codec.RunControlCommand.__subclasses__())))
 def test_a_control_command_is_decoded_as_encoded(command: Any) -> None:
-    heard = control_codec.parse_control_request(control_codec.encode_request("r", command))
-    assert heard == control_codec.ControlRequest(request_id="r", command=command)
+    heard = control_codec.parse_control_request(control_codec.encode_control_request("r", command))
+    assert heard == control_codec.RunControlRequest(request_id="r", command=command)
 
 
 LINES = transcript_codec.TranscriptEncoder(session=SessionId("s"), cwd="/w", version="1", agent=AgentId("a"))
@@ -99,9 +103,9 @@ YEAR_10000 = 253_402_300_800_000
 
 @limit_examples(40)
 @given(
-    struct_values.values_of(MessageEntry)
-    | struct_values.values_of(CompactionEntry)
-    | struct_values.values_of(RewindEntry)
+    struct_values.values_of(TranscriptMessageEntry)
+    | struct_values.values_of(TranscriptCompactionMarker)
+    | struct_values.values_of(TranscriptRewindMarker)
 )
 def test_a_transcript_line_is_decoded_as_encoded(entry: Any) -> None:
     assume(entry.at < YEAR_10000)

@@ -7,10 +7,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.policy.command_rules import CommandRule
+from shoal.policy.command_rules import ShellCommandRule
 from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern
-from shoal.policy.permission_rules import parse_rule
-from shoal.policy.shell.command_analysis import SimpleCommand
+from shoal.policy.permission_rules import parse_permission_rule
+from shoal.policy.shell.command_analysis import SimpleShellCommand
 
 from .fuzz_inputs import limit_examples
 
@@ -61,6 +61,6 @@ _words = st.lists(st.sampled_from(["a", "b", "c"]), max_size=6)
 @limit_examples(100)
 @given(st.lists(st.sampled_from(["a", "b", "*", "*"]), max_size=5), _words)
 def test_a_rule_covers_the_commands_that_it_would_in_every_way(pattern: list[str], words: list[str]) -> None:
-    rule = CommandRule(parse_rule(f"Bash({' '.join(['x', *pattern, '*'])})"))
-    part = SimpleCommand(text="", argv=("x", *words))
+    rule = ShellCommandRule(parse_permission_rule(f"Bash({' '.join(['x', *pattern, '*'])})"))
+    part = SimpleShellCommand(text="", argv=("x", *words))
     assert rule.covers_command(part) == _fits(["x", *pattern, "*"], ["x", *words])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.wire.foreign_json import InvalidFile, RejectedEntry
+from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 
 from . import fuzz_inputs
 from .fuzz_inputs import limit_examples
@@ -19,7 +19,7 @@ FAST = [door for door in TARGETS_BY_NAME.values() if door.name not in SLOW]
 @pytest.mark.parametrize("door", TARGETS_BY_NAME.values(), ids=TARGETS_BY_NAME)
 def test_valid_input_is_accepted(door: FuzzTarget) -> None:
     for seed in door.seeds:
-        assert not isinstance(door.read_input(seed), InvalidFile | RejectedEntry)
+        assert not isinstance(door.read_input(seed), InvalidFileContent | RejectedFileEntry)
         door.try_input(seed)
 
 

@@ -17,13 +17,13 @@ from shoal.core.errors import (
     InvalidName,
     InvalidTeamTemplate,
     SettingsError,
-    StoreError,
+    StateFileError,
 )
 from shoal.core.ids import AgentId, SessionId
-from shoal.core.team_templates import TemplateSource
+from shoal.core.team_templates import TeamTemplateSource
 from shoal.policy import path_patterns, permission_rules
-from shoal.policy.command_rules import CommandRule
-from shoal.policy.shell.command_analysis import analyze_command
+from shoal.policy.command_rules import ShellCommandRule
+from shoal.policy.shell.command_analysis import analyze_shell_command
 from shoal.stores.files import home_paths
 from shoal.tools import glob_patterns
 from shoal.tools.notebook_reader import format_notebook
@@ -54,19 +54,19 @@ def _check_plain(page: front_matter.FrontMatterDocument) -> None:
         json.dumps(entry.value)
 
 
-def _read_definition(data: bytes) -> agent_definition_codec.ParsedDefinition:
-    return agent_definition_codec.parse_definition(decode_text(data), SOURCE, name="x")
+def _read_definition(data: bytes) -> agent_definition_codec.ParsedAgentDefinition:
+    return agent_definition_codec.parse_agent_definition(decode_text(data), SOURCE, name="x")
 
 
 def _read_template(data: bytes) -> object:
-    return team_template_codec.parse_template(
-        decode_text(data), TemplateSource(kind="project", path=Path("/project/x.md"))
+    return team_template_codec.parse_team_template(
+        decode_text(data), TeamTemplateSource(kind="project", path=Path("/project/x.md"))
     )
 
 
 def _read_toml_template(data: bytes) -> object:
-    return team_template_codec.parse_template(
-        decode_text(data), TemplateSource(kind="project", path=Path("/project/x.toml"))
+    return team_template_codec.parse_team_template(
+        decode_text(data), TeamTemplateSource(kind="project", path=Path("/project/x.toml"))
     )
 
 
@@ -91,7 +91,7 @@ def _read_toml_script(data: bytes) -> object:
 def _read_script(data: bytes, ending: str) -> object:
     path = _create_directory() / f"script.{ending}"
     path.write_bytes(data)
-    return model_script_codec.read_script_with_options(path, model_script_codec.ScriptStep)
+    return model_script_codec.read_model_script_with_options(path, model_script_codec.ScriptStep)
 
 
 def _parse_cron(data: bytes) -> cron.CronExpression:
@@ -139,7 +139,7 @@ def _check_path_names(data: bytes) -> None:
     """Check that a name becomes a path directly below its directory, or is refused."""
     text = decode_text(data)
     home = Path("/home/x/.shoal")
-    made = [home / "r" / home_paths.to_safe_name(text), home_paths.get_project_directory(home, text)]
+    made = [home / "r" / home_paths.to_safe_file_name(text), home_paths.get_project_directory(home, text)]
     for make in (
         lambda: home_paths.get_run_directory(home, SessionId(text)),
         lambda: home_paths.get_transcript_path(home, text, SessionId(text)),
@@ -150,7 +150,7 @@ def _check_path_names(data: bytes) -> None:
     ):
         try:
             made.append(make())
-        except (StoreError, InvalidName):
+        except (StateFileError, InvalidName):
             continue
     for path in made:
         assert os.path.normpath(path) == str(path)
@@ -161,17 +161,19 @@ def _check_path_names(data: bytes) -> None:
 
 def _parse_rules(data: bytes) -> list[permission_rules.ToolPermissionRule]:
     return [
-        permission_rules.parse_rule(each, "a file")
-        for each in permission_rules.split_rules(decode_text(data))
+        permission_rules.parse_permission_rule(each, "a file")
+        for each in permission_rules.split_rule_list(decode_text(data))
     ]
 
 
 def _check_rules(found: list[permission_rules.ToolPermissionRule]) -> None:
     for rule in found:
-        assert str(permission_rules.parse_rule(str(rule))) == str(rule)
+        assert str(permission_rules.parse_permission_rule(str(rule))) == str(rule)
         if rule.tool == "Bash" and rule.pattern:
-            command = CommandRule(rule)
-            for part in analyze_command(f"git log -p | grep a && env A=1 xargs rm $x; x {'a ' * 60}").parts:
+            command = ShellCommandRule(rule)
+            for part in analyze_shell_command(
+                f"git log -p | grep a && env A=1 xargs rm $x; x {'a ' * 60}"
+            ).parts:
                 command.covers_command(part)
                 command.match_command(part)
         elif rule.pattern and rule.tool in permission_rules.FILE_TOOLS:
@@ -188,7 +190,7 @@ def _check_glob(data: bytes) -> None:
 
 
 def _check_schema(data: bytes) -> None:
-    schema = foreign_json.parse_json(data)
+    schema = foreign_json.parse_foreign_json(data)
     for value in (schema, {"a": [1, "x"], "b": 2.5}, "text", 7, [], None):
         json_schema.find_schema_violations(value, schema)
 

@@ -57,7 +57,7 @@ def _check_round_trip(
 
 
 def _check_inbox(inbox: Any) -> None:
-    if isinstance(inbox, foreign_json.InvalidFile):
+    if isinstance(inbox, foreign_json.InvalidFileContent):
         return
     mails = [entry.mail for entry in inbox.entries]
     again = mail_codec.parse_inbox(mail_codec.encode_inbox(entry.raw for entry in inbox.entries))
@@ -69,9 +69,9 @@ def _check_inbox(inbox: Any) -> None:
 
 
 def _check_entry(entry: Any) -> None:
-    if isinstance(entry, foreign_json.RejectedEntry):
+    if isinstance(entry, foreign_json.RejectedFileEntry):
         return
-    settled = mail_codec.parse_inbox_entry(mail_codec.encode_updated_entry(entry, read=True))
+    settled = mail_codec.parse_inbox_entry(mail_codec.encode_updated_inbox_entry(entry, read=True))
     assert isinstance(settled, mail_codec.InboxEntry)
     assert settled.mail == msgspec.structs.replace(entry.mail, read=True)
     posted = mail_codec.parse_inbox_entry(mail_codec.encode_inbox_entry(entry.mail))
@@ -89,52 +89,58 @@ def _check_task(file: Any) -> None:
 
 
 def _check_team(file: Any) -> None:
-    if isinstance(file, roster_codec.TeamFile):
-        for written in (file.encode_team(file.team), roster_codec.encode_new_team(file.team)):
-            again = roster_codec.parse_team(written, TEAM)
-            assert isinstance(again, roster_codec.TeamFile)
+    if isinstance(file, roster_codec.TeamRosterFile):
+        for written in (
+            file.encode_changed_roster(file.team),
+            roster_codec.encode_new_team_roster(file.team),
+        ):
+            again = roster_codec.parse_team_roster(written, TEAM)
+            assert isinstance(again, roster_codec.TeamRosterFile)
             assert again.team == file.team
 
 
 def _check_event(read: Any) -> None:
     at, event = read
-    if not isinstance(event, journal_codec.UnknownEvent):
+    if not isinstance(event, journal_codec.UnknownJournalEvent):
         assert journal_codec.parse_journal_line(journal_codec.encode_journal_line(event, at)) == read
 
 
 def _check_body(body: Any) -> None:
     if body is not None:
-        assert mail_body_codec.parse_body(mail_body_codec.encode_body(body)) == body
+        assert mail_body_codec.parse_mail_body(mail_body_codec.encode_mail_body(body)) == body
 
 
 def _check_hook_output(data: bytes) -> None:
     text = decode_text(data)
-    wish = hook_output_codec.parse_async_request(text.partition("\n")[0])
+    wish = hook_output_codec.parse_async_hook_request(text.partition("\n")[0])
     assert wish is None or wish.seconds is None or 0 < wish.seconds <= MAX_HOOK_SECONDS
     for event in HOOK_EVENTS:
         try:
-            hook_output_codec.parse_hook_text(event, text)
+            hook_output_codec.parse_hook_output_text(event, text)
         except hook_output_codec.InvalidHookOutput:
             continue
 
 
-def _read_servers(data: bytes) -> mcp_codec.ParsedServers:
-    return mcp_codec.parse_servers(_decode_value(data), lambda name: f"a.json: {name}")
+def _read_servers(data: bytes) -> mcp_codec.ParsedMcpServers:
+    return mcp_codec.parse_mcp_servers(_decode_value(data), lambda name: f"a.json: {name}")
 
 
-def _check_servers(found: mcp_codec.ParsedServers) -> None:
+def _check_servers(found: mcp_codec.ParsedMcpServers) -> None:
     for server in found.servers:
-        assert mcp_codec.parse_server(server.name, mcp_codec.encode_server(server), server.origin) == server
+        assert (
+            mcp_codec.parse_mcp_server(server.name, mcp_codec.encode_mcp_server(server), server.origin)
+            == server
+        )
         try:
-            mcp_codec.expand_variables(server, {"HOME": "/home/x", "EMPTY": ""})
+            mcp_codec.expand_mcp_server_variables(server, {"HOME": "/home/x", "EMPTY": ""})
         except mcp_codec.UnsetEnvironmentVariable:
             continue
 
 
 def _decode_value(data: bytes) -> Any:
     """Decode JSON as another reader would; None if it is invalid."""
-    value = foreign_json.parse_json(data)
-    return None if isinstance(value, foreign_json.InvalidFile) else value
+    value = foreign_json.parse_foreign_json(data)
+    return None if isinstance(value, foreign_json.InvalidFileContent) else value
 
 
 def _read_document(data: bytes) -> settings_codec.SettingsDocument:
@@ -144,14 +150,18 @@ def _read_document(data: bytes) -> settings_codec.SettingsDocument:
 
 
 def _check_settings(document: settings_codec.SettingsDocument) -> None:
-    list(settings_codec.find_unknown_keys(document))
-    json_line_numbers.find_entry_lines(document.text, ("permissions", "allow"))
-    once = settings_codec.convert_settings(settings_codec.merge_documents([document]))
-    assert settings_codec.convert_settings(settings_codec.merge_documents([document, document])) == once
+    list(settings_codec.find_unknown_settings_keys(document))
+    json_line_numbers.find_json_list_entry_lines(document.text, ("permissions", "allow"))
+    once = settings_codec.convert_settings(settings_codec.merge_settings_documents([document]))
+    assert (
+        settings_codec.convert_settings(settings_codec.merge_settings_documents([document, document])) == once
+    )
 
 
 def _check_launch_args(read: Any) -> None:
-    assert launch_args_codec.parse_launch_args(launch_args_codec.build_command_line(read)) == read
+    assert (
+        launch_args_codec.parse_member_launch_flags(launch_args_codec.build_member_launch_flags(read)) == read
+    )
 
 
 def _check_trust(data: bytes) -> bytes:
@@ -169,7 +179,9 @@ def _check_trust_decision(data: bytes) -> None:
         == said
     )
     assert (
-        trust_codec.parse_trust_decision(trust_codec.remove_project(data, "/project"), "/project", "file")
+        trust_codec.parse_trust_decision(
+            trust_codec.remove_project_trust(data, "/project"), "/project", "file"
+        )
         is None
     )
 
@@ -180,9 +192,11 @@ def _check_worktree_record(record: Any) -> None:
 
 
 def _check_unknown_fields(data: bytes) -> None:
-    value = foreign_json.parse_json(data)
+    value = foreign_json.parse_foreign_json(data)
     if isinstance(value, dict):
-        again = foreign_json.parse_json(foreign_json.update_fields(data, {"known": 1, "gone": None}))
+        again = foreign_json.parse_foreign_json(
+            foreign_json.update_json_fields(data, {"known": 1, "gone": None})
+        )
         value.pop("gone", None)
         assert json.dumps(again) == json.dumps({**value, "known": 1})
 
@@ -190,11 +204,11 @@ def _check_unknown_fields(data: bytes) -> None:
 def _check_control_message(read: Any) -> None:
     if isinstance(read, control_codec.SteeringMessage):
         again = control_codec.parse_control_request(
-            control_codec.encode_steering(read.message, read.request_id)
+            control_codec.encode_steering_message(read.message, read.request_id)
         )
     else:
         again = control_codec.parse_control_request(
-            control_codec.encode_request(read.request_id, read.command)
+            control_codec.encode_control_request(read.request_id, read.command)
         )
     assert again == read
 
@@ -218,12 +232,14 @@ _UNSEEDED = (
     FuzzTarget("inbox", mail_codec.parse_inbox, (), check_value=_check_inbox),
     FuzzTarget("mail", mail_codec.parse_inbox_entry, (), check_value=_check_entry),
     FuzzTarget("task", task_codec.parse_task, (), check_value=_check_task),
-    FuzzTarget("roster", lambda data: roster_codec.parse_team(data, TEAM), (), check_value=_check_team),
+    FuzzTarget(
+        "roster", lambda data: roster_codec.parse_team_roster(data, TEAM), (), check_value=_check_team
+    ),
     FuzzTarget("journal", journal_codec.parse_journal_line, _VALUE_ERRORS, check_value=_check_event),
-    FuzzTarget("torn-journal", journal_codec.recover_event),
+    FuzzTarget("torn-journal", journal_codec.recover_event_from_torn_line),
     FuzzTarget("transcript", transcript_codec.parse_transcript_line, _VALUE_ERRORS),
     FuzzTarget(
-        "body", lambda data: mail_body_codec.parse_body(decode_text(data)), (), check_value=_check_body
+        "body", lambda data: mail_body_codec.parse_mail_body(decode_text(data)), (), check_value=_check_body
     ),
     FuzzTarget(
         "control-request",
@@ -234,7 +250,7 @@ _UNSEEDED = (
     FuzzTarget("control-told", control_codec.parse_control_output, _VALUE_ERRORS),
     FuzzTarget(
         "stream-json",
-        stream_input_codec.parse_input_line,
+        stream_input_codec.parse_stream_input_line,
         (stream_input_codec.InvalidStreamLine,),
         check_value=_check_initialize,
     ),
@@ -244,12 +260,12 @@ _UNSEEDED = (
     FuzzTarget("settings", _read_document, (SettingsError,), check_value=_check_settings),
     FuzzTarget(
         "plugin",
-        lambda data: plugin_manifest_codec.parse_manifest(decode_text(data), FILE_PATH),
+        lambda data: plugin_manifest_codec.parse_plugin_manifest(decode_text(data), FILE_PATH),
         (SettingsError,),
     ),
     FuzzTarget(
         "papers",
-        lambda data: launch_args_codec.parse_launch_args(decode_text(data).split("\n")),
+        lambda data: launch_args_codec.parse_member_launch_flags(decode_text(data).split("\n")),
         (ValueError, InvalidName),
         check_value=_check_launch_args,
     ),
@@ -258,7 +274,7 @@ _UNSEEDED = (
         member_channel_codec.parse_member_message,
         _VALUE_ERRORS,
         check_value=_check_round_trip(
-            member_channel_codec.encode_channel_message, member_channel_codec.parse_member_message
+            member_channel_codec.encode_member_channel_message, member_channel_codec.parse_member_message
         ),
     ),
     FuzzTarget(
@@ -266,7 +282,7 @@ _UNSEEDED = (
         member_channel_codec.parse_lead_message,
         _VALUE_ERRORS,
         check_value=_check_round_trip(
-            member_channel_codec.encode_channel_message, member_channel_codec.parse_lead_message
+            member_channel_codec.encode_member_channel_message, member_channel_codec.parse_lead_message
         ),
     ),
     FuzzTarget(
@@ -281,12 +297,12 @@ _UNSEEDED = (
         _VALUE_ERRORS,
         check_value=_check_round_trip(question_codec.encode_answer, question_codec.parse_answer),
     ),
-    FuzzTarget("suggestions", lambda data: question_codec.parse_suggestions(_decode_value(data))),
+    FuzzTarget("suggestions", lambda data: question_codec.parse_permission_suggestions(_decode_value(data))),
     FuzzTarget("trust", _check_trust, _VALUE_ERRORS, check_value=_check_trust_decision),
     FuzzTarget("worktree", worktree_codec.parse_worktree_record, (), check_value=_check_worktree_record),
     FuzzTarget(
         "given-definitions",
-        lambda data: agent_definition_codec.parse_json_definitions(decode_text(data)),
+        lambda data: agent_definition_codec.parse_json_agent_definitions(decode_text(data)),
         (InvalidAgentDefinition,),
     ),
 )

@@ -27,7 +27,7 @@ import shoal
 from shoal.core.model_requests import ModelRequest
 from shoal.testing import messages_server
 from shoal.testing.mock_replies import MockReply, RequestBody
-from shoal.wire.json_codec import parse_message
+from shoal.wire.json_codec import parse_conversation_message
 
 MODEL = "anthropic:claude-sonnet-4-5"
 CATCH_TIMEOUT = 60.0
@@ -210,7 +210,7 @@ async def _open_session(
         return
 
     async def choose_reply(body: RequestBody) -> MockReply:
-        messages = [parse_message(raw)[0] for raw in body["messages"]]
+        messages = [parse_conversation_message(raw)[0] for raw in body["messages"]]
         system = "\n".join(part["text"] for part in body["system"])
         request = ModelRequest(system=system, messages=messages)
         return MockReply(content=tuple(await workload.choose_reply(request)), usage=estimate_usage(request))

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from shoal.agent.compaction import COMPACTION_PROMPT, SUMMARY_OPENING
 from shoal.core.messages import Message, TextBlock, ToolUseBlock
-from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 
 TEAM = "crowd"
 HOLD_SECONDS = 1.0
@@ -188,14 +188,14 @@ class MailWorkloadModel:
     """The workload as a model in this process."""
 
     card = ModelCard(
-        id="instant", provider="load", price=Price(input=3.0, output=15.0), window=WINDOW, max_output=500
+        id="instant", provider="load", price=TokenPrice(input=3.0, output=15.0), window=WINDOW, max_output=500
     )
 
     def __init__(self, workload: MailWorkload) -> None:
         self._workload = workload
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(AttemptStarted())
+        await on_delta(ModelAttemptStarted())
         content = tuple(await self._workload.choose_reply(request))
         calls = any(isinstance(block, ToolUseBlock) for block in content)
         return ModelReply(

@@ -14,7 +14,7 @@ from typing import Any
 
 import shoal
 from shoal.core.events import NoteAdded
-from shoal.core.messages import ToolResultBlock, extract_result_text
+from shoal.core.messages import ToolResultBlock, extract_tool_result_text
 
 HERE = Path(__file__).parent
 WAIT_SETTINGS = {"mcp_wait": 60}
@@ -42,7 +42,7 @@ def open_session(tmp_path: Path, model: Any, servers: dict[str, Any], /, **optio
 
 def list_result_texts(session: shoal.Session) -> list[str]:
     """List the result texts of the lead's calls, in order."""
-    return [extract_result_text(result) for result in list_tool_results(session)]
+    return [extract_tool_result_text(result) for result in list_tool_results(session)]
 
 
 def list_tool_results(session: shoal.Session) -> list[ToolResultBlock]:

@@ -24,9 +24,9 @@ from mcp_helpers import (
 from msgspec.structs import replace
 
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
-from shoal.app.session.slash_commands import SlashInvocation, resolve_prompt
-from shoal.core.events import AgentStarted, Event, RunFinished, ToolProgressed, ToolReturned
-from shoal.core.messages import ImageBlock, extract_result_text
+from shoal.app.session.slash_commands import SlashInvocation, resolve_slash_prompt
+from shoal.core.events import AgentStarted, Event, RunFinished, ToolOutputReturned, ToolProgressed
+from shoal.core.messages import ImageBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.core.questions import ChoiceAnswer, ChoiceQuestion
 from shoal.models.scripted_model import ScriptedModel
@@ -206,7 +206,7 @@ async def test_a_server_at_an_address_that_is_gone_says_so_and_a_flood_from_one_
     tmp_path: Path,
 ) -> None:
     def kill_server_and_call(request: ModelRequest) -> Any:
-        os.kill(int(extract_result_text(request.messages[-1].content[0])), signal.SIGKILL)
+        os.kill(int(extract_tool_result_text(request.messages[-1].content[0])), signal.SIGKILL)
         return call_tool("mcp__harbour__tide", "third", place="Kiel")
 
     lead = [
@@ -246,11 +246,11 @@ async def test_a_prompt_of_a_server_is_a_command_with_arguments_in_order(tmp_pat
 
     model = ScriptedModel(echo_prompt)
     async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
-        command = await resolve_prompt(session.services, "/mcp__har_bour__greet Ann of the sea")
+        command = await resolve_slash_prompt(session.services, "/mcp__har_bour__greet Ann of the sea")
         *_, finished = [event async for event in session.run(command)]
         assert isinstance(finished, RunFinished)
         assert "Say hello to Ann of the sea." in finished.text
-        offered = [each.argument_hint for each in session.services.knowledge.list_commands()]
+        offered = [each.argument_hint for each in session.services.knowledge.list_slash_commands()]
         assert offered == ["[captain]"]
 
 
@@ -269,7 +269,7 @@ async def test_unattended_the_tool_of_an_agent_s_own_server_is_judged_by_what_th
     async with open_session(tmp_path, model, {}, **given) as session:
         session.subscribe(heard.append)
         assert await run_all_turns(session) == "over"
-    failed = {event.call: event.result.is_error for event in heard if isinstance(event, ToolReturned)}
+    failed = {event.call: event.result.is_error for event in heard if isinstance(event, ToolOutputReturned)}
     assert (failed.get("c1"), failed.get("c2")) == (False, True)
 
 
@@ -278,7 +278,7 @@ async def test_a_prompt_that_its_server_describes_otherwise_by_now_is_had_and_on
 ) -> None:
     model = ScriptedModel(lambda request: request.messages[0].text)
     async with open_session(tmp_path, model, {"har.bour": make_harbour_config()}) as session:
-        command = await resolve_prompt(session.services, "/mcp__har_bour__greet Ann")
+        command = await resolve_slash_prompt(session.services, "/mcp__har_bour__greet Ann")
         assert isinstance(command, SlashInvocation)
         gone = replace(command, command=replace(command.command, name="mcp__har_bour__gone"))
         *_, finished = [event async for event in session.run(gone)]

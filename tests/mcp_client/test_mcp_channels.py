@@ -20,7 +20,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.events import MessageAdded, QueueItemAdded
 from shoal.core.ids import LEAD_ID
 from shoal.core.model_requests import ModelRequest
-from shoal.wire.mcp_codec import MAX_MESSAGE_LENGTH, InvalidChannelMessage, parse_channel_message
+from shoal.wire.mcp_codec import MAX_MESSAGE_LENGTH, InvalidMcpChannelMessage, parse_mcp_channel_message
 
 pytestmark = pytest.mark.needs("mcp")
 NAMED = {"channels": ["server:chat"]}
@@ -144,15 +144,15 @@ async def test_a_long_push_is_cut_and_one_without_text_is_dropped(tmp_path: Path
 
 @pytest.mark.parametrize("params", [None, [], "text", {}, {"content": None}, {"content": ["x"]}])
 def test_what_is_no_push_is_refused(params: Any) -> None:
-    with pytest.raises(InvalidChannelMessage):
-        parse_channel_message(params)
+    with pytest.raises(InvalidMcpChannelMessage):
+        parse_mcp_channel_message(params)
 
 
 def test_attributes_are_bounded() -> None:
     meta = {f"key_{number}": "v" * 10_000 for number in range(100)}
-    push = parse_channel_message({"content": "", "meta": meta})
+    push = parse_mcp_channel_message({"content": "", "meta": meta})
     assert (len(push.meta), {len(value) for value in push.meta.values()}) == (20, {500})
-    assert parse_channel_message({"content": "", "meta": [1]}).meta == {}
+    assert parse_mcp_channel_message({"content": "", "meta": [1]}).meta == {}
 
 
 def test_a_project_cannot_switch_a_channel_on_and_the_person_can(tmp_path: Path) -> None:

@@ -22,19 +22,19 @@ import shoal
 from agent_scripts import call_tool, read_events, run_all_turns, script_agents, spawn_agent
 from server_scripts import join_conversation, run_provider
 from server_scripts import open_process_session as fleet_opened
-from shoal.app.definitions.agent_trust import find_escalations
+from shoal.app.definitions.agent_trust import find_project_escalations
 from shoal.app.settings.mcp_files import load_mcp_servers
 from shoal.app.settings.settings import load_settings
-from shoal.app.settings.settings_trust import forget_trust, save_trust_decision
+from shoal.app.settings.settings_trust import forget_project_trust, save_project_trust_decision
 from shoal.core.errors import SettingsError
-from shoal.core.mcp_servers import McpHttpConfig, McpStdioConfig, format_mcp_tool_name, format_server_prefix
-from shoal.core.messages import ToolResultBlock, extract_result_text
+from shoal.core.mcp_servers import McpHttpConfig, McpStdioConfig, format_mcp_tool_name, format_mcp_tool_prefix
+from shoal.core.messages import ToolResultBlock, extract_tool_result_text
 from shoal.wire.mcp_codec import (
     UnsetEnvironmentVariable,
-    encode_server,
-    expand_variables,
-    parse_server,
-    parse_servers,
+    encode_mcp_server,
+    expand_mcp_server_variables,
+    parse_mcp_server,
+    parse_mcp_servers,
 )
 from team_scripts import spawn_member
 
@@ -59,24 +59,26 @@ def test_variables_are_filled_in_from_the_environment() -> None:
         "env": {"A": "${KEY}-${KEY}", "ON": True},
         "cwd": "${DIR:-sub}",
     }
-    server = expand_variables(parse_server("s", given, "here"), {"KEY": "k", "EMPTY": ""})
+    server = expand_mcp_server_variables(parse_mcp_server("s", given, "here"), {"KEY": "k", "EMPTY": ""})
     assert server.connection == McpStdioConfig(
         command="python",
         args=("--key=k", "none", "$PLAIN", "5"),
         env={"A": "k-k", "ON": "true"},
         cwd="sub",
     )
-    web = parse_server("w", {"url": "https://x/${P}", "headers": {"Authorization": "Bearer ${T}"}}, "here")
+    web = parse_mcp_server(
+        "w", {"url": "https://x/${P}", "headers": {"Authorization": "Bearer ${T}"}}, "here"
+    )
     with pytest.raises(UnsetEnvironmentVariable, match="P, which is not set"):
-        expand_variables(web, {"T": "t"})
-    assert expand_variables(web, {"T": "t", "P": "p"}).connection == McpHttpConfig(
+        expand_mcp_server_variables(web, {"T": "t"})
+    assert expand_mcp_server_variables(web, {"T": "t", "P": "p"}).connection == McpHttpConfig(
         url="https://x/p", headers={"Authorization": "Bearer t"}
     )
-    assert parse_server("w", encode_server(web), "here") == web
+    assert parse_mcp_server("w", encode_mcp_server(web), "here") == web
 
 
 def test_each_broken_entry_is_reported_and_the_others_stay() -> None:
-    read = parse_servers(
+    read = parse_mcp_servers(
         {
             "good": {"command": "x"},
             "text": "x",
@@ -95,7 +97,7 @@ def test_each_broken_entry_is_reported_and_the_others_stay() -> None:
 @pytest.mark.spec("MCP-01")
 def test_names_fit_every_provider_and_keep_servers_apart() -> None:
     assert format_mcp_tool_name("my server!", "do.it now") == "mcp__my_server__do_it_now"
-    assert format_server_prefix("a__b") == "mcp__a_b__"
+    assert format_mcp_tool_prefix("a__b") == "mcp__a_b__"
     long = [format_mcp_tool_name("s" * 80, "t" * n) for n in (80, 81)]
     assert long[0] != long[1]
     assert all(len(name) <= 64 for name in long)
@@ -127,7 +129,7 @@ async def test_a_projects_servers_start_once_they_are_trusted_and_until_they_cha
     assert any("mcpServers.theirs" in note and "shoal trust" in note for note in told)
     settings = load_settings(cwd=tmp_path)
     assert settings.permissions.allow == (), "a server file is no settings file"
-    save_trust_decision(settings, tmp_path, trusted=True)
+    save_project_trust_decision(settings, tmp_path, trusted=True)
     assert await run() == (["home", "project"], {"theirs": "connected", "mine": "connected"}, [])
     write(file, {"mcpServers": {"theirs": make_rogue_config("plain", "other")}})
     assert (await run())[1] == {"mine": "connected", "theirs": "disabled"}
@@ -141,7 +143,7 @@ def test_who_comes_first_and_what_is_switched_off(tmp_path: Path, home: Path) ->
 
     write(home / "settings.json", {"mcpServers": {"a": {"command": "home"}, "b": {"command": "home"}}})
     write(tmp_path / ".mcp.json", {"mcpServers": {"b": {"command": "dir"}, "c": {"command": "dir"}}})
-    save_trust_decision(load_settings(cwd=tmp_path), tmp_path, trusted=True)
+    save_project_trust_decision(load_settings(cwd=tmp_path), tmp_path, trusted=True)
     assert names() == {"b": "dir", "c": "dir", "a": "home"}
     write(tmp_path / "extra.json", {"mcpServers": {"a": {"command": "flag"}}})
     assert names(given=["extra.json"])["a"] == "flag"
@@ -198,19 +200,21 @@ async def test_agents_name_servers_or_bring_them_and_a_project_s_are_trusted_fir
     assert "mcp__other__echo" not in fair
     assert "elsewhere (no such server is configured" in lost
     settings = load_settings(cwd=tmp_path)
-    (widening,) = find_escalations(settings, tmp_path)
+    (widening,) = find_project_escalations(settings, tmp_path)
     assert (widening.key, widening.location) == ("mcpServers.evil", f"{file}:4")
-    save_trust_decision(settings, tmp_path, trusted=True, escalations=[widening])
+    save_project_trust_decision(settings, tmp_path, trusted=True, escalations=[widening])
     assert "was not started" not in (await run())[0]
     file.write_text(file.read_text().replace("own", "other"))
     assert "before a person trusts them" in (await run())[0]
-    forget_trust(settings.home, tmp_path)
-    assert [each.trust for each in find_escalations(settings, tmp_path)] == ["unasked"]
+    forget_project_trust(settings.home, tmp_path)
+    assert [each.trust for each in find_project_escalations(settings, tmp_path)] == ["unasked"]
 
 
 def everything_said(request: Any) -> str:
     blocks = [block for message in request.messages for block in message.content]
-    return " / ".join(extract_result_text(block) for block in blocks if isinstance(block, ToolResultBlock))
+    return " / ".join(
+        extract_tool_result_text(block) for block in blocks if isinstance(block, ToolResultBlock)
+    )
 
 
 @pytest.mark.parametrize(

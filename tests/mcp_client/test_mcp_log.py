@@ -18,7 +18,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.mcp_servers import McpStdioConfig
 
 if TYPE_CHECKING:
-    from shoal.tools.mcp.stdio_transport import StdioTransport
+    from shoal.tools.mcp.stdio_transport import McpStdioTransport
 
 pytestmark = pytest.mark.needs("mcp")
 
@@ -33,9 +33,9 @@ sys.stdin.read()
 """
 
 
-def transport_to(program: McpStdioConfig, processes: GuardedProcesses, log: Path) -> StdioTransport:
+def transport_to(program: McpStdioConfig, processes: GuardedProcesses, log: Path) -> McpStdioTransport:
     from shoal.tools.mcp.client_context import McpClientContext
-    from shoal.tools.mcp.stdio_transport import StdioTransport
+    from shoal.tools.mcp.stdio_transport import McpStdioTransport
 
     def no_tokens(name: str, url: str) -> None:
         raise AssertionError
@@ -50,7 +50,7 @@ def transport_to(program: McpStdioConfig, processes: GuardedProcesses, log: Path
         note=lambda _: None,
         tokens=no_tokens,  # type: ignore[arg-type]
     )
-    return StdioTransport(program, host, log=log, on_ended=lambda _: None, note=lambda _: None)
+    return McpStdioTransport(program, host, log=log, on_ended=lambda _: None, note=lambda _: None)
 
 
 async def test_a_server_goes_on_where_its_log_cannot_be_written(tmp_path: Path) -> None:

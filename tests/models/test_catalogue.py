@@ -12,8 +12,8 @@ from model_helpers import make_request, make_response, serve_responses
 
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SettingsError, UnknownModel
-from shoal.core.model_requests import ignore_delta
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.model_requests import ignore_stream_delta
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.catalogue import (
     PROVIDERS,
     get_model_card,
@@ -21,10 +21,10 @@ from shoal.models.catalogue import (
     resolve_model,
     suggest_models,
 )
-from shoal.models.chat_api import ChatModel
-from shoal.models.messages_api import MessagesModel
+from shoal.models.chat_api import ChatApiModel
+from shoal.models.messages_api import MessagesApiModel
 from shoal.models.providers import ProviderAccess, create_model, list_ollama_models
-from shoal.models.responses_api import ResponsesModel
+from shoal.models.responses_api import ResponsesApiModel
 from shoal.testing import chat_server
 
 
@@ -63,7 +63,7 @@ def test_a_person_can_give_aliases_and_models_of_their_own() -> None:
     provider, model, card = resolve_model("fast", models=models, aliases={"fast": "my-model"})
     assert (provider, model) == ("openai", "my-model")
     assert card == ModelCard(
-        id="my-model", provider="openai", window=9_000, tools=False, price=Price(input=1, output=2.5)
+        id="my-model", provider="openai", window=9_000, tools=False, price=TokenPrice(input=1, output=2.5)
     )
 
 
@@ -145,11 +145,11 @@ def test_a_version_is_read_from_the_name(model: str, version: tuple[int, int]) -
 
 def test_each_provider_is_made_into_its_kind_of_model() -> None:
     for provider, kind in {
-        "anthropic": MessagesModel,
-        "openai": ChatModel,
-        "openai-responses": ResponsesModel,
-        "openrouter": ChatModel,
-        "ollama": ChatModel,
+        "anthropic": MessagesApiModel,
+        "openai": ChatApiModel,
+        "openai-responses": ResponsesApiModel,
+        "openrouter": ChatApiModel,
+        "ollama": ChatApiModel,
     }.items():
         card = get_model_card(provider, "m")
         model = create_model(provider, card, ProviderAccess(), clock=SystemClock())
@@ -164,7 +164,7 @@ async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
     async with chat_server(["Hi."]) as server:
         access = ProviderAccess(base_url=server.url + suffix)
         model = create_model("openai", get_model_card("openai", "m"), access, clock=SystemClock())
-        assert (await model.generate_reply(make_request("Hi."), ignore_delta)).message.text == "Hi."
+        assert (await model.generate_reply(make_request("Hi."), ignore_stream_delta)).message.text == "Hi."
         await model.aclose()
         assert "authorization" not in server.requests[0].headers
 

@@ -21,7 +21,7 @@ from model_helpers import (
 from shoal.core.errors import BadReply, BadRequest, Overloaded, StreamCut
 from shoal.core.messages import (
     MALFORMED_INPUT_KEY,
-    Base64Source,
+    Base64ImageSource,
     ImageBlock,
     Message,
     TextBlock,
@@ -31,28 +31,28 @@ from shoal.core.messages import (
     user_message,
 )
 from shoal.core.model_requests import (
-    AttemptStarted,
+    ModelAttemptStarted,
     ModelReply,
     TextDelta,
     ThinkingDelta,
     ToolInputDelta,
-    ignore_delta,
+    ignore_stream_delta,
 )
 from shoal.core.usage import Usage
 from shoal.models.catalogue import get_model_card
-from shoal.models.chat_body import ChatDialect, build_chat_body, select_chat_dialect
+from shoal.models.chat_body import ChatServerDialect, build_chat_body, select_chat_dialect
 from shoal.models.provider_json import encode_json
 from shoal.testing import MockReply, chat_server, make_tool_call
-from shoal.testing.chat_format import ChatFormat
+from shoal.testing.chat_format import MockChatFormat
 from shoal.testing.mock_replies import BrokenToolJsonFault, CutStreamFault, HttpErrorFault, StreamErrorFault
 
 CARD = get_model_card("openai", "gpt-4.1")
-PNG = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
+PNG = ImageBlock(source=Base64ImageSource(media_type="image/png", data="iVBORw0KGgo="))
 
 
-def body(*messages: Message | str, dialect: ChatDialect | None = None, **fields: Any) -> dict[str, Any]:
+def body(*messages: Message | str, dialect: ChatServerDialect | None = None, **fields: Any) -> dict[str, Any]:
     return json.loads(
-        encode_json(build_chat_body(make_request(*messages, **fields), CARD, dialect or ChatDialect()))
+        encode_json(build_chat_body(make_request(*messages, **fields), CARD, dialect or ChatServerDialect()))
     )
 
 
@@ -68,7 +68,7 @@ async def parse_reply_chunks(*chunks: Any, messages: tuple[Any, ...] = ("Go.",))
     """Return the reply parsed from the chunks of a compatible server."""
     async with serve_responses(make_response(make_events(*chunks), "Content-Type: text/event-stream")) as url:
         return await create_openai_model(url).generate_reply(
-            make_request(*messages, tools=[READ_SCHEMA]), ignore_delta
+            make_request(*messages, tools=[READ_SCHEMA]), ignore_stream_delta
         )
 
 
@@ -85,7 +85,7 @@ async def test_a_reply_carries_text_reasoning_and_parallel_calls() -> None:
         await model.aclose()
     assert reply.message.content == content
     assert reply.stop_reason == "tool_use"
-    assert ear.deltas[0] == AttemptStarted()
+    assert ear.deltas[0] == ModelAttemptStarted()
     assert ear.join_text(TextDelta) == "I look at both. 🐎"
     assert ear.join_text(ThinkingDelta) == "Both at once, then."
     assert ear.list_deltas(ToolInputDelta)[-1].name == "Grep"
@@ -96,8 +96,8 @@ async def test_usage_is_what_the_provider_reported_with_the_cached_part_apart() 
     usage = Usage(input_tokens=100, output_tokens=20, cache_read_input_tokens=900)
     async with chat_server([MockReply(content=(TextBlock(text="Hi."),), usage=usage), "Again."]) as server:
         model = create_openai_model(server.url)
-        first = await model.generate_reply(make_request("Hi."), ignore_delta)
-        second = await model.generate_reply(make_request("Hi."), ignore_delta)
+        first = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
+        second = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
         assert first.usage == usage
         assert first.usage + second.usage == server.reported_usage
@@ -151,7 +151,7 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
     )
     asked = {"stream_options": {"include_usage": True}}
-    total = len(ChatFormat().encode_events(MockReply(content=content), asked, 1, Usage()))
+    total = len(MockChatFormat().encode_events(MockReply(content=content), asked, 1, Usage()))
     # Once reason and usage are there, only the end mark is missing, and nothing of the reply is.
     cuts = total - 1 if how == "clean" else total
     minds = [
@@ -161,9 +161,9 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         model = create_openai_model(server.url)
         for _ in range(cuts):
             with pytest.raises(StreamCut):
-                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         assert (
-            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         ).message.content == content
         await model.aclose()
 
@@ -177,7 +177,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_that_error() -> None:
     async with chat_server([["Half an answer", StreamErrorFault(after=3)]]) as server:
         model = create_openai_model(server.url)
         with pytest.raises(Overloaded):
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
 
 
@@ -188,7 +188,7 @@ async def test_broken_arguments_are_kept_as_they_came() -> None:
     )
     async with chat_server([answer]) as server:
         model = create_openai_model(server.url)
-        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         await model.aclose()
     assert reply.message.tool_uses[0].input == {MALFORMED_INPUT_KEY: '{"a'}
 
@@ -343,7 +343,7 @@ def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
         Message(role="user", content=(ToolResultBlock(tool_use_id="c1", content="text"),)),
     ]
     short, long = (
-        encode_json(build_chat_body(make_request(*turns[:n], tools=[READ_SCHEMA]), CARD, ChatDialect()))
+        encode_json(build_chat_body(make_request(*turns[:n], tools=[READ_SCHEMA]), CARD, ChatServerDialect()))
         for n in (1, 3)
     )
     assert long.startswith(short.removesuffix(b"]}"))
@@ -375,7 +375,7 @@ async def test_a_server_that_wants_reasoning_back_gets_it_from_then_on() -> None
         model = create_openai_model(server.url)
         for _ in range(2):
             assert (
-                await model.generate_reply(make_request(*history, tools=[READ_SCHEMA]), ignore_delta)
+                await model.generate_reply(make_request(*history, tools=[READ_SCHEMA]), ignore_stream_delta)
             ).message.text == "Thanks."
         await model.aclose()
         assert server.request_count == 3
@@ -386,7 +386,7 @@ async def test_a_complaint_that_was_heeded_once_is_not_heeded_for_ever() -> None
     async with chat_server([HttpErrorFault(status=400, message=words)] * 2) as server:
         model = create_openai_model(server.url)
         with pytest.raises(BadRequest):
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
 
 
@@ -410,7 +410,7 @@ def test_siblings_that_differ_in_their_last_words_send_the_same_bytes_up_to_them
             build_chat_body(
                 make_request(*make_conversation_ending_with(words), tools=[READ_SCHEMA], system="Be brief."),
                 CARD,
-                ChatDialect(),
+                ChatServerDialect(),
             )
         )
         for words in ("do A", "do B")
@@ -434,5 +434,5 @@ def test_where_the_cache_wants_marks_they_stand_as_in_the_messages_api() -> None
 def test_an_empty_result_is_not_marked() -> None:
     nothing = Message(role="user", content=(ToolResultBlock(tool_use_id="t1", content=""),))
     call = Message(role="assistant", content=(ToolUseBlock(id="t1", name="Read", input={}),))
-    sent = body("Go.", call, nothing, dialect=ChatDialect(cache_marks=True))["messages"]
+    sent = body("Go.", call, nothing, dialect=ChatServerDialect(cache_marks=True))["messages"]
     assert sent[-1]["content"] == ""

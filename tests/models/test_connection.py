@@ -23,14 +23,14 @@ from model_helpers import (
 )
 
 from shoal.core.errors import BadRequest, ConnectionLost
-from shoal.core.model_requests import AttemptStarted, StreamDelta, TextDelta, ignore_delta
+from shoal.core.model_requests import ModelAttemptStarted, StreamDelta, TextDelta, ignore_stream_delta
 from shoal.models.catalogue import get_model_card
 from shoal.models.http_connection import HttpConnection, get_tls_context
 from shoal.models.providers import ProviderAccess, create_model, list_provider_models
 from shoal.testing import FakeClock, MockServer, messages_server
-from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.messages_format import MockMessagesFormat
 from shoal.testing.mock_replies import ConnectionResetFault, StaleConnectionFault
-from shoal.testing.servers import run_server
+from shoal.testing.servers import run_mock_server
 
 HELLO = make_response(
     make_events({"choices": [{"delta": {"content": "Hi."}, "finish_reason": "stop"}]}, "[DONE]"),
@@ -95,7 +95,7 @@ async def test_a_provider_is_asked_over_tls(
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
     async with secure_server(*certificate) as port:
         reply = await create_openai_model(f"https://localhost:{port}").generate_reply(
-            make_request("Hi."), ignore_delta
+            make_request("Hi."), ignore_stream_delta
         )
     assert reply.message.text == "Hi."
 
@@ -104,7 +104,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused_for_good(certificate:
     async with secure_server(*certificate) as port:
         with pytest.raises(BadRequest, match="SSL_CERT_FILE"):
             await create_openai_model(f"https://localhost:{port}").generate_reply(
-                make_request("Hi."), ignore_delta
+                make_request("Hi."), ignore_stream_delta
             )
 
 
@@ -115,7 +115,7 @@ async def test_a_proxy_is_asked_for_a_tunnel_with_its_login(
     seen: list[bytes] = []
     async with secure_server(*certificate) as port, proxy(seen) as address:
         model = create_openai_model(f"https://localhost:{port}", proxy=address)
-        reply = await model.generate_reply(make_request("Hi."), ignore_delta)
+        reply = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
     assert reply.message.text == "Hi."
     assert seen[0].startswith(f"CONNECT localhost:{port} HTTP/1.1\r\n".encode())
     assert b"Proxy-Authorization: Basic YW5uOnMgZQ==" in seen[0]
@@ -125,17 +125,17 @@ async def test_a_proxy_that_refuses_is_named() -> None:
     async with proxy([], refuse=True) as address:
         with pytest.raises(ConnectionLost, match=r"proxy 127\.0\.0\.1 answered 407"):
             await create_openai_model("http://localhost:9", proxy=address).generate_reply(
-                make_request("Hi."), ignore_delta
+                make_request("Hi."), ignore_stream_delta
             )
 
 
 async def test_a_connection_the_server_closed_is_not_used_again() -> None:
     async with messages_server(["One."]) as server:
         model = create_anthropic_model(server.url)
-        await model.generate_reply(make_request("Hi."), ignore_delta)
+        await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         port = int(server.url.rpartition(":")[2])
-    async with run_server(MockServer(MessagesFormat(), ["Two."]), port=port):
-        assert (await model.generate_reply(make_request("Hi."), ignore_delta)).message.text == "Two."
+    async with run_mock_server(MockServer(MockMessagesFormat(), ["Two."]), port=port):
+        assert (await model.generate_reply(make_request("Hi."), ignore_stream_delta)).message.text == "Two."
         await model.aclose()
 
 
@@ -145,13 +145,13 @@ async def test_a_kept_connection_that_died_unnoticed_costs_no_failure() -> None:
         await model.generate_reply(make_request("Hi."), ear)
         assert (await model.generate_reply(make_request("Hi."), ear)).message.text == "Two."
         await model.aclose()
-    assert len(ear.list_deltas(AttemptStarted)) == 2
+    assert len(ear.list_deltas(ModelAttemptStarted)) == 2
 
 
 async def test_a_new_connection_that_dies_is_a_failure() -> None:
     async with messages_server([ConnectionResetFault(), "Never asked."]) as server:
         with pytest.raises(ConnectionLost):
-            await create_anthropic_model(server.url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_anthropic_model(server.url).generate_reply(make_request("Hi."), ignore_stream_delta)
         assert server.request_count == 1
 
 
@@ -159,10 +159,10 @@ async def test_a_connection_long_unused_is_not_used_again() -> None:
     clock = FakeClock()
     async with messages_server(["One.", "Two.", "Three."]) as server:
         model = create_anthropic_model(server.url, clock=clock)
-        await model.generate_reply(make_request("Hi."), ignore_delta)
-        await model.generate_reply(make_request("Hi."), ignore_delta)
+        await model.generate_reply(make_request("Hi."), ignore_stream_delta)
+        await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await clock.advance(61)
-        await model.generate_reply(make_request("Hi."), ignore_delta)
+        await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
         assert [request.connection for request in server.requests] == [1, 1, 2]
 
@@ -170,9 +170,11 @@ async def test_a_connection_long_unused_is_not_used_again() -> None:
 async def test_many_at_once_have_a_connection_each_and_then_share() -> None:
     async with messages_server(["Hi."] * 60) as server:
         model = create_anthropic_model(server.url)
-        await asyncio.gather(*(model.generate_reply(make_request("Hi."), ignore_delta) for _ in range(50)))
+        await asyncio.gather(
+            *(model.generate_reply(make_request("Hi."), ignore_stream_delta) for _ in range(50))
+        )
         for _ in range(10):
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
         assert len({request.connection for request in server.requests[50:]}) == 1
         await server.wait_for_disconnect()
@@ -219,7 +221,7 @@ async def test_a_slow_reader_holds_the_other_side_back() -> None:
 
 async def test_a_reader_is_woken_by_the_end() -> None:
     connection = HttpConnection()
-    reading = asyncio.ensure_future(connection.read())
+    reading = asyncio.ensure_future(connection.read_bytes())
     await asyncio.sleep(0)
     connection.connection_lost(None)
     assert await reading == b""

@@ -18,10 +18,16 @@ from model_helpers import (
 )
 
 from shoal.core.errors import BadReply, ConnectionLost, StreamStalled
-from shoal.core.model_requests import AttemptStarted, StreamDelta, TextDelta, ignore_delta
+from shoal.core.model_requests import ModelAttemptStarted, StreamDelta, TextDelta, ignore_stream_delta
 from shoal.models.model_endpoint import HttpDeadlines
 from shoal.testing import FakeClock, MockReply, messages_server
-from shoal.testing.mock_replies import DelayFault, DripFault, PingsFault, StalledStreamFault, TextBlock
+from shoal.testing.mock_replies import (
+    DelayedReplyFault,
+    PingAfterEachEventFault,
+    SlowStreamFault,
+    StalledStreamFault,
+    TextBlock,
+)
 
 SHORT = HttpDeadlines(connect=5, first_byte=30, gap=20, total=100)
 GREETING = TextBlock(text="A greeting of some length.")
@@ -47,9 +53,9 @@ async def test_a_stream_that_falls_silent_ends_at_the_gap() -> None:
 @pytest.mark.spec("USR-07")
 async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
     clock = FakeClock()
-    async with messages_server([[GREETING, DelayFault(seconds=3600)]]) as server:
+    async with messages_server([[GREETING, DelayedReplyFault(seconds=3600)]]) as server:
         model = create_anthropic_model(server.url, clock=clock, deadlines=SHORT)
-        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_delta))
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
         await server.wait_for_requests(1)
         await clock.advance(29)
         assert not reply.done()
@@ -61,11 +67,11 @@ async def test_a_provider_that_never_begins_ends_at_the_first_byte() -> None:
 @pytest.mark.spec("USR-07")
 async def test_pings_end_a_silence_but_not_the_whole() -> None:
     clock = FakeClock()
-    drip = DripFault(seconds=5, size=40)
-    async with messages_server([[GREETING, PingsFault(), drip]], clock=clock) as server:
+    drip = SlowStreamFault(seconds=5, size=40)
+    async with messages_server([[GREETING, PingAfterEachEventFault(), drip]], clock=clock) as server:
         model = create_anthropic_model(server.url, clock=clock, deadlines=SHORT)
         began = clock.monotonic()
-        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_delta))
+        reply = asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
         await server.wait_for_requests(1)
         while not reply.done():
             await clock.wait_for_sleepers(3)  # the whole, the silence, and the server between two drops
@@ -98,7 +104,7 @@ async def test_a_server_that_keeps_a_finished_stream_open_does_not_keep_the_repl
     endless = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + chunks
     async with serve_responses(endless, b"never sent", close_connection=False) as url:
         reply = await asyncio.wait_for(
-            create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta), 30
+            create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta), 30
         )
     assert reply.message.text == "Hi."
 
@@ -109,7 +115,7 @@ async def test_nobody_there_is_a_lost_connection() -> None:
         port = unused.getsockname()[1]
     with pytest.raises(ConnectionLost, match=r"cannot be reached: Connection refused\.$"):
         await create_anthropic_model(f"http://127.0.0.1:{port}").generate_reply(
-            make_request("Hi."), ignore_delta
+            make_request("Hi."), ignore_stream_delta
         )
 
 
@@ -129,7 +135,7 @@ async def test_a_connection_that_is_not_taken_ends_at_its_deadline() -> None:
                 f"http://127.0.0.1:{address[1]}", deadlines=HttpDeadlines(connect=0.2, first_byte=30)
             )
             with pytest.raises(ConnectionLost, match=r"within 0\.2 s"):
-                await asyncio.wait_for(model.generate_reply(make_request("Hi."), ignore_delta), 30)
+                await asyncio.wait_for(model.generate_reply(make_request("Hi."), ignore_stream_delta), 30)
         finally:
             for one in waiting:
                 one.close()
@@ -157,7 +163,7 @@ async def test_ten_megabytes_of_text_cost_memory_in_proportion() -> None:
     )
     async with serve_responses(make_response(delta * count + end, "Content-Type: text/event-stream")) as url:
         tracemalloc.start()
-        reply = await create_openai_model(url).generate_reply(make_request("Talk."), ignore_delta)
+        reply = await create_openai_model(url).generate_reply(make_request("Talk."), ignore_stream_delta)
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert len(reply.message.text) == count * len(piece)
@@ -168,7 +174,7 @@ async def test_a_line_without_end_is_refused() -> None:
     text = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n" + b"data: " + b"x" * (33 << 20)
     async with serve_responses(text) as url:
         with pytest.raises(BadReply, match="more than 32 MB"):
-            await create_openai_model(url).generate_reply(make_request("Talk."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Talk."), ignore_stream_delta)
 
 
 async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +182,7 @@ async def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch)
     stream = make_events({"choices": [{"delta": {"content": "x" * 1_000}}]}) * 2_000
     async with serve_responses(make_response(stream, "Content-Type: text/event-stream")) as url:
         with pytest.raises(BadReply, match="more than"):
-            await create_openai_model(url).generate_reply(make_request("Talk."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Talk."), ignore_stream_delta)
 
 
 async def test_a_listener_hears_that_a_request_leaves_before_it_leaves() -> None:
@@ -184,7 +190,7 @@ async def test_a_listener_hears_that_a_request_leaves_before_it_leaves() -> None
         seen: list[int] = []
 
         async def hear(delta: StreamDelta) -> None:
-            if isinstance(delta, AttemptStarted):
+            if isinstance(delta, ModelAttemptStarted):
                 seen.append(server.request_count)
 
         model = create_anthropic_model(server.url)

@@ -18,9 +18,13 @@ from shoal.core.messages import (
     ToolUseBlock,
     user_message,
 )
-from shoal.core.model_requests import AttemptStarted, ModelReply, TextDelta, ignore_delta
+from shoal.core.model_requests import ModelAttemptStarted, ModelReply, TextDelta, ignore_stream_delta
 from shoal.core.usage import ModelCard, Usage
-from shoal.models.tool_emulation import build_response_format, emulate_tools, parse_emulated_reply
+from shoal.models.tool_emulation import (
+    build_emulated_reply_schema,
+    emulate_tools_in_prompt,
+    parse_emulated_reply,
+)
 from shoal.testing import chat_server
 from shoal.testing.mock_replies import HttpErrorFault
 
@@ -60,7 +64,7 @@ async def test_a_call_is_asked_for_by_schema_and_read_back() -> None:
 async def test_without_tools_nothing_is_emulated() -> None:
     async with chat_server(["Plain."]) as server:
         model = create_openai_model(server.url, card=PLAIN)
-        assert (await model.generate_reply(make_request("Hi."), ignore_delta)).message.text == "Plain."
+        assert (await model.generate_reply(make_request("Hi."), ignore_stream_delta)).message.text == "Plain."
         await model.aclose()
         assert "response_format" not in server.requests[0].body
 
@@ -89,7 +93,7 @@ async def test_a_server_that_says_it_knows_no_tools_is_believed_once(words: str)
         await model.aclose()
         assert server.request_count == 3
     assert [reply.message.text for reply in replies] == ["Hi.", "Hi."]
-    assert len(ear.list_deltas(AttemptStarted)) == 3
+    assert len(ear.list_deltas(ModelAttemptStarted)) == 3
 
 
 @pytest.mark.parametrize(
@@ -138,7 +142,7 @@ def test_history_is_sent_in_the_format_that_the_model_is_asked_to_use() -> None:
         ),
         Message(role="assistant", content=(TextBlock(text="Sorry."),)),
     )
-    plain = emulate_tools(make_request(*history, tools=[READ_SCHEMA]))
+    plain = emulate_tools_in_prompt(make_request(*history, tools=[READ_SCHEMA]))
     texts = [message.text for message in plain.messages]
     assert not plain.tools
     assert READ_SCHEMA.name in plain.system
@@ -149,7 +153,7 @@ def test_history_is_sent_in_the_format_that_the_model_is_asked_to_use() -> None:
 
 
 def test_the_schema_allows_an_answer_or_calls_of_the_given_tools() -> None:
-    schema = build_response_format([READ_SCHEMA, GREP_SCHEMA])["json_schema"]["schema"]
+    schema = build_emulated_reply_schema([READ_SCHEMA, GREP_SCHEMA])["json_schema"]["schema"]
     assert schema["type"] == "object"
     answer, calls = schema["properties"]["turn"]["anyOf"]
     assert answer["required"] == ["answer"]

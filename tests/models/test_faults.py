@@ -29,10 +29,10 @@ from shoal.core.errors import (
     Unauthorized,
     UnknownModel,
 )
-from shoal.core.model_requests import ignore_delta
+from shoal.core.model_requests import ignore_stream_delta
 from shoal.testing import FakeClock, chat_server, messages_server, responses_server
 from shoal.testing.fake_clock import START
-from shoal.testing.mock_replies import HttpErrorFault, context_length_error
+from shoal.testing.mock_replies import HttpErrorFault, make_context_length_fault
 
 SERVERS = [
     (messages_server, create_anthropic_model),
@@ -46,7 +46,7 @@ async def failure(serve: Any, model_at: Any, fault: HttpErrorFault, **options: A
     async with serve([fault]) as server:
         model = model_at(server.url, **options)
         with pytest.raises(ModelError) as caught:
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
     return caught.value
 
@@ -78,7 +78,7 @@ async def test_a_status_is_its_error(serve: Any, model_at: Any, status: int, kin
 
 @ALL
 async def test_a_history_that_no_longer_fits_has_its_own_error(serve: Any, model_at: Any) -> None:
-    assert type(await failure(serve, model_at, context_length_error())) is ContextTooLong
+    assert type(await failure(serve, model_at, make_context_length_fault())) is ContextTooLong
 
 
 async def test_a_wrong_key_names_the_variable_to_set() -> None:
@@ -132,7 +132,7 @@ async def test_a_wait_is_read_as_seconds_or_as_a_date(header: str, seconds: floa
     async with serve_responses(make_response(b"", header, status=429)) as url:
         with pytest.raises(RateLimited) as caught:
             await create_openai_model(url, clock=FakeClock()).generate_reply(
-                make_request("Hi."), ignore_delta
+                make_request("Hi."), ignore_stream_delta
             )
     assert caught.value.retry_after == seconds
 
@@ -157,7 +157,7 @@ async def test_a_wait_is_read_as_seconds_or_as_a_date(header: str, seconds: floa
 async def test_the_message_of_an_error_is_found_in_any_format(body: str, words: str) -> None:
     async with serve_responses(make_response(body.encode("latin-1"), status=400)) as url:
         with pytest.raises(BadRequest) as caught:
-            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
     assert words in str(caught.value)
     assert len(str(caught.value)) < 700
 
@@ -166,7 +166,7 @@ async def test_a_web_page_of_a_proxy_in_place_of_an_overloaded_provider_is_still
     page = b"<html><title>503 Service Temporarily Unavailable</title></html>"
     async with serve_responses(make_response(page, "Content-Type: text/html", status=503)) as url:
         with pytest.raises(Overloaded, match="Temporarily Unavailable"):
-            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 async def test_a_web_page_in_place_of_an_answer_is_a_bad_reply() -> None:
@@ -174,26 +174,26 @@ async def test_a_web_page_in_place_of_an_answer_is_a_bad_reply() -> None:
         make_response(b"<html><title>Log in</title></html>", "Content-Type: text/html")
     ) as url:
         with pytest.raises(BadReply, match=r"Log in.*Check the base URL"):
-            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 async def test_an_error_in_json_with_status_200_is_that_error() -> None:
     body = json.dumps({"error": {"code": 503, "message": "no capacity"}}).encode()
     async with serve_responses(make_response(body, "Content-Type: application/json")) as url:
         with pytest.raises(Overloaded, match="no capacity"):
-            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 async def test_an_empty_answer_is_a_cut() -> None:
     async with serve_responses(make_response(b"", "Content-Type: text/event-stream")) as url:
         with pytest.raises(StreamCut):
-            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 async def test_what_does_not_speak_http_is_a_bad_reply() -> None:
     async with serve_responses(b"220 mail.example.org ESMTP\r\n") as url:
         with pytest.raises(BadReply, match=r"HTTP/1\.1"):
-            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 async def test_an_account_without_credit_is_not_waited_for() -> None:
@@ -202,13 +202,13 @@ async def test_an_account_without_credit_is_not_waited_for() -> None:
     ).encode()
     async with serve_responses(make_response(body, status=429)) as url:
         with pytest.raises(BadRequest, match="exceeded your quota"):
-            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 async def test_a_redirect_says_to_correct_the_base_url() -> None:
     async with serve_responses(make_response(b"", "Location: https://elsewhere/", status=301)) as url:
         with pytest.raises(BadRequest, match="base URL"):
-            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "not a url", "http://", "http://x:port/"])
@@ -229,5 +229,5 @@ async def test_an_answer_compressed_without_being_asked_is_read() -> None:
     )
     answer = make_response(stream, "Content-Type: text/event-stream", "Content-Encoding: gzip")
     async with serve_responses(answer) as url:
-        reply = await create_openai_model(url).generate_reply(make_request("Hi."), ignore_delta)
+        reply = await create_openai_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
     assert reply.message.text == "Hi."

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.models.http_parser import HttpResponseParser, MalformedResponse
-from shoal.models.sse_parser import EventTooLong, SseParser
+from shoal.models.http_parser import HttpResponseParser, MalformedHttpResponse
+from shoal.models.sse_parser import SseEventTooLong, SseParser
 
 BODY = b"data: one\r\n\r\ndata: two\n\n" + bytes(range(256))
 CHUNKED = (
@@ -36,14 +36,14 @@ def test_a_response_is_the_same_in_any_pieces(raw: bytes, data: st.DataObject) -
     assert body == BODY
     assert response.head is not None
     assert response.head.status == 200
-    assert response.finish()
+    assert response.handle_connection_end()
 
 
 @given(st.integers(0, len(CHUNKED) - 1))
 def test_a_response_cut_anywhere_is_not_whole(at: int) -> None:
     response = HttpResponseParser()
     response.feed(CHUNKED[:at])
-    assert not response.finish()
+    assert not response.handle_connection_end()
 
 
 def test_headers_of_the_same_name_are_joined() -> None:
@@ -68,7 +68,7 @@ def test_headers_of_the_same_name_are_joined() -> None:
     ],
 )
 def test_what_is_not_http_is_refused(raw: bytes) -> None:
-    with pytest.raises(MalformedResponse):
+    with pytest.raises(MalformedHttpResponse):
         HttpResponseParser().feed(raw)
 
 
@@ -89,7 +89,7 @@ def test_a_line_that_does_not_end_is_refused_and_not_kept_growing() -> None:
     events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"x" * 100_000)
-    with pytest.raises(EventTooLong):
+    with pytest.raises(SseEventTooLong):
         events.feed(b"x" * 100_000)
 
 
@@ -97,5 +97,5 @@ def test_an_event_that_does_not_end_is_refused() -> None:
     events = SseParser(limit=1 << 20)
     for _ in range(10):
         events.feed(b"data: " + b"x" * 100_000 + b"\n")
-    with pytest.raises(EventTooLong):
+    with pytest.raises(SseEventTooLong):
         events.feed(b"data: " + b"x" * 100_000 + b"\n")

@@ -23,18 +23,23 @@ from shoal.core.errors import (
 )
 from shoal.core.messages import Message, TextBlock, ToolUseBlock
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
-    RetryScheduled,
+    ModelRetryScheduled,
     TextDelta,
-    ignore_delta,
+    ignore_stream_delta,
 )
 from shoal.core.usage import ModelCard, Usage
 from shoal.models.rate_limiter import RateLimiter, RateLimiterRegistry, RetryingModel, RetryPolicy
 from shoal.testing import FakeClock, MockReply, messages_server
-from shoal.testing.mock_replies import CutStreamFault, overloaded_error, rate_limit_error, server_error
+from shoal.testing.mock_replies import (
+    CutStreamFault,
+    make_overloaded_fault,
+    make_rate_limit_fault,
+    make_server_error_fault,
+)
 from shoal.wire.settings_codec import ShoalSettings
 
 Health = Callable[[float], ModelError | None]
@@ -63,7 +68,7 @@ class Provider:
         self.most_at_once: dict[int, int] = {}
 
     async def generate_reply(self, _: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        await on_delta(AttemptStarted())
+        await on_delta(ModelAttemptStarted())
         now = self._clock.monotonic()
         self.asked.append(now)
         self.at_once += 1
@@ -113,7 +118,8 @@ async def test_fifty_agents_survive_an_outage_of_ten_minutes(kind: type[Transien
     model = patient(provider, clock, max_outage=ShoalSettings().outage_patience)
     async with asyncio.TaskGroup() as group:
         agents = [
-            group.create_task(model.generate_reply(make_request("Hi."), ignore_delta)) for _ in range(50)
+            group.create_task(model.generate_reply(make_request("Hi."), ignore_stream_delta))
+            for _ in range(50)
         ]
         await advance_until_done(clock, agents)
     assert all(agent.result() == REPLY for agent in agents)
@@ -129,7 +135,8 @@ async def test_after_an_outage_they_come_back_gradually() -> None:
     model = patient(provider, clock)
     async with asyncio.TaskGroup() as group:
         agents = [
-            group.create_task(model.generate_reply(make_request("Hi."), ignore_delta)) for _ in range(50)
+            group.create_task(model.generate_reply(make_request("Hi."), ignore_stream_delta))
+            for _ in range(50)
         ]
         await advance_until_done(clock, agents, step=0.05)
     first = min(at for at in provider.asked if at >= 60)
@@ -154,13 +161,13 @@ async def test_all_requests_obey_the_wait_that_a_provider_asks_for() -> None:
         await clock.advance(1)
         agents.append(
             group.create_task(
-                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_delta)
+                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
             )
         )
         await advance_until_done(clock, agents)
     assert len(provider.asked) == 3
     assert all(at >= 45.1 for at in provider.asked[1:])
-    assert ear.list_deltas(RetryScheduled)[0].delay >= 45
+    assert ear.list_deltas(ModelRetryScheduled)[0].delay >= 45
 
 
 async def test_pauses_double_up_to_a_limit_and_vary() -> None:
@@ -182,14 +189,14 @@ async def test_a_listener_gets_each_attempt_and_each_wait() -> None:
         await advance_until_done(clock, [agent])
     kinds = [type(delta) for delta in ear.deltas]
     assert kinds == [
-        AttemptStarted,
-        RetryScheduled,
-        AttemptStarted,
-        RetryScheduled,
-        AttemptStarted,
+        ModelAttemptStarted,
+        ModelRetryScheduled,
+        ModelAttemptStarted,
+        ModelRetryScheduled,
+        ModelAttemptStarted,
         TextDelta,
     ]
-    waits = ear.list_deltas(RetryScheduled)
+    waits = ear.list_deltas(ModelRetryScheduled)
     assert [(wait.attempt, wait.reason, wait.billed) for wait in waits] == [
         (1, "cut", True),
         (2, "busy", False),
@@ -201,7 +208,8 @@ async def test_an_outage_longer_than_patience_is_the_end_for_everyone_at_about_t
     clock = FakeClock()
     model = patient(Provider(clock, outage(1e9)), clock, max_outage=900)
     agents = [
-        asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_delta)) for _ in range(20)
+        asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
+        for _ in range(20)
     ]
     await advance_until_done(clock, agents)
     assert all(isinstance(agent.exception(), Overloaded) for agent in agents)
@@ -212,7 +220,9 @@ async def test_an_outage_longer_than_patience_is_the_end_for_everyone_at_about_t
 async def test_a_wait_longer_than_patience_is_not_begun() -> None:
     clock = FakeClock()
     provider = Provider(clock, outage(1e9, RateLimited, retry_after=5 * 3600))
-    agent = asyncio.ensure_future(patient(provider, clock).generate_reply(make_request("Hi."), ignore_delta))
+    agent = asyncio.ensure_future(
+        patient(provider, clock).generate_reply(make_request("Hi."), ignore_stream_delta)
+    )
     await clock.advance(1)
     assert agent.done()
     error = agent.exception()
@@ -227,20 +237,20 @@ async def test_nobody_waits_out_a_pause_longer_than_patience_that_another_was_to
     limiter = RateLimiter(clock, random.Random(7))
     first, second, third = (patient(provider, clock, limiter) for _ in range(3))
     asked = [
-        asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_delta))
+        asyncio.ensure_future(model.generate_reply(make_request("Hi."), ignore_stream_delta))
         for model in (first, second)
     ]
     await clock.advance(1)
-    late = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_delta))
+    late = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_stream_delta))
     await clock.advance(1)
     assert [type(each.exception()) for each in (*asked, late)] == [RateLimited] * 3
     assert len(provider.asked) == 2, "the pause is kept"
     assert "s are left" in str(late.exception())
-    again = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_delta))
+    again = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_stream_delta))
     await clock.advance(1)
     assert again.done()
     await clock.advance(4500)
-    now = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_delta))
+    now = asyncio.ensure_future(third.generate_reply(make_request("Hi."), ignore_stream_delta))
     await advance_until_done(clock, [now])
     assert now.result() == REPLY
 
@@ -248,7 +258,9 @@ async def test_nobody_waits_out_a_pause_longer_than_patience_that_another_was_to
 async def test_what_asking_again_does_not_change_is_raised_at_once() -> None:
     clock = FakeClock()
     provider = Provider(clock, lambda _: BadRequest("no"))
-    agent = asyncio.ensure_future(patient(provider, clock).generate_reply(make_request("Hi."), ignore_delta))
+    agent = asyncio.ensure_future(
+        patient(provider, clock).generate_reply(make_request("Hi."), ignore_stream_delta)
+    )
     await clock.advance(0.2)
     with pytest.raises(BadRequest):
         await agent
@@ -263,13 +275,13 @@ async def test_streams_that_go_well_are_not_held_up_by_one_that_fails() -> None:
     async with asyncio.TaskGroup() as group:
         going = [
             group.create_task(
-                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_delta)
+                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
             )
             for _ in range(10)
         ]
         await clock.advance(5)
         late = group.create_task(
-            patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_delta)
+            patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
         )
         await clock.advance(10)
         assert len(provider.asked) == 12, "the one that failed was asked again while ten streams still run"
@@ -282,7 +294,7 @@ async def test_cancelled_agents_leave_their_places_to_others() -> None:
     limiter = RateLimiter(clock, random.Random(7))
     agents = [
         asyncio.ensure_future(
-            patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_delta)
+            patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
         )
         for _ in range(20)
     ]
@@ -294,7 +306,7 @@ async def test_cancelled_agents_leave_their_places_to_others() -> None:
     async with asyncio.TaskGroup() as group:
         again = [
             group.create_task(
-                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_delta)
+                patient(provider, clock, limiter).generate_reply(make_request("Hi."), ignore_stream_delta)
             )
             for _ in range(5)
         ]
@@ -335,7 +347,7 @@ async def test_who_slept_through_a_failure_counts_among_those_who_try_after_it()
     another = asyncio.ensure_future(limiter.acquire())
     await clock.advance(1)
     assert not another.done(), "one tries, and the others wait for what becomes of it"
-    limiter.report_answer(asleep.result())
+    limiter.report_answer_started(asleep.result())
     await asyncio.wait_for(another, 30)
 
 
@@ -354,15 +366,22 @@ async def test_over_http_a_cut_call_is_asked_again_and_given_whole() -> None:
     clock = FakeClock()
     whole = MockReply(content=(ToolUseBlock(id="t1", name="Read", input={"path": "abcdef"}),))
     cut = MockReply(content=whole.content, faults=(CutStreamFault(in_tool_call=True),))
-    mind = [overloaded_error(), server_error(), rate_limit_error(retry_after=3), cut, cut, whole]
+    mind = [
+        make_overloaded_fault(),
+        make_server_error_fault(),
+        make_rate_limit_fault(retry_after=3),
+        cut,
+        cut,
+        whole,
+    ]
     async with messages_server(mind) as server:
         inner, ear = create_anthropic_model(server.url, clock=clock), DeltaRecorder()
         reply = asyncio.ensure_future(patient(inner, clock).generate_reply(make_request("Go."), ear))
         for attempt in range(1, len(mind)):
             await server.wait_for_requests(attempt)
-            await ear.wait_for_deltas(RetryScheduled, attempt)
-            await clock.advance(ear.list_deltas(RetryScheduled)[-1].delay + 0.01)
+            await ear.wait_for_deltas(ModelRetryScheduled, attempt)
+            await clock.advance(ear.list_deltas(ModelRetryScheduled)[-1].delay + 0.01)
         assert (await asyncio.wait_for(reply, 30)).message.content == whole.content
         await inner.aclose()
-    assert len(ear.list_deltas(AttemptStarted)) == len(mind)
-    assert [wait.billed for wait in ear.list_deltas(RetryScheduled)] == [False, False, False, True, True]
+    assert len(ear.list_deltas(ModelAttemptStarted)) == len(mind)
+    assert [wait.billed for wait in ear.list_deltas(ModelRetryScheduled)] == [False, False, False, True, True]

@@ -37,21 +37,27 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    UrlSource,
+    UrlImageSource,
     user_message,
 )
-from shoal.core.model_requests import AttemptStarted, TextDelta, ThinkingDelta, ToolInputDelta, ignore_delta
+from shoal.core.model_requests import (
+    ModelAttemptStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+    ignore_stream_delta,
+)
 from shoal.core.usage import Usage
 from shoal.models.catalogue import get_model_card
 from shoal.models.messages_api import build_messages_body
 from shoal.models.provider_json import encode_json
 from shoal.testing import MockReply, make_tool_call, messages_server
-from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.messages_format import MockMessagesFormat
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     CutStreamFault,
     GarbageLineFault,
-    PingsFault,
+    PingAfterEachEventFault,
     StreamErrorFault,
 )
 
@@ -82,7 +88,7 @@ async def test_a_reply_has_all_its_blocks_and_streams_as_it_arrives() -> None:
         await model.aclose()
     assert reply.message.content == content
     assert reply.stop_reason == "tool_use"
-    assert ear.deltas[0] == AttemptStarted()
+    assert ear.deltas[0] == ModelAttemptStarted()
     assert ear.join_text(TextDelta) == "I read both files. Žluťoučký 🐎"
     assert ear.join_text(ThinkingDelta) == "Two files, side by side."
     assert {delta.name for delta in ear.list_deltas(ToolInputDelta)} <= {"Read", "Grep"}
@@ -97,8 +103,8 @@ async def test_usage_is_what_the_provider_reported_to_the_token() -> None:
         [MockReply(content=(TextBlock(text="Hi."),), usage=usage), "Again."]
     ) as server:
         model = create_anthropic_model(server.url)
-        first = await model.generate_reply(make_request("Hi."), ignore_delta)
-        second = await model.generate_reply(make_request("Hi."), ignore_delta)
+        first = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
+        second = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
         assert first.usage == usage
         assert first.usage + second.usage == server.reported_usage
@@ -111,7 +117,7 @@ async def test_the_model_that_answered_is_named_even_where_another_was_asked() -
         [MockReply(content=(TextBlock(text="Hi."),), model="claude-other-1")]
     ) as server:
         model = create_anthropic_model(server.url)
-        reply = await model.generate_reply(make_request("Hi."), ignore_delta)
+        reply = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
     assert reply.model == "claude-other-1"
     assert reply.id
@@ -120,11 +126,11 @@ async def test_the_model_that_answered_is_named_even_where_another_was_asked() -
 async def test_requests_follow_each_other_on_one_connection() -> None:
     async with messages_server(["One.", StreamErrorFault(after=2), "Two.", "Three."]) as server:
         model = create_anthropic_model(server.url)
-        await model.generate_reply(make_request("Hi."), ignore_delta)
+        await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         with pytest.raises(Overloaded):
-            await model.generate_reply(make_request("Hi."), ignore_delta)
-        await model.generate_reply(make_request("Hi."), ignore_delta)
-        await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
+        await model.generate_reply(make_request("Hi."), ignore_stream_delta)
+        await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
         assert [request.connection for request in server.requests] == [1, 1, 2, 2]
 
@@ -134,7 +140,7 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
     answer = MockReply(
         content=(TextBlock(text="Reading now."), ToolUseBlock(id="t1", name="Read", input={"path": "abcdef"}))
     )
-    cuts = len(MessagesFormat().encode_events(answer, {}, 1, Usage()))
+    cuts = len(MockMessagesFormat().encode_events(answer, {}, 1, Usage()))
     minds = [
         MockReply(content=answer.content, faults=(CutStreamFault(after=after, how=how),))
         for after in range(cuts)
@@ -144,9 +150,9 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         for _ in range(cuts):
             # A reset may overtake the head of the response, and then nothing came at all.
             with pytest.raises((StreamCut, ConnectionLost) if how == "reset" else StreamCut):
-                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         assert (
-            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         ).message.content == answer.content
         await model.aclose()
 
@@ -162,7 +168,7 @@ async def test_broken_arguments_are_kept_as_they_came() -> None:
     async with messages_server([answer, not_an_object]) as server:
         model = create_anthropic_model(server.url)
         replies = [
-            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
             for _ in range(2)
         ]
         await model.aclose()
@@ -180,7 +186,7 @@ async def test_a_call_cut_by_the_token_limit_is_not_taken_for_one_without_argume
         {"type": "message_stop"},
     )
     async with serve_responses(make_response(stream, "Content-Type: text/event-stream")) as url:
-        reply = await create_anthropic_model(url).generate_reply(make_request("Go."), ignore_delta)
+        reply = await create_anthropic_model(url).generate_reply(make_request("Go."), ignore_stream_delta)
     assert reply.stop_reason == "max_tokens"
     assert reply.message.tool_uses[0].input == {MALFORMED_INPUT_KEY: ""}
 
@@ -189,7 +195,7 @@ async def test_pings_and_garbage_between_events_change_nothing() -> None:
     answer = MockReply(
         content=(TextBlock(text="All of it."),),
         faults=(
-            PingsFault(),
+            PingAfterEachEventFault(),
             GarbageLineFault(after=1),
             GarbageLineFault(after=2, line="<!-- proxy -->"),
             GarbageLineFault(after=3, line="data: ok"),
@@ -197,7 +203,7 @@ async def test_pings_and_garbage_between_events_change_nothing() -> None:
     )
     async with messages_server([answer]) as server:
         model = create_anthropic_model(server.url)
-        reply = await model.generate_reply(make_request("Hi."), ignore_delta)
+        reply = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
     assert reply.message.text == "All of it."
 
@@ -209,7 +215,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_that_error(
     async with messages_server([["Half an answer", StreamErrorFault(after=3, code=code)]]) as server:
         model = create_anthropic_model(server.url)
         with pytest.raises(kind) as caught:
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
     assert caught.value.billed
 
@@ -217,7 +223,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_that_error(
 async def test_a_reply_without_content_is_an_empty_reply() -> None:
     async with messages_server([MockReply(content=())]) as server:
         model = create_anthropic_model(server.url)
-        reply = await model.generate_reply(make_request("Hi."), ignore_delta)
+        reply = await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
     assert reply.message.content == ()
     assert reply.stop_reason == "end_turn"
@@ -236,7 +242,7 @@ async def test_a_reply_without_content_is_an_empty_reply() -> None:
 async def test_an_event_that_makes_no_sense_is_a_bad_reply(event: Any) -> None:
     async with serve_responses(make_response(make_events(event), "Content-Type: text/event-stream")) as url:
         with pytest.raises(BadReply, match="makes no sense"):
-            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_delta)
+            await create_anthropic_model(url).generate_reply(make_request("Hi."), ignore_stream_delta)
 
 
 async def test_a_lone_half_of_a_surrogate_pair_is_replaced_not_fatal() -> None:
@@ -249,7 +255,7 @@ async def test_a_lone_half_of_a_surrogate_pair_is_replaced_not_fatal() -> None:
     )
     async with serve_responses(make_response(stream, "Content-Type: text/event-stream")) as url:
         reply = await create_anthropic_model(url).generate_reply(
-            make_request("a \udc80 lone half"), ignore_delta
+            make_request("a \udc80 lone half"), ignore_stream_delta
         )
     assert reply.message.text == "a\ufffdb 😀"
     assert not reply.counted
@@ -298,7 +304,7 @@ def test_the_prefix_is_the_same_bytes_from_turn_to_turn() -> None:
         make_assistant_message(ToolUseBlock(id="t2", name="Read", input={"path": "b"})),
         make_tool_result_message(
             "t2",
-            (TextBlock(text="content"), ImageBlock(source=UrlSource(url="https://x/y.png"))),
+            (TextBlock(text="content"), ImageBlock(source=UrlImageSource(url="https://x/y.png"))),
             is_error=True,
         ),
     ]
@@ -343,15 +349,15 @@ def test_images_are_left_out_with_a_mark_for_models_that_do_not_see() -> None:
     blind = get_model_card(
         "anthropic", "claude-sonnet-4-5", overrides={"claude-sonnet-4-5": _entry(images=False)}
     )
-    image = ImageBlock(source=UrlSource(url="https://x/y.png"))
+    image = ImageBlock(source=UrlImageSource(url="https://x/y.png"))
     sent = body(Message(role="user", content=(image,)), card=blind)
     assert "left out" in sent["messages"][0]["content"][0]["text"]
 
 
 def _entry(**fields: Any) -> Any:
-    from shoal.models.catalogue import CatalogueEntry
+    from shoal.models.catalogue import ModelCatalogueEntry
 
-    return CatalogueEntry(**fields)
+    return ModelCatalogueEntry(**fields)
 
 
 def test_thinking_is_asked_for_as_each_generation_wants_it() -> None:
@@ -374,7 +380,7 @@ async def test_a_bearer_token_or_a_key_is_sent_as_such() -> None:
     async with messages_server(["Hi.", "Hi."]) as server:
         for options in ({"api_key": " sk-1\n"}, {"api_key": None, "auth_token": "tok"}):
             model = create_anthropic_model(server.url, **options)
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
             await model.aclose()
         assert server.requests[0].headers["x-api-key"] == "sk-1"
         assert "authorization" not in server.requests[0].headers

@@ -19,14 +19,14 @@ from shoal.core.clock import SystemClock
 from shoal.core.errors import ContextTooLong
 from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
     StreamDelta,
     TextDelta,
     ToolSchema,
-    ignore_delta,
+    ignore_stream_delta,
 )
 from shoal.core.usage import ModelCard
 from shoal.models.providers import ProviderAccess, create_model
@@ -148,7 +148,7 @@ CARD = ModelCard(id="smollm2", provider="local", window=WINDOW, tools=False, ima
 def ask(request: pytest.FixtureRequest, url: str) -> Ask:
     """Ask through our adapters, for llama.cpp speaks both protocols; each question on a new connection."""
 
-    async def send_request(question: ModelRequest, hear: DeltaListener = ignore_delta) -> ModelReply:
+    async def send_request(question: ModelRequest, hear: DeltaListener = ignore_stream_delta) -> ModelReply:
         model = create_model(
             request.param, CARD, ProviderAccess(base_url=url, api_key="none"), clock=SystemClock()
         )
@@ -170,7 +170,7 @@ async def test_a_plain_reply_comes_through_the_adapter(ask: Ask):
     first = await ask(request, hear)
     again = await ask(request)
     assert first.message.text == again.message.text != ""
-    assert heard[0] == AttemptStarted()
+    assert heard[0] == ModelAttemptStarted()
     assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == first.message.text
     assert first.model == "smollm2"
     assert first.stop_reason in ("max_tokens", "end_turn")
@@ -212,7 +212,7 @@ async def test_a_tool_call_is_emulated_by_a_schema(url):
         system="You use tools.", messages=messages, tools=[WEATHER], max_tokens=200, temperature=0
     )
     model = create_model("openai", CARD, ProviderAccess(base_url=url), clock=SystemClock())
-    reply = await model.generate_reply(request, ignore_delta)
+    reply = await model.generate_reply(request, ignore_stream_delta)
     await model.aclose()
     assert reply.stop_reason == "tool_use"
     for call in reply.message.tool_uses:

@@ -8,15 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from shoal.core.errors import ReplayMismatch, SettingsError, StoreError
+from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
 from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
-from shoal.core.model_requests import AttemptStarted, ModelRequest, RetryScheduled, TextDelta, ToolSchema
-from shoal.core.usage import ModelCard, Price, Usage
+from shoal.core.model_requests import (
+    ModelAttemptStarted,
+    ModelRequest,
+    ModelRetryScheduled,
+    TextDelta,
+    ToolSchema,
+)
+from shoal.core.usage import ModelCard, TokenPrice, Usage
 from shoal.models.replay_model import RecordingModel, ReplayModel
 from shoal.models.scripted_model import ScriptedModel, ScriptedReply
 
 READ = ToolSchema(name="Read", description="Reads a file.\nAll of it.", input_schema={"type": "object"})
-CARD = ModelCard(id="recorded-1", provider="somewhere", window=1000, price=Price(input=1, output=2))
+CARD = ModelCard(id="recorded-1", provider="somewhere", window=1000, price=TokenPrice(input=1, output=2))
 
 
 def asking(*texts, system="Be brief.", tools=(READ,), **more):
@@ -73,9 +79,9 @@ async def test_deltas_of_a_failed_attempt_are_not_replayed(tmp_path):
 
         async def generate_reply(self, request, on_delta):
             inner = ScriptedModel(["Whole answer."], card=CARD)
-            await on_delta(AttemptStarted())
+            await on_delta(ModelAttemptStarted())
             await on_delta(TextDelta("Who"))
-            await on_delta(RetryScheduled(reason="cut", delay=0, attempt=1, billed=True))
+            await on_delta(ModelRetryScheduled(reason="cut", delay=0, attempt=1, billed=True))
             return await inner.generate_reply(request, on_delta)
 
         async def aclose(self): ...
@@ -89,7 +95,7 @@ async def test_deltas_of_a_failed_attempt_are_not_replayed(tmp_path):
         played.append(delta)
 
     await ReplayModel(tmp_path / "run.jsonl").generate_reply(asking("hello"), hear)
-    assert played == [AttemptStarted(), TextDelta("Whole answer.")]
+    assert played == [ModelAttemptStarted(), TextDelta("Whole answer.")]
 
 
 async def test_agents_are_matched_by_what_they_ask_in_any_order(tmp_path):
@@ -239,10 +245,10 @@ async def test_a_missing_or_empty_recording_is_named(tmp_path):
 
 
 async def test_a_recording_that_cannot_be_written_is_a_store_error(tmp_path):
-    with pytest.raises(StoreError, match="cannot be written: Is a directory"):
+    with pytest.raises(StateFileError, match="cannot be written: Is a directory"):
         RecordingModel(ScriptedModel([]), tmp_path)
     model = RecordingModel(ScriptedModel(["x"]), Path("/dev/full"))
-    with pytest.raises(StoreError, match="No space left"):
+    with pytest.raises(StateFileError, match="No space left"):
         await model.generate_reply(asking("a"))
     await model.aclose()
 

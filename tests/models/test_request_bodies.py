@@ -13,28 +13,28 @@ from msgspec import structs
 
 from shoal.core.messages import (
     MALFORMED_INPUT_KEY,
-    Base64Source,
+    Base64ImageSource,
     ImageBlock,
     RedactedThinkingBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    UrlSource,
+    UrlImageSource,
     user_message,
 )
 from shoal.core.model_requests import ModelRequest
 from shoal.models.catalogue import get_model_card
-from shoal.models.chat_body import ChatDialect
+from shoal.models.chat_body import ChatServerDialect
 from shoal.models.chat_body import build_chat_body as chat_body
 from shoal.models.messages_api import build_messages_body as messages_body
 from shoal.models.provider_json import encode_json
 from shoal.models.responses_body import build_responses_body as responses_body
 from shoal.models.responses_body import select_responses_dialect as responses_dialect
-from shoal.models.tool_emulation import build_response_format, emulate_tools
+from shoal.models.tool_emulation import build_emulated_reply_schema, emulate_tools_in_prompt
 
-PNG = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
-LINK = ImageBlock(source=UrlSource(url="https://example.org/a.png"))
+PNG = ImageBlock(source=Base64ImageSource(media_type="image/png", data="iVBORw0KGgo="))
+LINK = ImageBlock(source=UrlImageSource(url="https://example.org/a.png"))
 
 
 def conversations() -> Iterator[ModelRequest]:
@@ -126,9 +126,9 @@ def test_chat_bodies_fit_the_official_types() -> None:
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
     for dialect in (
-        ChatDialect(),
-        ChatDialect(limit="max_completion_tokens", thinking="effort"),
-        ChatDialect(limit="max_completion_tokens", tools_forbid_thinking=True),
+        ChatServerDialect(),
+        ChatServerDialect(limit="max_completion_tokens", thinking="effort"),
+        ChatServerDialect(limit="max_completion_tokens", tools_forbid_thinking=True),
     ):
         for request in conversations():
             body = chat_body(request, get_model_card("openai", "gpt-5.5"), dialect)
@@ -157,8 +157,10 @@ def test_emulated_bodies_fit_the_official_types() -> None:
     from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
     for request in conversations():
-        body = chat_body(emulate_tools(request), get_model_card("openai", "gpt-6.1-sol"), ChatDialect())
-        body["response_format"] = build_response_format(request.tools or [READ_SCHEMA])
+        body = chat_body(
+            emulate_tools_in_prompt(request), get_model_card("openai", "gpt-6.1-sol"), ChatServerDialect()
+        )
+        body["response_format"] = build_emulated_reply_schema(request.tools or [READ_SCHEMA])
         fits(CompletionCreateParamsStreaming, body)
 
 

@@ -24,7 +24,7 @@ from model_helpers import (
 from shoal.core.clock import SystemClock
 from shoal.core.errors import BadReply, BadRequest, ContextTooLong, Overloaded, RateLimited, StreamCut
 from shoal.core.messages import (
-    Base64Source,
+    Base64ImageSource,
     ImageBlock,
     Message,
     TextBlock,
@@ -34,17 +34,17 @@ from shoal.core.messages import (
     user_message,
 )
 from shoal.core.model_requests import (
-    AttemptStarted,
+    ModelAttemptStarted,
     ModelReply,
-    RetryScheduled,
+    ModelRetryScheduled,
     TextDelta,
     ThinkingDelta,
     ToolInputDelta,
-    ignore_delta,
+    ignore_stream_delta,
 )
 from shoal.core.usage import ModelCard, Usage
 from shoal.models.catalogue import get_model_card, resolve_model
-from shoal.models.chat_api import ChatModel
+from shoal.models.chat_api import ChatApiModel
 from shoal.models.chat_body import build_chat_body as chat_body
 from shoal.models.chat_body import select_chat_dialect as chat_dialect
 from shoal.models.messages_api import build_messages_body as messages_body
@@ -52,8 +52,8 @@ from shoal.models.model_endpoint import HttpDeadlines
 from shoal.models.provider_json import encode_json
 from shoal.models.providers import ProviderAccess, create_model
 from shoal.models.rate_limiter import RateLimiter, RetryingModel
-from shoal.models.responses_api import ResponsesModel
-from shoal.models.responses_body import ResponsesDialect, build_responses_body, select_responses_dialect
+from shoal.models.responses_api import ResponsesApiModel
+from shoal.models.responses_body import ResponsesServerDialect, build_responses_body, select_responses_dialect
 from shoal.testing import FakeClock, MockReply, make_tool_call, responses_server
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
@@ -62,19 +62,19 @@ from shoal.testing.mock_replies import (
     StalledStreamFault,
     StreamErrorFault,
 )
-from shoal.testing.responses_format import ResponsesFormat
+from shoal.testing.responses_format import MockResponsesFormat
 
 CARD = get_model_card("openai", "gpt-6-sol")
 HOME = "https://api.openai.com/v1"
-PNG = ImageBlock(source=Base64Source(media_type="image/png", data="iVBORw0KGgo="))
+PNG = ImageBlock(source=Base64ImageSource(media_type="image/png", data="iVBORw0KGgo="))
 SIGNED = "openai-responses:rs_1:blob"
 
 
 def body(
-    *messages: Message | str, dialect: ResponsesDialect | None = None, unread: Any = (), **fields: Any
+    *messages: Message | str, dialect: ResponsesServerDialect | None = None, unread: Any = (), **fields: Any
 ) -> dict[str, Any]:
     made = build_responses_body(
-        make_request(*messages, **fields), CARD, dialect or ResponsesDialect(), unreadable=unread
+        make_request(*messages, **fields), CARD, dialect or ResponsesServerDialect(), unreadable=unread
     )
     return json.loads(encode_json(made))
 
@@ -82,7 +82,7 @@ def body(
 async def parse_reply_events(*told: Any) -> ModelReply:
     async with serve_responses(make_response(make_events(*told), "Content-Type: text/event-stream")) as url:
         return await create_responses_model(url).generate_reply(
-            make_request("Go.", tools=[READ_SCHEMA]), ignore_delta
+            make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta
         )
 
 
@@ -112,7 +112,7 @@ async def test_a_reply_carries_reasoning_text_and_parallel_calls_in_their_order(
     assert reply.stop_reason == "tool_use"
     assert reply.usage == usage
     assert reply.counted
-    assert ear.deltas[0] == AttemptStarted()
+    assert ear.deltas[0] == ModelAttemptStarted()
     assert ear.join_text(TextDelta) == "I look at both. 🐎"
     assert ear.join_text(ThinkingDelta) == "Both at once, then."
     assert ear.list_deltas(ToolInputDelta)[-1].name == "Grep"
@@ -122,10 +122,11 @@ async def test_reasoning_goes_back_sealed_as_it_came_and_nothing_is_stored_there
     answer = [ThinkingBlock(thinking="Look first.", signature="blob"), make_tool_call("Read", path="a")]
     async with responses_server([answer, "Done."]) as server:
         model = create_responses_model(server.url)
-        first = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        first = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         result = ToolResultBlock(tool_use_id=first.message.tool_uses[0].id, content="seven")
         second = await model.generate_reply(
-            make_request("Go.", first.message, make_user_message(result), tools=[READ_SCHEMA]), ignore_delta
+            make_request("Go.", first.message, make_user_message(result), tools=[READ_SCHEMA]),
+            ignore_stream_delta,
         )
         await model.aclose()
     assert second.message.text == "Done."
@@ -182,8 +183,8 @@ async def test_reasoning_that_cannot_be_opened_is_left_out_from_then_on() -> Non
     minds = [refused, [ThinkingBlock(thinking="", signature="new"), "Well."], "So."]
     async with responses_server(minds) as server:
         model = create_responses_model(server.url)
-        reply = await model.generate_reply(make_request(*history), ignore_delta)
-        await model.generate_reply(make_request(*history, reply.message, "Then?"), ignore_delta)
+        reply = await model.generate_reply(make_request(*history), ignore_stream_delta)
+        await model.generate_reply(make_request(*history, reply.message, "Then?"), ignore_stream_delta)
         await model.aclose()
     sealed = [
         [item["encrypted_content"] for item in each.body["input"] if item["type"] == "reasoning"]
@@ -204,7 +205,7 @@ async def test_what_a_server_does_not_take_is_not_sent_again(complaint: str, fie
     async with responses_server([HttpErrorFault(status=400, message=complaint), "Hi.", "Hi."]) as server:
         model = create_responses_model(server.url)
         for _ in range(2):
-            await model.generate_reply(make_request("Hi.", thinking_tokens=2000), ignore_delta)
+            await model.generate_reply(make_request("Hi.", thinking_tokens=2000), ignore_stream_delta)
         await model.aclose()
     first, second, third = (each.body for each in server.requests)
     outer, _, inner = field.partition(".")
@@ -219,7 +220,7 @@ async def test_another_complaint_is_the_callers() -> None:
     ) as server:
         model = create_responses_model(server.url)
         with pytest.raises(BadRequest, match="Invalid schema"):
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
 
 
@@ -294,7 +295,7 @@ async def test_the_limit_of_an_answer_is_sent_and_met() -> None:
     stopped = MockReply(content=(TextBlock(text="One, two"),), stop_reason="max_tokens")
     async with responses_server([stopped]) as server:
         model = create_responses_model(server.url)
-        reply = await model.generate_reply(make_request("Count.", max_tokens=3), ignore_delta)
+        reply = await model.generate_reply(make_request("Count.", max_tokens=3), ignore_stream_delta)
         await model.aclose()
     assert server.requests[0].body["max_output_tokens"] == 16
     assert (reply.stop_reason, reply.message.text) == ("max_tokens", "One, two")
@@ -348,7 +349,7 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         TextBlock(text="Reading now."),
         ToolUseBlock(id="call_12345", name="Read", input={"path": "abcdef"}),
     )
-    total = len(ResponsesFormat().encode_events(MockReply(content=content), {}, 1, Usage()))
+    total = len(MockResponsesFormat().encode_events(MockReply(content=content), {}, 1, Usage()))
     minds = [
         MockReply(content=content, faults=(CutStreamFault(after=after, how=how),)) for after in range(total)
     ]
@@ -356,9 +357,9 @@ async def test_a_stream_cut_anywhere_is_a_cut_and_never_half_a_reply(how: str) -
         model = create_responses_model(server.url)
         for _ in range(total):
             with pytest.raises(StreamCut):
-                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+                await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         assert (
-            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+            await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         ).message.content == content
         await model.aclose()
 
@@ -387,7 +388,7 @@ async def test_an_overload_in_the_stream_may_be_billed() -> None:
     async with responses_server([["some words", StreamErrorFault(after=2)]]) as server:
         model = create_responses_model(server.url)
         with pytest.raises(Overloaded) as caught:
-            await model.generate_reply(make_request("Hi."), ignore_delta)
+            await model.generate_reply(make_request("Hi."), ignore_stream_delta)
         await model.aclose()
     assert caught.value.billed
 
@@ -408,7 +409,7 @@ async def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
         [[make_tool_call("Read", path="a"), BrokenToolJsonFault(arguments='{"pa')]]
     ) as server:
         model = create_responses_model(server.url)
-        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_delta)
+        reply = await model.generate_reply(make_request("Go.", tools=[READ_SCHEMA]), ignore_stream_delta)
         await model.aclose()
     assert reply.message.tool_uses[0].input == {"__malformed_json__": '{"pa'}
 
@@ -416,14 +417,14 @@ async def test_arguments_that_are_no_json_are_kept_as_they_came() -> None:
 @pytest.mark.parametrize(
     ("name", "base", "kind"),
     [
-        ("gpt-6-sol", None, ResponsesModel),
-        ("gpt-6.1-sol-2026-10-01", None, ResponsesModel),
-        ("gpt-7-nova", None, ChatModel),
-        ("gpt-4.1", None, ChatModel),
-        ("gpt-6-sol", "https://me.openai.azure.com/openai/v1", ResponsesModel),
-        ("gpt-6-sol", "http://localhost:8000/v1", ChatModel),
-        ("openai-responses:tiny", "http://localhost:8000/v1", ResponsesModel),
-        ("openai-responses:gpt-4.1", None, ResponsesModel),
+        ("gpt-6-sol", None, ResponsesApiModel),
+        ("gpt-6.1-sol-2026-10-01", None, ResponsesApiModel),
+        ("gpt-7-nova", None, ChatApiModel),
+        ("gpt-4.1", None, ChatApiModel),
+        ("gpt-6-sol", "https://me.openai.azure.com/openai/v1", ResponsesApiModel),
+        ("gpt-6-sol", "http://localhost:8000/v1", ChatApiModel),
+        ("openai-responses:tiny", "http://localhost:8000/v1", ResponsesApiModel),
+        ("openai-responses:gpt-4.1", None, ResponsesApiModel),
     ],
 )
 def test_the_api_is_chosen_by_the_model_and_who_serves_it(name: str, base: str | None, kind: type) -> None:
@@ -433,7 +434,7 @@ def test_the_api_is_chosen_by_the_model_and_who_serves_it(name: str, base: str |
 
 
 def test_a_person_chooses_the_api_of_a_model() -> None:
-    for api, kind in (("responses", ResponsesModel), ("chat", ChatModel)):
+    for api, kind in (("responses", ResponsesApiModel), ("chat", ChatApiModel)):
         provider, _, card = resolve_model("openai:gpt-6-sol", models={"gpt-6-sol": {"api": api}})
         for base in (None, "http://localhost:8000/v1"):
             assert isinstance(
@@ -456,7 +457,7 @@ async def test_a_base_url_may_end_where_people_end_it(suffix: str) -> None:
             "openai-responses", card, ProviderAccess(base_url=server.url + suffix), clock=SystemClock()
         )
         assert (
-            await model.generate_reply(make_request(user_message("Hi.")), ignore_delta)
+            await model.generate_reply(make_request(user_message("Hi.")), ignore_stream_delta)
         ).message.text == "Hi."
         await model.aclose()
 
@@ -475,10 +476,10 @@ async def test_a_stream_that_falls_silent_ends_at_the_gap_and_is_asked_again_by_
         await ear.wait_for_deltas(TextDelta)
         await clock.advance(20.5)
         for failures in (1, 2):
-            await ear.wait_for_deltas(RetryScheduled, failures)
+            await ear.wait_for_deltas(ModelRetryScheduled, failures)
             await clock.advance(5)
         assert (await asyncio.wait_for(reply, 30)).message.text == "At last."
         await model.aclose()
-    assert [retry.billed for retry in ear.list_deltas(RetryScheduled)] == [True, True]
-    assert "nothing for 20 s" in ear.list_deltas(RetryScheduled)[0].reason
-    assert "Overloaded" in ear.list_deltas(RetryScheduled)[1].reason
+    assert [retry.billed for retry in ear.list_deltas(ModelRetryScheduled)] == [True, True]
+    assert "nothing for 20 s" in ear.list_deltas(ModelRetryScheduled)[0].reason
+    assert "Overloaded" in ear.list_deltas(ModelRetryScheduled)[1].reason

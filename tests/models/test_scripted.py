@@ -12,7 +12,7 @@ import pytest
 from shoal.core.errors import ModelError, RateLimited, SettingsError
 from shoal.core.messages import Message, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.model_requests import (
-    AttemptStarted,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
     StreamDelta,
@@ -85,7 +85,7 @@ async def test_an_error_in_the_script_is_raised_after_the_request_left():
 
     with pytest.raises(RateLimited):
         await model.generate_reply(asking("?"), hear)
-    assert heard == [AttemptStarted()]
+    assert heard == [ModelAttemptStarted()]
     assert (await model.generate_reply(asking("?"))).message.text == "then"
 
 
@@ -94,7 +94,7 @@ async def test_streamed_deltas_add_up_to_the_reply():
     said = (ThinkingBlock(thinking="Let me see."), TextBlock(text=text), TextBlock(text=" "), READ)
     for pace in (0.0, 1e-9):
         reply, heard = await heard_reply(ScriptedModel([said], pace=pace), asking("?"))
-        assert heard[0] == AttemptStarted()
+        assert heard[0] == ModelAttemptStarted()
         assert "".join(d.text for d in heard if isinstance(d, TextDelta)) == text + " "
         assert "".join(d.text for d in heard if isinstance(d, ThinkingDelta)) == "Let me see."
         assert [d.name for d in heard if isinstance(d, ToolInputDelta)] == ["Read"]

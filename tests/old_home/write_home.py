@@ -45,16 +45,16 @@ from shoal.core.events import (  # noqa: E402
 from shoal.core.ids import LEAD_ID, IdGenerator, SessionId  # noqa: E402
 from shoal.core.mail import MailMessage  # noqa: E402
 from shoal.core.model_requests import (  # noqa: E402
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
-    RetryScheduled,
-    ignore_delta,
+    ModelRetryScheduled,
+    ignore_stream_delta,
 )
 from shoal.core.names import AgentName, TaskId  # noqa: E402
 from shoal.core.questions import AllowAnswer, ChoiceAnswer, ChoiceQuestion  # noqa: E402
-from shoal.core.usage import ModelCard, Price  # noqa: E402
+from shoal.core.usage import ModelCard, TokenPrice  # noqa: E402
 from shoal.models.scripted_model import ScriptedModel  # noqa: E402
 from shoal.stores.files.file_journal import FileJournal, read_journal  # noqa: E402
 from shoal.stores.files.home_paths import get_journal_path  # noqa: E402
@@ -66,7 +66,9 @@ TEAM = "33333333-3333-4333-8333-333333333333"
 CUT_OFF = "44444444-4444-4444-8444-444444444444"
 EVERYTHING = "55555555-5555-4555-8555-555555555555"
 
-CARD = ModelCard(id="scripted", provider="scripted", max_output=1_000, price=Price(input=3.0, output=15.0))
+CARD = ModelCard(
+    id="scripted", provider="scripted", max_output=1_000, price=TokenPrice(input=3.0, output=15.0)
+)
 SETTINGS = {
     "permissions": {"allow": ["Bash(echo:*)"], "deny": ["Bash(curl:*)"]},
     "hooks": {"PostToolUse": [{"matcher": "Edit", "hooks": [{"type": "command", "command": "true"}]}]},
@@ -79,12 +81,14 @@ class FlakyModel(ScriptedModel):
     has_failed = False
 
     async def generate_reply(
-        self, request: ModelRequest, on_delta: DeltaListener = ignore_delta
+        self, request: ModelRequest, on_delta: DeltaListener = ignore_stream_delta
     ) -> ModelReply:
         if not self.has_failed:
             self.has_failed = True
-            await on_delta(AttemptStarted())
-            await on_delta(RetryScheduled(reason="the stream was cut", delay=0.1, attempt=1, billed=True))
+            await on_delta(ModelAttemptStarted())
+            await on_delta(
+                ModelRetryScheduled(reason="the stream was cut", delay=0.1, attempt=1, billed=True)
+            )
         return await super().generate_reply(request, on_delta)
 
 

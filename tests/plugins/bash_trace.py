@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from shoal.policy.shell.command_analysis import CommandAnalysis, SimpleCommand
+from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 from shoal.policy.shell.wrapper_commands import SHELLS, WRAPPERS
 
 # Each record is one line, written in one piece although others write too, and names its command line,
@@ -54,12 +54,12 @@ def trace_commands(commands: list[str], directory: Path) -> BashTrace:
     return BashTrace(ran, {path.name for path in work.iterdir()})
 
 
-def find_unanalyzed(analysis: CommandAnalysis, ran: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def find_unanalyzed(analysis: ShellCommandAnalysis, ran: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """List commands that bash ran and the analysis did not find."""
     return [argv for argv in ran if not any(_is_same_command(part, argv) for part in analysis.parts)]
 
 
-def _is_same_command(part: SimpleCommand, argv: tuple[str, ...]) -> bool:
+def _is_same_command(part: SimpleShellCommand, argv: tuple[str, ...]) -> bool:
     if argv[0] in part.via and (argv[0] in WRAPPERS or argv[0] in SHELLS):
         return True
     if part.argv is None and part.words and part.words[0] in (*WRAPPERS, *SHELLS, "eval", "trap"):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from shoal.testing.http_messages import encode_response, read_request
+from shoal.testing.http_messages import encode_http_response, read_http_request
 
 
 class CollectedSpan(Struct, frozen=True, kw_only=True):
@@ -76,14 +76,14 @@ async def run_collector() -> AsyncGenerator[OtlpCollector]:
     collector = OtlpCollector()
 
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while (request := await read_request(reader)) is not None:
+        while (request := await read_http_request(reader)) is not None:
             content = request.content
             if request.headers.get("content-encoding") == "gzip":
                 import gzip
 
                 content = gzip.decompress(content)
             collector.add_export(request.path, content)
-            writer.write(encode_response(b"{}"))
+            writer.write(encode_http_response(b"{}"))
             await writer.drain()
         writer.close()
 

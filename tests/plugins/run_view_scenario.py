@@ -20,7 +20,7 @@ from shoal.app.run_view.run_view import RunView
 from shoal.app.session.run_controller import LocalRunController, RemoteRunController, RunController
 from shoal.core.agents import AgentResult
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
@@ -28,9 +28,9 @@ from shoal.core.events import (
     MailPosted,
     MailTaken,
     MemberWoken,
+    ModelRequestSettled,
     QuestionAnswered,
     QuestionAsked,
-    RequestSettled,
     SessionStarted,
     TaskChanged,
     ToolStarted,
@@ -43,7 +43,7 @@ from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.panels.panel import Panel
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel
 from shoal.testing import FakeClock
-from shoal.wire.control_codec import ControlCommand
+from shoal.wire.control_codec import RunControlCommand
 
 MODEL = "anthropic:claude-sonnet-4-5"
 
@@ -105,7 +105,7 @@ class RunViewScenario:
 
     def settle_request(self, agent: str, tokens: int, usd: float | None) -> None:
         self.apply_event(
-            RequestSettled(
+            ModelRequestSettled(
                 agent=AgentId(agent),
                 request=RequestId(f"r-{next(self._numbers)}"),
                 model=MODEL,
@@ -151,11 +151,13 @@ class EndedRunController:
     def __init__(self, home: Path) -> None:
         self.run = RunHandle(session=SessionId("s-1"), home=home)
 
-    async def send_command(self, command: ControlCommand) -> Any:
-        raise StoreError(f"No live run answers: {command.__struct_config__.tag}.", path=self.run.directory)
+    async def send_command(self, command: RunControlCommand) -> Any:
+        raise StateFileError(
+            f"No live run answers: {command.__struct_config__.tag}.", path=self.run.directory
+        )
 
     def answer_question(self, question: str, answer: Answer) -> bool:
-        raise StoreError(f"There is no question {question!r}.", path=self.run.directory)
+        raise StateFileError(f"There is no question {question!r}.", path=self.run.directory)
 
 
 class PanelsApp(App[None]):
@@ -218,4 +220,4 @@ async def _follow_run(panel: Panel, follower: RunFollower) -> None:
         panel.request_refresh()
         for screen in panel.app.screen_stack:
             if isinstance(screen, AnswerScreen):
-                screen.check_answered()
+                screen.close_if_answered()

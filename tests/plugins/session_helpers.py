@@ -10,7 +10,7 @@ from typing import Any
 import shoal
 from agent_scripts import read_events
 from shoal.core.events import AgentEnded, AgentStarted, Event
-from shoal.core.messages import Message, ToolResultBlock, extract_result_text
+from shoal.core.messages import Message, ToolResultBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 
 
@@ -28,11 +28,13 @@ def find_tool_results(messages: Sequence[Message]) -> list[ToolResultBlock]:
 
 def list_lead_results(session: shoal.Session) -> list[str]:
     """List the texts of the tool results in the lead's conversation."""
-    return [extract_result_text(result) for result in find_tool_results(session.agent.conversation.messages)]
+    return [
+        extract_tool_result_text(result) for result in find_tool_results(session.agent.conversation.messages)
+    ]
 
 
 def get_last_result(request: ModelRequest) -> str:
-    return extract_result_text(find_tool_results(request.messages)[-1])
+    return extract_tool_result_text(find_tool_results(request.messages)[-1])
 
 
 def list_agent_starts(session: shoal.Session) -> list[AgentStarted]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, extract_result_text
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike, ScriptedModel
 
@@ -38,7 +38,7 @@ def join_conversation(request: ModelRequest) -> str:
 
 def _get_message_text(message: Message) -> str:
     texts = [
-        block.text if isinstance(block, TextBlock) else extract_result_text(block)
+        block.text if isinstance(block, TextBlock) else extract_tool_result_text(block)
         for block in message.content
         if isinstance(block, TextBlock | ToolResultBlock)
     ]

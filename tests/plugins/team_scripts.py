@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import shoal
 from agent_scripts import call_tool
-from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, extract_result_text
+from shoal.core.messages import Message, ToolResultBlock, ToolUseBlock, extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike, ScriptedModel
 
@@ -58,7 +58,7 @@ def find_tool_results(messages: Sequence[Message]) -> list[ToolResultBlock]:
 
 
 def get_last_result(request: ModelRequest) -> str:
-    return extract_result_text(find_tool_results(request.messages)[-1])
+    return extract_tool_result_text(find_tool_results(request.messages)[-1])
 
 
 def find_request_id(request: ModelRequest) -> str:

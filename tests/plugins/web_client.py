@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from shoal.surfaces.web.web_server import ServerAddress, serve_web
+from shoal.surfaces.web.web_server import WebServerAddress, serve_web
 from team_scripts import get_home
 
 TOKEN = "a-token-for-the-tests"
@@ -92,7 +92,7 @@ class SseStream:
 async def serve_home(home: Path | None = None, **address_fields: Any) -> AsyncIterator[WebTestClient]:
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     ended = asyncio.Event()
-    wanted = ServerAddress(**{"host": "127.0.0.1", "port": 0, "token": TOKEN, **address_fields})
+    wanted = WebServerAddress(**{"host": "127.0.0.1", "port": 0, "token": TOKEN, **address_fields})
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(serve_web(home or get_home(), wanted, on_ready=address.set_result, ended=ended))
         base = (await address).partition("/?")[0]

@@ -11,7 +11,7 @@ from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import AllowDecision, AskDecision, PermissionDecision
 from shoal.core.permissions import PermissionMode
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import RuleSet, parse_rule, split_rules
+from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule, split_rule_list
 from shoal.tools.function_tool import tool
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -34,7 +34,7 @@ def make_tool_use(name: str, **arguments: Any) -> ToolUseBlock:
 
 def decide_call(permissions: PermissionEngine, name: str, **arguments: Any) -> PermissionDecision:
     kind = read_only_tool if name in ("Read", "Glob", "Grep", "WebFetch") else writing_tool
-    return permissions.decide_call(make_tool_use(name, **arguments), kind, AGENT)
+    return permissions.decide_tool_call(make_tool_use(name, **arguments), kind, AGENT)
 
 
 def name_decision(decision: PermissionDecision) -> str:
@@ -51,11 +51,12 @@ def decide_command(permissions: PermissionEngine, command: str) -> str:
     return name_decision(decide_call(permissions, "Bash", command=command))
 
 
-def parse_rules(**rules: str) -> RuleSet:
+def parse_rules(**rules: str) -> PermissionRuleSet:
     parsed = {
-        kind: tuple(parse_rule(rule, "a test") for rule in split_rules(text)) for kind, text in rules.items()
+        kind: tuple(parse_permission_rule(rule, "a test") for rule in split_rule_list(text))
+        for kind, text in rules.items()
     }
-    return RuleSet(**parsed)
+    return PermissionRuleSet(**parsed)
 
 
 def create_engine(

@@ -20,14 +20,14 @@ from shoal.core.errors import SettingsError
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision
 from shoal.core.permissions import (
     AddDirectoriesSuggestion,
-    AddRulesSuggestion,
+    AddPermissionRulesSuggestion,
     PermissionMode,
-    SetModeSuggestion,
-    SuggestedRule,
-    format_session_rule,
+    SetPermissionModeSuggestion,
+    SuggestedPermissionRule,
+    format_session_permission_rules,
 )
 from shoal.core.questions import AllowAnswer, DenyAnswer
-from shoal.policy.permission_answers import PermissionAnswers
+from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -272,7 +272,9 @@ def test_stored_results_of_the_agent_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.spec("PRM-09")
 def test_a_session_answer_covers_only_the_same_command(tmp_path: Path) -> None:
     rules = create_engine(tmp_path)
-    rules.remember_answer(make_tool_use("Bash", command="make test"), AllowAnswer(remember="session"))
+    rules.remember_permission_answer(
+        make_tool_use("Bash", command="make test"), AllowAnswer(remember="session")
+    )
     stored = decide_call(rules, "Bash", command="make test")
     assert (name_decision(stored), stored.source) == ("allow", "this session")
     assert decide_command(rules, "make deploy") == "ask"
@@ -285,21 +287,21 @@ def test_a_session_answer_covers_only_the_same_command(tmp_path: Path) -> None:
 def test_a_remembered_command_with_asterisks_is_not_a_pattern(tmp_path: Path, command: str) -> None:
     rules = create_engine(tmp_path)
     assert decide_command(rules, command) == "ask"
-    rules.remember_answer(make_tool_use("Bash", command=command), AllowAnswer(remember="session"))
+    rules.remember_permission_answer(make_tool_use("Bash", command=command), AllowAnswer(remember="session"))
     assert decide_command(rules, command) == "allow"
     assert decide_command(rules, command.replace("*", "wide")) == "ask"
 
 
 def test_a_one_time_or_negative_answer_adds_no_rule(tmp_path: Path) -> None:
     rules = create_engine(tmp_path)
-    rules.remember_answer(make_tool_use("Bash", command="make"), AllowAnswer())
-    rules.remember_answer(make_tool_use("Bash", command="make"), DenyAnswer(reason="no"))
+    rules.remember_permission_answer(make_tool_use("Bash", command="make"), AllowAnswer())
+    rules.remember_permission_answer(make_tool_use("Bash", command="make"), DenyAnswer(reason="no"))
     assert decide_command(rules, "make") == "ask"
 
 
 def create_engine_with_answer(root: Path, name: str, **arguments: Any) -> PermissionEngine:
     rules = create_engine(root)
-    rules.remember_answer(make_tool_use(name, **arguments), AllowAnswer(remember="session"))
+    rules.remember_permission_answer(make_tool_use(name, **arguments), AllowAnswer(remember="session"))
     return rules
 
 
@@ -347,7 +349,7 @@ def test_a_question_describes_what_a_session_answer_allows(
 ) -> None:
     decision = decide_call(create_engine(tmp_path), name, **arguments)
     assert isinstance(decision, AskDecision)
-    assert format_session_rule(decision.suggestions) == rule
+    assert format_session_permission_rules(decision.suggestions) == rule
 
 
 def test_accept_edits_works_in_a_project_below_a_settings_directory(tmp_path: Path) -> None:
@@ -372,24 +374,25 @@ def test_a_question_suggests_rules_that_would_avoid_it(tmp_path: Path) -> None:
         return asked.suggestions
 
     assert suggestions("Edit", file_path="src/a.py") == (
-        AddRulesSuggestion(
-            rules=(SuggestedRule(tool_name="Edit", rule_content="/**"),), destination="session"
+        AddPermissionRulesSuggestion(
+            rules=(SuggestedPermissionRule(tool_name="Edit", rule_content="/**"),), destination="session"
         ),
-        SetModeSuggestion(mode="acceptEdits", destination="session"),
-        AddRulesSuggestion(
-            rules=(SuggestedRule(tool_name="Edit", rule_content="/src/**"),), destination="localSettings"
+        SetPermissionModeSuggestion(mode="acceptEdits", destination="session"),
+        AddPermissionRulesSuggestion(
+            rules=(SuggestedPermissionRule(tool_name="Edit", rule_content="/src/**"),),
+            destination="localSettings",
         ),
     )
-    writing = (SuggestedRule(tool_name="Write", rule_content="/**"),)
+    writing = (SuggestedPermissionRule(tool_name="Write", rule_content="/**"),)
     assert suggestions("Write", file_path="a.py") == (
-        AddRulesSuggestion(rules=writing, destination="session"),
-        SetModeSuggestion(mode="acceptEdits", destination="session"),
-        AddRulesSuggestion(rules=writing, destination="localSettings"),
+        AddPermissionRulesSuggestion(rules=writing, destination="session"),
+        SetPermissionModeSuggestion(mode="acceptEdits", destination="session"),
+        AddPermissionRulesSuggestion(rules=writing, destination="localSettings"),
     )
-    etc = (SuggestedRule(tool_name="Read", rule_content="//etc/hostname"),)
+    etc = (SuggestedPermissionRule(tool_name="Read", rule_content="//etc/hostname"),)
     assert suggestions("Read", file_path="/etc/hostname") == (
-        AddRulesSuggestion(rules=etc, destination="session"),
-        AddRulesSuggestion(rules=etc, destination="localSettings"),
+        AddPermissionRulesSuggestion(rules=etc, destination="session"),
+        AddPermissionRulesSuggestion(rules=etc, destination="localSettings"),
         AddDirectoriesSuggestion(directories=("/etc",), destination="session"),
     )
     assert suggestions("Grep", pattern="x", path="/etc")[-1] == AddDirectoriesSuggestion(
@@ -401,12 +404,12 @@ def test_a_question_suggests_rules_that_would_avoid_it(tmp_path: Path) -> None:
     for top in (suggestions("Read", file_path="/vmlinuz"), suggestions("Glob", pattern="*", path="/")):
         assert not any(isinstance(each, AddDirectoriesSuggestion) for each in top), "never the whole disk"
     whole, parts = suggestions("Bash", command="git add x && git commit -m y | make")
-    assert isinstance(whole, AddRulesSuggestion)
-    assert isinstance(parts, AddRulesSuggestion)
+    assert isinstance(whole, AddPermissionRulesSuggestion)
+    assert isinstance(parts, AddPermissionRulesSuggestion)
     assert [str(rule) for rule in whole.rules] == ["Bash(git add x && git commit -m y | make)"]
     assert [str(rule) for rule in parts.rules] == ["Bash(git add:*)", "Bash(git commit:*)", "Bash(make)"]
     domain, _ = suggestions("WebFetch", url="https://docs.example/x")
-    assert isinstance(domain, AddRulesSuggestion)
+    assert isinstance(domain, AddPermissionRulesSuggestion)
     assert str(domain.rules[0]) == "WebFetch(domain:docs.example)"
 
 
@@ -427,12 +430,12 @@ def test_every_accepted_suggestion_allows_the_same_call(tmp_path: Path) -> None:
     for call in calls:
         for destination in ("session", "localSettings"):
             rules = create_engine(tmp_path)
-            asked = rules.decide_call(call, None, AGENT)
+            asked = rules.decide_tool_call(call, None, AGENT)
             assert isinstance(asked, AskDecision)
             for each in asked.suggestions:
                 if each.destination == destination:
                     rules.apply_update(each)
-            assert isinstance(rules.decide_call(call, None, AGENT), AllowDecision), (call, destination)
+            assert isinstance(rules.decide_tool_call(call, None, AGENT), AllowDecision), (call, destination)
 
 
 @pytest.mark.spec("PRM-04", "PRM-03")
@@ -455,13 +458,13 @@ def test_permission_updates_in_an_answer_are_applied(tmp_path: Path) -> None:
     project.mkdir()
     other.mkdir()
     rules = create_engine(project, "acceptEdits")
-    rules.remember_answer(
+    rules.remember_permission_answer(
         make_tool_use("Read", file_path=str(other)),
         AllowAnswer(
             updates=(
                 AddDirectoriesSuggestion(directories=(str(other),)),
-                AddRulesSuggestion(
-                    rules=(SuggestedRule(tool_name="Bash", rule_content="make:*"),), behavior="deny"
+                AddPermissionRulesSuggestion(
+                    rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="make:*"),), behavior="deny"
                 ),
             )
         ),
@@ -474,16 +477,16 @@ def test_an_invalid_permission_update_is_reported_and_ignored(tmp_path: Path) ->
     stored: list[object] = []
     problems: list[str] = []
     rules = PermissionEngine(
-        LocalWorkspace(tmp_path), answers=PermissionAnswers(stored.append, problems.append)
+        LocalWorkspace(tmp_path), answers=RememberedPermissionAnswers(stored.append, problems.append)
     )
-    bad = (SuggestedRule(tool_name="Bash", rule_content="a:* b"),)
+    bad = (SuggestedPermissionRule(tool_name="Bash", rule_content="a:* b"),)
     updates = (
-        AddRulesSuggestion(rules=bad, destination="localSettings"),
-        AddRulesSuggestion(rules=bad),
-        SetModeSuggestion(mode="bypassPermissions"),
-        AddRulesSuggestion(rules=(SuggestedRule(tool_name="Bash", rule_content="make"),)),
+        AddPermissionRulesSuggestion(rules=bad, destination="localSettings"),
+        AddPermissionRulesSuggestion(rules=bad),
+        SetPermissionModeSuggestion(mode="bypassPermissions"),
+        AddPermissionRulesSuggestion(rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="make"),)),
     )
-    rules.remember_answer(make_tool_use("Bash", command="make"), AllowAnswer(updates=updates))
+    rules.remember_permission_answer(make_tool_use("Bash", command="make"), AllowAnswer(updates=updates))
     assert (stored, rules.mode, len(problems)) == ([], "default", 3)
     assert decide_command(rules, "make") == "allow"
 
@@ -502,9 +505,13 @@ def test_a_child_has_the_rules_and_answers_of_its_parent_and_its_own_mode(tmp_pa
     assert decide_command(child, f"echo x > {project}/secret/a") == "deny"
     assert name_decision(decide_call(child, "Edit", file_path=str(project / "a"))) == "ask"
     assert decide_command(child, "git push") == "ask"
-    parent.remember_answer(make_tool_use("Bash", command="make test"), AllowAnswer(remember="session"))
+    parent.remember_permission_answer(
+        make_tool_use("Bash", command="make test"), AllowAnswer(remember="session")
+    )
     assert decide_command(child, "make test") == "allow"
-    child.remember_answer(make_tool_use("Bash", command="make lint"), AllowAnswer(remember="session"))
+    child.remember_permission_answer(
+        make_tool_use("Bash", command="make lint"), AllowAnswer(remember="session")
+    )
     assert decide_command(parent, "make lint") == "allow"
 
 
@@ -521,9 +528,11 @@ def test_bypassing_permissions_must_be_enabled_by_the_user(tmp_path: Path) -> No
 
 def test_an_answer_for_settings_is_passed_on_to_be_stored(tmp_path: Path) -> None:
     stored: list[object] = []
-    rules = PermissionEngine(LocalWorkspace(tmp_path), answers=PermissionAnswers(stored.append))
-    rules.remember_answer(make_tool_use("Bash", command="git push origin"), AllowAnswer(remember="settings"))
-    assert [str(each.rules[0]) for each in stored if isinstance(each, AddRulesSuggestion)] == [
+    rules = PermissionEngine(LocalWorkspace(tmp_path), answers=RememberedPermissionAnswers(stored.append))
+    rules.remember_permission_answer(
+        make_tool_use("Bash", command="git push origin"), AllowAnswer(remember="settings")
+    )
+    assert [str(each.rules[0]) for each in stored if isinstance(each, AddPermissionRulesSuggestion)] == [
         "Bash(git push:*)"
     ]
 

@@ -10,7 +10,7 @@ from permission_helpers import create_engine, decide_call, decide_command, name_
 
 from shoal.core.errors import SettingsError
 from shoal.policy.path_patterns import convert_path_pattern
-from shoal.policy.permission_rules import parse_rule
+from shoal.policy.permission_rules import parse_permission_rule
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from shoal.policy.permission_rules import parse_rule
 )
 def test_an_invalid_rule_is_reported_with_its_source_and_reason(text: str, why: str) -> None:
     with pytest.raises(SettingsError, match=why) as caught:
-        parse_rule(text, "settings.json:7")
+        parse_permission_rule(text, "settings.json:7")
     assert "settings.json:7" in str(caught.value)
 
 

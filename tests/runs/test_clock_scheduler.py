@@ -12,7 +12,7 @@ from shoal.core.events import JournaledEvent, QueueItemAdded, ScheduleCreated, S
 from shoal.core.ids import LEAD_ID, IdGenerator
 from shoal.core.messages import TextBlock
 from shoal.runs.clock_scheduler import ClockScheduler, RecoveredSchedule
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.testing import FakeClock
 
 MINUTE, DAY = 60, 24 * 60 * 60
@@ -23,7 +23,7 @@ class SchedulerHarness:
 
     def __init__(self, clock: FakeClock | None = None) -> None:
         self.clock = clock or FakeClock()
-        self.queue = InboxQueue()
+        self.queue = SharedInboxQueue()
         self.events: list[JournaledEvent] = []
         self.scheduler = ClockScheduler(
             queue=self.queue, clock=self.clock, ids=IdGenerator(1), emit=self.events.append
@@ -66,7 +66,7 @@ async def test_a_prompt_is_queued_at_each_matching_minute(harness: SchedulerHarn
 
 async def test_a_due_prompt_wakes_the_waiter_of_the_queue(harness: SchedulerHarness) -> None:
     harness.create_schedule()
-    waiting = asyncio.create_task(harness.queue.wait_for_item(LEAD_ID))
+    waiting = asyncio.create_task(harness.queue.wait_for_waking_item(LEAD_ID))
     await harness.clock.advance(4 * MINUTE)
     assert not waiting.done()
     await harness.clock.advance(MINUTE)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import (
     Event,
     MessageAdded,
@@ -19,22 +19,22 @@ from shoal.core.events import (
     RunFinished,
     SessionEnded,
     TextStreamed,
-    ToolReturned,
+    ToolOutputReturned,
 )
 from shoal.core.ids import LEAD_ID
 from shoal.core.messages import Message, ToolResultBlock, user_message
 from shoal.core.usage import Usage
-from shoal.runs.control_client import ControlClient
-from shoal.runs.control_server import MAX_LINE_BYTES, ControlServer
+from shoal.runs.control_client import RunControlClient
+from shoal.runs.control_server import MAX_LINE_BYTES, RunControlServer
 from shoal.wire.control_codec import (
-    ControlCommand,
-    InterruptCommand,
+    EventSubscriptionGap,
+    GetRunStatusCommand,
+    InterruptTurnCommand,
+    RunControlCommand,
     SetModelCommand,
     SetPermissionModeCommand,
-    StatusCommand,
     StopRunCommand,
-    SubscribeCommand,
-    SubscriptionGap,
+    SubscribeToEventsCommand,
 )
 
 
@@ -42,18 +42,20 @@ class Run:
     """Stub of a run with a control server."""
 
     def __init__(self, path: Path):
-        self.commands: list[ControlCommand] = []
+        self.commands: list[RunControlCommand] = []
         self.said: list[Message] = []
         self.offset = 0
-        self.server = ControlServer(path, handle=self.handle, steer=self.said.append, position=self.position)
+        self.server = RunControlServer(
+            path, handle=self.handle, steer=self.said.append, position=self.position
+        )
 
     def position(self) -> int:
         return self.offset
 
-    async def handle(self, command: ControlCommand) -> Any:
+    async def handle(self, command: RunControlCommand) -> Any:
         self.commands.append(command)
         match command:
-            case StatusCommand():
+            case GetRunStatusCommand():
                 return {"turn": 3}
             case SetModelCommand(model="broken"):
                 raise RuntimeError("no such thing")
@@ -82,16 +84,20 @@ async def open_raw_connection(path: Path) -> tuple[asyncio.StreamReader, asyncio
 
 
 async def test_commands_are_answered_and_refusals_carry_their_reason(run: Run):
-    async with await ControlClient.open(run.server.path) as client:
-        assert await client.send_command(StatusCommand()) == {"turn": 3}
-        for command in (InterruptCommand(), SetPermissionModeCommand(mode="plan"), StopRunCommand()):
+    async with await RunControlClient.open(run.server.path) as client:
+        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
+        for command in (InterruptTurnCommand(), SetPermissionModeCommand(mode="plan"), StopRunCommand()):
             assert await client.send_command(command) is None
         with pytest.raises(ShoalError, match="x is not offered"):
             await client.send_command(SetModelCommand(model="x"))
         with pytest.raises(ShoalError, match="RuntimeError: no such thing"):
             await client.send_command(SetModelCommand(model="broken"))
-        assert await client.send_command(StatusCommand()) == {"turn": 3}
-    assert run.commands[1:4] == [InterruptCommand(), SetPermissionModeCommand(mode="plan"), StopRunCommand()]
+        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
+    assert run.commands[1:4] == [
+        InterruptTurnCommand(),
+        SetPermissionModeCommand(mode="plan"),
+        StopRunCommand(),
+    ]
 
 
 async def test_the_socket_is_private_and_removed_with_the_run(tmp_path: Path):
@@ -101,13 +107,13 @@ async def test_the_socket_is_private_and_removed_with_the_run(tmp_path: Path):
         assert stat.S_ISSOCK(mode)
         assert stat.S_IMODE(mode) == 0o600
     assert not run.server.path.exists()
-    with pytest.raises(StoreError, match="No live run"):
-        await ControlClient.open(run.server.path)
+    with pytest.raises(StateFileError, match="No live run"):
+        await RunControlClient.open(run.server.path)
 
 
 async def test_a_user_message_is_passed_to_the_run(run: Run):
-    async with await ControlClient.open(run.server.path) as client:
-        await client.send_message(user_message("look at the tests first"))
+    async with await RunControlClient.open(run.server.path) as client:
+        await client.send_steering_message(user_message("look at the tests first"))
     assert run.said == [user_message("look at the tests first")]
 
 
@@ -118,7 +124,7 @@ async def test_a_subscriber_gets_every_typed_event_until_the_run_ends(tmp_path: 
         make_note("é \udcff"),
         TextStreamed(agent=LEAD_ID, kind="text", text="hel"),
         MessageAdded(agent=LEAD_ID, entry="e", message=user_message("hi")),
-        ToolReturned(
+        ToolOutputReturned(
             agent=LEAD_ID,
             call="t",
             tool="Bash",
@@ -129,9 +135,9 @@ async def test_a_subscriber_gets_every_typed_event_until_the_run_ends(tmp_path: 
     ]
     async with asyncio.timeout(20):
         async with run.server:
-            client = await ControlClient.open(run.server.path)
+            client = await RunControlClient.open(run.server.path)
             run.tell(make_note("before"))
-            assert await client.send_command(SubscribeCommand()) == {"offset": 80}
+            assert await client.send_command(SubscribeToEventsCommand()) == {"offset": 80}
             for event in published:
                 run.tell(event)
         received = [event async for event in client.read_events()]
@@ -142,8 +148,8 @@ async def test_a_subscriber_gets_every_typed_event_until_the_run_ends(tmp_path: 
 
 
 async def test_a_run_result_with_an_exception_can_be_published(run: Run):
-    async with await ControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeCommand())
+    async with await RunControlClient.open(run.server.path) as client:
+        await client.send_command(SubscribeToEventsCommand())
         run.tell(
             RunFinished(
                 agent=LEAD_ID,
@@ -162,17 +168,17 @@ async def test_a_run_result_with_an_exception_can_be_published(run: Run):
 
 
 async def test_an_event_longer_than_the_command_limit_arrives_whole(run: Run):
-    async with await ControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeCommand())
+    async with await RunControlClient.open(run.server.path) as client:
+        await client.send_command(SubscribeToEventsCommand())
         run.tell(make_note("x" * 6_000_000))
         assert await anext(client.read_events()) == make_note("x" * 6_000_000)
 
 
 async def test_events_received_while_waiting_for_an_answer_are_not_lost(run: Run):
-    async with await ControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeCommand())
+    async with await RunControlClient.open(run.server.path) as client:
+        await client.send_command(SubscribeToEventsCommand())
         run.tell(make_note("one"))
-        assert await client.send_command(StatusCommand()) == {"turn": 3}
+        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
         assert await anext(client.read_events()) == make_note("one")
 
 
@@ -217,10 +223,10 @@ async def test_garbage_is_answered_with_an_error_and_the_connection_stays_open(r
 
 
 async def test_a_subscriber_that_does_not_read_is_cut_off_with_a_resume_offset(run: Run):
-    idle = await ControlClient.open(run.server.path)
-    eager = await ControlClient.open(run.server.path)
-    await idle.send_command(SubscribeCommand())
-    await eager.send_command(SubscribeCommand())
+    idle = await RunControlClient.open(run.server.path)
+    eager = await RunControlClient.open(run.server.path)
+    await idle.send_command(SubscribeToEventsCommand())
+    await eager.send_command(SubscribeToEventsCommand())
     async with eager, idle:
         for number in range(30):
             run.tell(make_note(f"{number} " + "x" * 400_000), size=100)
@@ -228,7 +234,7 @@ async def test_a_subscriber_that_does_not_read_is_cut_off_with_a_resume_offset(r
             received = await anext(eager.read_events())
             assert received.text.startswith(f"{number} ")
         got = [event async for event in idle.read_events()]
-    assert isinstance(got[-1], SubscriptionGap)
+    assert isinstance(got[-1], EventSubscriptionGap)
     numbers = [int(event.text.split()[0]) for event in got[:-1]]
     assert numbers == list(range(len(numbers)))
     assert 0 < len(numbers) < 30
@@ -242,7 +248,7 @@ async def test_the_resume_offset_is_correct_when_answers_are_queued_too(run: Run
     await reader.readuntil(b"\n")
     run.tell(make_note("x" * 1_000_000), size=100)
     asked = b'{"type":"control_request","request_id":"r","request":{"subtype":"status"}}\n'
-    while run.commands.count(StatusCommand()) < 3:
+    while run.commands.count(GetRunStatusCommand()) < 3:
         writer.write(asked)
         await asyncio.sleep(0)
     for _ in range(8):
@@ -253,8 +259,8 @@ async def test_the_resume_offset_is_correct_when_answers_are_queued_too(run: Run
 
 
 async def test_a_slow_subscriber_loses_text_deltas_first(run: Run):
-    async with await ControlClient.open(run.server.path) as client:
-        await client.send_command(SubscribeCommand())
+    async with await RunControlClient.open(run.server.path) as client:
+        await client.send_command(SubscribeToEventsCommand())
         for _ in range(500):
             run.tell(TextStreamed(agent=LEAD_ID, kind="text", text="x" * 10_000))
         run.tell(make_note("kept"))
@@ -275,19 +281,19 @@ async def test_a_client_that_disconnects_does_not_disturb_the_run(run: Run):
         connection.close()
         run.tell(make_note("x"))
         await asyncio.sleep(0)
-    async with await ControlClient.open(run.server.path) as client:
-        assert await client.send_command(StatusCommand()) == {"turn": 3}
+    async with await RunControlClient.open(run.server.path) as client:
+        assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
 
 
 async def test_exceptions_of_the_run_reach_the_caller_unchanged(tmp_path: Path):
     run = Run(tmp_path / "control.sock")
 
     async def serve():
-        async with run.server, await ControlClient.open(run.server.path) as client:
-            await client.send_command(SubscribeCommand())
-            raise StoreError("full", path=tmp_path)
+        async with run.server, await RunControlClient.open(run.server.path) as client:
+            await client.send_command(SubscribeToEventsCommand())
+            raise StateFileError("full", path=tmp_path)
 
-    with pytest.raises(StoreError, match="full"):
+    with pytest.raises(StateFileError, match="full"):
         await serve()
     assert not run.server.path.exists()
 
@@ -302,8 +308,8 @@ async def test_a_cancelled_run_closes_its_socket_and_stays_cancelled(tmp_path: P
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(serve())
         await asyncio.sleep(0)
-        client = await ControlClient.open(run.server.path)
-        await client.send_command(SubscribeCommand())
+        client = await RunControlClient.open(run.server.path)
+        await client.send_command(SubscribeToEventsCommand())
         task.cancel()
         assert [event async for event in client.read_events()] == []
         await client.__aexit__()
@@ -317,11 +323,11 @@ async def test_the_socket_of_a_dead_run_is_replaced_and_that_of_a_live_one_is_no
     dead.bind(str(path))
     dead.close()
     async with Run(path).server:
-        with pytest.raises(StoreError, match="already answers"):
+        with pytest.raises(StateFileError, match="already answers"):
             async with Run(path).server:
                 pass
-        async with await ControlClient.open(path) as client:
-            assert await client.send_command(StatusCommand()) == {"turn": 3}
+        async with await RunControlClient.open(path) as client:
+            assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
 
 
 async def test_a_path_too_long_for_a_socket_works(tmp_path: Path):
@@ -332,14 +338,14 @@ async def test_a_path_too_long_for_a_socket_works(tmp_path: Path):
     for _ in range(2):
         async with Run(path).server:
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            async with await ControlClient.open(path) as client:
-                assert await client.send_command(StatusCommand()) == {"turn": 3}
+            async with await RunControlClient.open(path) as client:
+                assert await client.send_command(GetRunStatusCommand()) == {"turn": 3}
         assert not path.exists()
     await asyncio.sleep(0)
     assert len(list(os.scandir("/proc/self/fd"))) == fds
 
 
 async def test_a_missing_directory_is_an_error_with_its_path(tmp_path: Path):
-    with pytest.raises(StoreError, match="nowhere"):
+    with pytest.raises(StateFileError, match="nowhere"):
         async with Run(tmp_path / "nowhere" / "control.sock").server:
             pass

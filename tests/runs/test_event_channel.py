@@ -93,7 +93,7 @@ async def test_no_more_writers_are_woken_than_fit():
             await read_events(channel, 4)
             await let_tasks_settle()
         assert len(waits) <= 99 + 10 * 2
-        channel.remove_bound()
+        channel.remove_capacity_limit()
 
 
 async def test_a_cancelled_writer_wakes_the_next_one():
@@ -111,7 +111,7 @@ async def test_a_cancelled_writer_wakes_the_next_one():
 
 
 async def test_closing_or_unbounding_a_channel_wakes_all_writers():
-    for end in (EventChannel.close, EventChannel.remove_bound):
+    for end in (EventChannel.close, EventChannel.remove_capacity_limit):
         channel = EventChannel(1)
         await channel.put(make_note("one"))
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.inbox_items import InboxItem, InboxPriority
 from shoal.core.messages import TextBlock
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 
 OTHER = AgentId("a1")
 RANK: dict[InboxPriority, int] = {"now": 0, "next": 1, "later": 2}
@@ -21,7 +21,7 @@ def make_item(identity: str, to: AgentId = LEAD_ID, priority: InboxPriority = "n
     return InboxItem(id=identity, to=to, content=(TextBlock(text=identity),), by="person", priority=priority)
 
 
-def drain_queue(queue: InboxQueue, to: AgentId) -> list[InboxItem]:
+def drain_queue(queue: SharedInboxQueue, to: AgentId) -> list[InboxItem]:
     return list(iter(lambda: queue.take_next(to), None))
 
 
@@ -35,7 +35,7 @@ def drain_queue(queue: InboxQueue, to: AgentId) -> list[InboxItem]:
     )
 )
 def test_the_first_item_of_the_highest_priority_is_taken_next(steps: list[object]) -> None:
-    queue = InboxQueue()
+    queue = SharedInboxQueue()
     waiting: list[InboxItem] = []
     for number, step in enumerate(steps):
         mine = [each for each in waiting if each.to == LEAD_ID]
@@ -55,7 +55,7 @@ def test_the_first_item_of_the_highest_priority_is_taken_next(steps: list[object
             added = make_item(str(number), *step)
             queue.put(added)
             waiting.append(added)
-        assert queue.count_waking(LEAD_ID) == sum(each.to == LEAD_ID for each in waiting)
+        assert queue.count_waking_items(LEAD_ID) == sum(each.to == LEAD_ID for each in waiting)
     for agent in (OTHER, LEAD_ID):
         its = [each for each in waiting if each.to == agent]
         assert drain_queue(queue, agent) == sorted(its, key=lambda each: RANK[each.priority])
@@ -68,12 +68,12 @@ def test_an_item_is_a_prompt_with_priority_next_by_default() -> None:
 
 
 async def test_a_waiter_is_woken_only_by_its_own_items() -> None:
-    queue = InboxQueue()
+    queue = SharedInboxQueue()
     async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(queue.wait_for_item(LEAD_ID))
+        waiting = tasks.create_task(queue.wait_for_waking_item(LEAD_ID))
         await asyncio.sleep(0)
         queue.put(make_item("for another", OTHER))
         await asyncio.sleep(0)
         assert not waiting.done()
         queue.put(make_item("mine"))
-    await queue.wait_for_item(LEAD_ID)
+    await queue.wait_for_waking_item(LEAD_ID)

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from shoal.core.events import Event, MessageAdded, RequestSettled, ToolFinished, ToolReturned, ToolStarted
+from shoal.core.events import (
+    Event,
+    MessageAdded,
+    ModelRequestSettled,
+    ToolFinished,
+    ToolOutputReturned,
+    ToolStarted,
+)
 from shoal.core.ids import AgentId, EntryId, RequestId
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, user_message
 from shoal.core.usage import Usage
@@ -27,12 +34,12 @@ def make_message_added(text: str, by: str = "model") -> MessageAdded:
 @pytest.mark.spec("CTL-07")
 async def test_the_output_file_grows_while_the_agent_works(tmp_path: Path) -> None:
     monitor = ProgressMonitor(tmp_path / "tasks" / "a1.output", ignore_event)
-    await monitor.forward_event(make_message_added("do it", by="agent"))
-    await monitor.forward_event(make_message_added("I look."))
-    await monitor.forward_event(ToolStarted(agent=A, call="c", tool="Read", preview="a.txt"))
+    await monitor.record_and_forward_event(make_message_added("do it", by="agent"))
+    await monitor.record_and_forward_event(make_message_added("I look."))
+    await monitor.record_and_forward_event(ToolStarted(agent=A, call="c", tool="Read", preview="a.txt"))
     await asyncio.sleep(0)
     assert monitor.output.read_text() == "I look.\n· Read a.txt\n"
-    await monitor.forward_event(make_message_added("Done."))
+    await monitor.record_and_forward_event(make_message_added("Done."))
     monitor.flush_output()
     assert monitor.output.read_text() == "I look.\n· Read a.txt\nDone.\n"
     monitor.output.unlink()
@@ -43,7 +50,7 @@ async def test_the_output_file_grows_while_the_agent_works(tmp_path: Path) -> No
 async def test_an_output_file_that_cannot_be_written_does_not_stop_the_agent(tmp_path: Path) -> None:
     (tmp_path / "tasks").touch()
     monitor = ProgressMonitor(tmp_path / "tasks" / "a1.output", ignore_event)
-    await monitor.forward_event(make_message_added("I look."))
+    await monitor.record_and_forward_event(make_message_added("I look."))
     await asyncio.sleep(0)
     monitor.flush_output()
 
@@ -59,18 +66,20 @@ async def test_every_event_is_forwarded_and_counted(tmp_path: Path) -> None:
         doing.append(text)
 
     monitor = ProgressMonitor(tmp_path / "a1.output", tell)
-    monitor.attach_waiter(progress)
+    monitor.attach_progress_callback(progress)
     usage = Usage(input_tokens=5, output_tokens=2)
     events: list[Event] = [
-        RequestSettled(agent=A, request=RequestId("r"), model="m", usage=usage, cost_usd=None, duration_ms=1),
+        ModelRequestSettled(
+            agent=A, request=RequestId("r"), model="m", usage=usage, cost_usd=None, duration_ms=1
+        ),
         ToolStarted(agent=A, call="c", tool="Bash", preview="make"),
-        ToolReturned(
+        ToolOutputReturned(
             agent=A, call="c", tool="Bash", result=ToolResultBlock(tool_use_id="c"), data={"exit_code": 2}
         ),
         ToolFinished(agent=A, call="c", tool="Bash", is_error=True, size=0, duration_ms=1, preview=""),
     ]
     for event in events:
-        await monitor.forward_event(event)
+        await monitor.record_and_forward_event(event)
     monitor.flush_output()
     assert forwarded == events
     assert doing == ["Bash make"]
@@ -89,14 +98,14 @@ async def test_the_output_file_of_an_awaited_agent_is_written_with_a_delay_or_at
 ) -> None:
     slow, quick = (ProgressMonitor(tmp_path / "tasks" / name, ignore_event) for name in ("slow", "quick"))
     for monitor in (slow, quick):
-        monitor.attach_waiter(ignore_progress)
-        await monitor.forward_event(make_message_added("I look."))
+        monitor.attach_progress_callback(ignore_progress)
+        await monitor.record_and_forward_event(make_message_added("I look."))
     assert quick.finish_output("Done.\n", is_needed=False) == str(quick.output)
     assert quick.output.read_text() == "I look.\nDone.\n"
     async with asyncio.timeout(10):
         while not slow.output.exists():
             await asyncio.sleep(0)
-    await slow.forward_event(make_message_added("I go on."))
+    await slow.record_and_forward_event(make_message_added("I go on."))
     await asyncio.sleep(0)
     assert slow.output.read_text() == "I look.\nI go on.\n"
 
@@ -104,18 +113,18 @@ async def test_the_output_file_of_an_awaited_agent_is_written_with_a_delay_or_at
 @pytest.mark.spec("CTL-07")
 async def test_delayed_output_is_written_when_the_waiter_detaches(tmp_path: Path) -> None:
     monitor = ProgressMonitor(tmp_path / "a1.output", ignore_event)
-    monitor.attach_waiter(ignore_progress)
-    await monitor.forward_event(make_message_added("I look."))
+    monitor.attach_progress_callback(ignore_progress)
+    await monitor.record_and_forward_event(make_message_added("I look."))
     assert not monitor.output.exists()
-    monitor.detach_waiter()
+    monitor.detach_progress_callback()
     assert monitor.output.read_text() == "I look.\n"
 
 
 async def test_an_unkept_output_of_a_quick_agent_leaves_no_file(tmp_path: Path) -> None:
     for looked_for in (False, True):
         monitor = ProgressMonitor(tmp_path / f"{looked_for}.output", ignore_event, is_kept=False)
-        monitor.attach_waiter(ignore_progress)
-        await monitor.forward_event(make_message_added("I look."))
+        monitor.attach_progress_callback(ignore_progress)
+        await monitor.record_and_forward_event(make_message_added("I look."))
         assert monitor.finish_output("Done.\n", is_needed=looked_for) == (
             str(monitor.output) if looked_for else ""
         )
@@ -126,7 +135,7 @@ async def test_running_agents_hold_no_file_open(tmp_path: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     monitors = [ProgressMonitor(tmp_path / f"{number}.output", ignore_event) for number in range(50)]
     for monitor in monitors:
-        await monitor.forward_event(make_message_added("I look."))
+        await monitor.record_and_forward_event(make_message_added("I look."))
     await asyncio.sleep(0)
     assert all(monitor.output.exists() for monitor in monitors)
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shoal.core.clock import Deadline, SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAnswered, QuestionAsked
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.questions import (
@@ -151,7 +151,7 @@ async def test_an_unattended_question_is_answered_by_policy_at_once(directory: P
     answer = await broker.ask_person(make_permission_question())
     assert (answer.by, "not attended" in answer.reason, "Bash" in answer.reason) == ("policy", True, True)
     assert "Decide yourself" in (await broker.ask_person(make_choice_question())).reason
-    assert QuestionFiles(directory).list_open() == ()
+    assert QuestionFiles(directory).list_open_questions() == ()
     assert events[1] == QuestionAnswered(agent=LEAD_ID, question="q-1", answer=answer)
 
 
@@ -195,14 +195,14 @@ async def test_an_interrupted_call_withdraws_its_question(
     assert asked.cancelled()
     assert settled.result().by == "policy"
     assert events[-1] == QuestionAnswered(agent=LEAD_ID, question="q-1", answer=settled.result())
-    assert QuestionFiles(directory).list_open() == ()
+    assert QuestionFiles(directory).list_open_questions() == ()
     assert broker.list_open_questions() == ()
 
 
 async def test_a_full_disk_does_not_suppress_a_cancellation(directory: Path):
     def full(event: Event) -> None:
         if isinstance(event, QuestionAnswered):
-            raise StoreError("full", path=directory)
+            raise StateFileError("full", path=directory)
 
     broker = FileQuestionBroker(directory, clock=SystemClock(), emit=full, attended=True)
     async with asyncio.TaskGroup() as tasks:
@@ -235,13 +235,13 @@ async def test_an_answer_of_the_wrong_kind_or_to_no_question_is_refused(
     broker: FileQuestionBroker, directory: Path
 ):
     async with ask_questions(broker, make_permission_question(), make_choice_question()):
-        with pytest.raises(StoreError, match="for permission"):
+        with pytest.raises(StateFileError, match="for permission"):
             broker.submit_answer("q-1", ChoiceAnswer(answers={}))
-        with pytest.raises(StoreError, match="for a choice"):
+        with pytest.raises(StateFileError, match="for a choice"):
             broker.submit_answer("q-2", AllowAnswer())
-        with pytest.raises(StoreError, match="no question 'q-9'"):
+        with pytest.raises(StateFileError, match="no question 'q-9'"):
             broker.submit_answer("q-9", AllowAnswer())
-        with pytest.raises(StoreError, match="no question"):
+        with pytest.raises(StateFileError, match="no question"):
             broker.submit_answer("../../q-1", AllowAnswer())
         broker.submit_answer("q-1", AllowAnswer())
         broker.submit_answer("q-2", DenyAnswer(reason="neither"))
@@ -297,5 +297,5 @@ async def test_questions_of_a_killed_run_are_withdrawn_when_it_resumes(
     assert QuestionFiles(directory).answer("q-2", AllowAnswer())
     assert [question.id for question in broker.withdraw_leftover_questions()] == ["q-1"]
     assert [(event.question, event.answer.by) for event in events] == [("q-1", "policy")]
-    assert QuestionFiles(directory).list_open() == ()
+    assert QuestionFiles(directory).list_open_questions() == ()
     assert broker.withdraw_leftover_questions() == ()

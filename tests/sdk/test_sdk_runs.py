@@ -10,7 +10,7 @@ import pytest
 
 from sdk_helpers import TIMEOUT, SdkHarness, dump_request, receive_answer
 from shoal.testing import messages_server
-from shoal.testing.mock_replies import DelayFault, make_tool_call, overloaded_error
+from shoal.testing.mock_replies import DelayedReplyFault, make_overloaded_fault, make_tool_call
 
 
 def tools_of(body: Any) -> set[str]:
@@ -127,7 +127,7 @@ async def test_an_unavailable_option_is_an_error_with_a_reason(rig: SdkHarness) 
 
 async def test_another_model_is_asked_when_the_first_does_not_answer(rig: SdkHarness) -> None:
     def mind(body: Any) -> Any:
-        return overloaded_error() if "haiku" in body["model"] else "from the other"
+        return make_overloaded_fault() if "haiku" in body["model"] else "from the other"
 
     async with messages_server(mind) as server:
         told = await rig.run_query(server, "hi", fallback_model="anthropic:claude-sonnet-5-5")
@@ -217,7 +217,7 @@ async def test_a_client_takes_turns_and_is_steered_between_them(rig: SdkHarness)
 
 
 async def test_a_client_interrupts_a_turn_and_goes_on(rig: SdkHarness) -> None:
-    mind = [["never", DelayFault(seconds=60)], "second"]
+    mind = [["never", DelayedReplyFault(seconds=60)], "second"]
     async with messages_server(mind) as server, rig.create_client(server) as client:
         await client.query("one")
         await server.wait_for_requests(1)

@@ -10,8 +10,8 @@ import pytest
 from agent_scripts import call_tool, run_all_turns, spawn_agent
 from session_helpers import list_agent_starts, list_lead_results, map_agent_results, open_session
 from shoal.app.skills.skill_trust import SkillTrust
-from shoal.core.agents import ResolvedSpawn
-from shoal.core.events import Event, ToolReturned
+from shoal.core.agents import ResolvedAgentSettings
+from shoal.core.events import Event, ToolOutputReturned
 from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
 
 
@@ -241,7 +241,7 @@ async def test_skills_of_a_definition_are_in_its_agents_context_from_the_start(
         paint=[call_tool("Read", file_path=str(home / "skills" / "style" / "SKILL.md")), join_conversation],
     )
     async with open_session(project, mind.model, agents=defined, skip_permissions=False) as session:
-        session.services.knowledge.skills.add_plugin("arts", skills=plugin)
+        session.services.knowledge.skills.add_plugin_skills("arts", skills=plugin)
         await run_all_turns(session)
     told = join_conversation(next(r for r in mind.requests if "part-paint" in join_conversation(r)))
     assert "Write short lines." in told
@@ -261,10 +261,10 @@ async def test_a_spawn_lists_the_skills_and_tools_it_resolved(project: Path, hom
         paint=["painted"],
         mate=["painted"],
     )
-    found: list[ResolvedSpawn] = []
+    found: list[ResolvedAgentSettings] = []
 
     def look(event: Event) -> None:
-        if isinstance(event, ToolReturned) and event.tool == "Agent":
+        if isinstance(event, ToolOutputReturned) and event.tool == "Agent":
             found.append(event.data["resolved"])
 
     async with open_session(project, mind.model, agents=defined) as session:

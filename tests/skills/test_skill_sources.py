@@ -51,7 +51,7 @@ def test_the_nearest_source_is_used_and_all_are_found(repository: Path, home: Pa
         "three": "of the home",
     }
     assert [each.name for each in found.list_for_user()] == ["ask", "one", "team:review:fast", "three", "two"]
-    assert found.find_typed("fast").name == "team:review:fast"
+    assert found.find_typed_skill("fast").name == "team:review:fast"
     assert len(found.skills.shadowed) == 2
     assert not (repository.parent / ".claude").exists()
 
@@ -61,8 +61,8 @@ def test_skills_of_a_plugin_are_found_by_their_whole_name_or_its_end(repository:
     write_skill(repository / "a", "pdf", "of a")
     write_skill(repository / "b", "pdf", "of b")
     write_skill(repository / "b", "csv", "of b")
-    found.add_plugin("alpha", skills=repository / "a")
-    found.add_plugin("beta", skills=repository / "b")
+    found.add_plugin_skills("alpha", skills=repository / "a")
+    found.add_plugin_skills("beta", skills=repository / "b")
     assert found.skills.find("alpha:pdf").body == "of a"
     assert found.skills.find("csv").name == "beta:csv"
     with pytest.raises(UnknownSkill, match="Is alpha:pdf or beta:pdf meant"):

@@ -15,7 +15,7 @@ from session_helpers import collect_events, list_agent_starts, list_lead_results
 from shoal.app.session.slash_commands import SlashInvocation, parse_slash_command
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.events import NoteAdded, RunFinished, ToolProgressed
-from shoal.core.messages import ImageBlock, Message, TextBlock, UrlSource
+from shoal.core.messages import ImageBlock, Message, TextBlock, UrlImageSource
 from shoal.core.skills import SlashPrompt
 from shoal.testing import FakeClock
 from skill_helpers import RecordingScript, join_conversation, write_command, write_skill
@@ -172,7 +172,8 @@ async def test_an_unknown_name_is_an_error_with_near_ones_and_a_path_is_none(
         write_command(project / ".claude" / "commands", "tmp", "Clean it.")
         assert isinstance(parse_slash_command(parts, "/tmp now"), SlashInvocation)
         picture = Message(
-            role="user", content=(TextBlock(text="/review"), ImageBlock(source=UrlSource(url="http://x")))
+            role="user",
+            content=(TextBlock(text="/review"), ImageBlock(source=UrlImageSource(url="http://x"))),
         )
         assert parse_slash_command(parts, picture) is picture
 
@@ -274,7 +275,9 @@ async def test_prompts_of_other_programs_are_commands(project: Path) -> None:
     async with open_session(project, mind.model) as session:
         session.services.knowledge.prompts.append(Served())
         prompt_text = await run_typed_line(session, "/mcp__files__tidy the attic")
-        assert [each.name for each in session.services.knowledge.list_commands()] == ["mcp__files__tidy"]
+        assert [each.name for each in session.services.knowledge.list_slash_commands()] == [
+            "mcp__files__tidy"
+        ]
     assert "mcp__files__tidy: tidy up the attic" in prompt_text
 
 

@@ -12,14 +12,19 @@ from shoal.core.clock import SystemClock
 from shoal.core.ids import EntryId, IdGenerator, RequestId, SessionId
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
 from shoal.core.roster import NewMember
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, ReplyMetadata, RewindEntry
+from shoal.core.transcript_entries import (
+    ModelReplyMetadata,
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.core.usage import Usage
 from shoal.stores.files.file_transcript import FileTranscript
 from shoal.stores.files.home_paths import get_transcript_path
 from shoal.wire.transcript_codec import TranscriptEncoder
 
 NOW = 1_700_000_000_000
-AnyEntry = TypeVar("AnyEntry", MessageEntry, CompactionEntry, RewindEntry)
+AnyEntry = TypeVar("AnyEntry", TranscriptMessageEntry, TranscriptCompactionMarker, TranscriptRewindMarker)
 
 
 def make_member(name: str = "alice", **options: Any) -> NewMember:
@@ -72,10 +77,10 @@ class TranscriptWriter:
         return entry
 
     def append_message(
-        self, message: Message, *, billing: ReplyMetadata | None = None, parent: Any = ..., **more: Any
-    ) -> MessageEntry:
+        self, message: Message, *, billing: ModelReplyMetadata | None = None, parent: Any = ..., **more: Any
+    ) -> TranscriptMessageEntry:
         return self.append_entry(
-            MessageEntry(
+            TranscriptMessageEntry(
                 id=self.ids.new_entry_id(),
                 parent=self.last if parent is ... else parent,
                 at=NOW,
@@ -85,7 +90,7 @@ class TranscriptWriter:
             )
         )
 
-    def append_prompt(self, text: str, **more: Any) -> MessageEntry:
+    def append_prompt(self, text: str, **more: Any) -> TranscriptMessageEntry:
         return self.append_message(user_message(text), **more)
 
     def append_reply(
@@ -96,10 +101,10 @@ class TranscriptWriter:
         message_id: str | None = None,
         request: str | None = None,
         **more: Any,
-    ) -> MessageEntry:
+    ) -> TranscriptMessageEntry:
         content = (TextBlock(text=text),) if text else ()
         content += tuple(ToolUseBlock(id=call, name="Bash", input={}) for call in calls)
-        billing = ReplyMetadata(
+        billing = ModelReplyMetadata(
             message_id=message_id or f"msg_{self.ids.new_short_id()}",
             model="m",
             stop_reason="tool_use" if calls else "end_turn",
@@ -108,6 +113,6 @@ class TranscriptWriter:
         )
         return self.append_message(Message(role="assistant", content=content), billing=billing, **more)
 
-    def append_results(self, *calls: str, **more: Any) -> MessageEntry:
+    def append_results(self, *calls: str, **more: Any) -> TranscriptMessageEntry:
         content = tuple(ToolResultBlock(tool_use_id=call, content="ok") for call in calls)
         return self.append_message(Message(role="user", content=content), **more)

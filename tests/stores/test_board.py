@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from board_helpers import fill_board, open_board, read_task_file
 
-from shoal.core.errors import InvalidName, LockUnavailable, StoreError, TaskUpdateRefused
+from shoal.core.errors import InvalidName, LockUnavailable, StateFileError, TaskUpdateRefused
 from shoal.core.tasks import ATTEMPT_KEY, TaskDraft, TaskUpdate
 from shoal.stores.files import task_files
 from shoal.testing.fake_clock import FakeClock
@@ -212,7 +212,7 @@ async def test_a_link_in_place_of_a_board_or_task_is_not_followed(home: Path, tm
     (home / "tasks").mkdir(parents=True)
     (home / "tasks" / "roof").symlink_to(outside)
     async with open_board(home) as board:
-        with pytest.raises(StoreError, match="link"):
+        with pytest.raises(StateFileError, match="link"):
             await board.create(TaskDraft(subject="x", description=""))
     (home / "tasks" / "roof").unlink()
     async with open_board(home) as board:

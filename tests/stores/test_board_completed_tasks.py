@@ -108,10 +108,10 @@ async def test_claiming_and_updating_unpack_no_completed_task(home: Path, unpack
         assert (await board.claim(two.id, by="bob")).success
         await board.update(two.id, TaskUpdate(add_blocked_by=(one.id,)), by="bob")
         assert [task.id for task in await other.list_unfinished()] == [one.id, two.id]
-        assert await board.release_all("bob") == (two.id,)
+        assert await board.release_owner_tasks("bob") == (two.id,)
         await other.update(one.id, TaskUpdate(status="completed"), by="ann")
         await board.wait_for_claimable()
-        assert await board.reclaim("ann") == ()
+        assert await board.reclaim_owner_tasks("ann") == ()
         assert (await other.claim_next(by="ann")).task.id == two.id
         assert unpacked_chunks == []
 

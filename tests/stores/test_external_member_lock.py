@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.pid_locks import ExternalMemberLock
 
 
 def test_an_external_member_has_one_client_and_its_lock_leaves_no_file(home):
     lock = ExternalMemberLock(home, "roof", "ann")
-    with pytest.raises(StoreError, match="another client already"):
+    with pytest.raises(StateFileError, match="another client already"):
         ExternalMemberLock(home, "roof", "ann")
     lock.release()
     lock.release()
@@ -27,7 +27,7 @@ def test_concurrent_clients_never_hold_one_member_lock_together(home):
         for _ in range(200):
             try:
                 lock = ExternalMemberLock(home, "roof", "ann")
-            except StoreError:
+            except StateFileError:
                 continue
             with guard:
                 held.append(lock)

@@ -185,7 +185,7 @@ async def test_a_missing_file_is_watched_once_it_exists(tmp_path: Path):
     watch = FileWatch(tmp_path / "file", names.set, on_poll=lambda: None)
     (tmp_path / "file").write_text("x")
     async with asyncio.timeout(10):
-        while not watch.deliver_pending():
+        while not watch.deliver_pending_events():
             await names.wait()
             names.clear()
     names.clear()
@@ -236,7 +236,7 @@ async def test_a_process_that_lost_a_claim_backs_off(home: Path, monkeypatch: py
 
 
 def test_the_backoff_delays_are_spread_over_a_short_time():
-    backoffs = [board_waiters.ClaimBackoff() for _ in range(100)]
+    backoffs = [board_waiters.TaskClaimBackoff() for _ in range(100)]
     assert {each.get_delay("1") for each in backoffs} == {0.0}
     for each in backoffs:
         for _ in range(10):

@@ -11,20 +11,20 @@ from mail_helpers import TIMESTAMP, create_mailboxes, make_mail, take_all_mail
 from shoal.core.mail_bodies import (
     MailBody,
     PermissionGrant,
-    PermissionResponse,
-    PlanApprovalResponse,
-    ShutdownRequest,
-    TaskAssignment,
+    PermissionResponseMail,
+    PlanApprovalResponseMail,
+    ShutdownRequestMail,
+    TaskAssignmentMail,
 )
-from shoal.core.mail_envelopes import prepare_envelope
+from shoal.core.mail_envelopes import fit_mail_to_kind
 from shoal.stores.files.file_mailbox_store import FileMailboxStore
-from shoal.wire.mail_body_codec import encode_body, get_authorized_body
+from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
 
 CONTROL_BODIES: list[MailBody] = [
-    ShutdownRequest(request_id="r", sender="team-lead", timestamp=TIMESTAMP),
-    PlanApprovalResponse(request_id="r", approved=True, timestamp=TIMESTAMP),
-    PermissionResponse(request_id="r", subtype="success", response=PermissionGrant()),
-    TaskAssignment(task_id="1", subject="", description="", assigned_by="team-lead", timestamp=TIMESTAMP),
+    ShutdownRequestMail(request_id="r", sender="team-lead", timestamp=TIMESTAMP),
+    PlanApprovalResponseMail(request_id="r", approved=True, timestamp=TIMESTAMP),
+    PermissionResponseMail(request_id="r", subtype="success", response=PermissionGrant()),
+    TaskAssignmentMail(task_id="1", subject="", description="", assigned_by="team-lead", timestamp=TIMESTAMP),
 ]
 
 
@@ -41,17 +41,17 @@ async def mail(home: Path) -> AsyncIterator[FileMailboxStore]:
 async def test_a_control_body_is_authorized_only_in_an_envelope_of_the_lead(
     mail: FileMailboxStore, home: Path, body: MailBody
 ) -> None:
-    text = encode_body(body)
-    await mail.post("ann", prepare_envelope(make_mail(text, sender="team-lead"), type(body), from_lead=True))
+    text = encode_mail_body(body)
+    await mail.post("ann", fit_mail_to_kind(make_mail(text, sender="team-lead"), type(body), from_lead=True))
     # SendMessage always sends a plain message, for the lead as well.
     for sender in ("bob", "team-lead"):
         await mail.post(
             "ann",
-            prepare_envelope(make_mail(text, sender=sender), "message", from_lead=sender == "team-lead"),
+            fit_mail_to_kind(make_mail(text, sender=sender), "message", from_lead=sender == "team-lead"),
         )
     # Another agent that forges the envelope of the runtime under its own name.
     await mail.post("ann", make_mail(text, sender="bob"))
-    authorized = [get_authorized_body(each) for each in await mail.take_unread("ann")]
+    authorized = [get_authorized_mail_body(each) for each in await mail.take_unread("ann")]
     assert authorized == [body, None, None, None]
 
 
@@ -63,4 +63,4 @@ async def test_no_injected_text_becomes_an_authorized_body(mail: FileMailboxStor
         await mail.post("ann", make_mail(line, sender="bob"))
     taken = await take_all_mail(mail)
     assert [each.text for each in taken] == lines
-    assert [each for each in taken if get_authorized_body(each) is not None] == []
+    assert [each for each in taken if get_authorized_mail_body(each) is not None] == []

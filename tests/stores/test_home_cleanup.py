@@ -25,12 +25,12 @@ from shoal.stores.files.debug_log import DebugLog
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.file_roster_store import FileRosterStore
 from shoal.stores.files.file_task_board import FileTaskBoard
-from shoal.stores.files.home_cleanup import CleanupResult, clean_home
+from shoal.stores.files.home_cleanup import HomeCleanupResult, clean_home
 from shoal.stores.files.home_paths import get_journal_path, get_run_directory
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.result_files import FileResultStore
 from shoal.stores.files.session_files import fork_session, list_sessions
-from shoal.tools.shell_snapshot import lock_snapshot
+from shoal.tools.shell_snapshot import lock_shell_snapshot
 
 DAY = 86_400
 NOBODY = 65_534
@@ -51,7 +51,7 @@ print(*done.sessions, *done.problems, sep="\\n")
 """
 
 
-def run_cleanup(home: Path, *, days: int = 30, **options: Any) -> CleanupResult:
+def run_cleanup(home: Path, *, days: int = 30, **options: Any) -> HomeCleanupResult:
     return clean_home(home, days=days, now=NOW * 1000, **options)
 
 
@@ -124,7 +124,7 @@ def test_an_old_session_is_removed_with_all_its_files(home: Path, create_session
     before = list_left_files(home, young)
     assert len(list_left_files(home, old)) > 12
     done = run_cleanup(home)
-    assert done == CleanupResult(sessions=(old,), logs=1, snapshots=0, problems=(), finished=True)
+    assert done == HomeCleanupResult(sessions=(old,), logs=1, snapshots=0, problems=(), finished=True)
     assert list_left_files(home, old) == set()
     assert list_left_files(home, young) == before
     assert [summary.session for summary in list_sessions(home)] == [young]
@@ -162,7 +162,9 @@ def test_a_running_session_is_not_touched(home: Path, create_session: Callable[.
     )
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
-    assert run_cleanup(home) == CleanupResult(sessions=(), logs=0, snapshots=0, problems=(), finished=True)
+    assert run_cleanup(home) == HomeCleanupResult(
+        sessions=(), logs=0, snapshots=0, problems=(), finished=True
+    )
     assert list_left_files(home, running) == before
     holder.kill()
     holder.communicate()
@@ -406,7 +408,7 @@ def test_old_snapshots_are_removed_unless_they_are_in_use(home: Path):
         snapshot.write_text("alias x=y\n# whole\n")
     half.write_text("alias")
     set_age(directory, OLD)
-    held = lock_snapshot(used)
+    held = lock_shell_snapshot(used)
     assert run_cleanup(home).snapshots == 2
     assert list(directory.iterdir()) == [used]
     os.close(held)
@@ -414,5 +416,7 @@ def test_old_snapshots_are_removed_unless_they_are_in_use(home: Path):
 
 
 def test_an_empty_home_has_nothing_to_remove(home: Path):
-    assert run_cleanup(home) == CleanupResult(sessions=(), logs=0, snapshots=0, problems=(), finished=True)
+    assert run_cleanup(home) == HomeCleanupResult(
+        sessions=(), logs=0, snapshots=0, problems=(), finished=True
+    )
     assert not home.exists()

@@ -11,9 +11,9 @@ import pytest
 from store_helpers import FixedClock, limit_file_size
 
 from shoal.core import events
-from shoal.core.agents import AgentResult, RetainedWork, ShellCommandResult, WorkEvidence
-from shoal.core.background_shells import BackgroundShell, ShellResult
-from shoal.core.errors import StoreError
+from shoal.core.agents import AgentResult, RetainedWorktreeWork, ShellCommandResult, WorkEvidence
+from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, RequestId
 from shoal.core.questions import (
     AllowAnswer,
@@ -27,7 +27,7 @@ from shoal.core.questions import (
 from shoal.core.schedules import Schedule
 from shoal.core.usage import Usage
 from shoal.stores.files.file_journal import FileJournal, follow_journal, read_journal
-from shoal.wire.journal_codec import JournalEvent, UnknownEvent, encode_journal_line
+from shoal.wire.journal_codec import JournalEvent, UnknownJournalEvent, encode_journal_line
 
 USAGE = Usage(input_tokens=1, output_tokens=2)
 CHILD = AgentId("a0123456789abcdef")
@@ -43,11 +43,13 @@ EVENTS = [
         resumed=True,
     ),
     events.TurnStarted(agent=LEAD_ID, turn=1, prompt="héllo \n \udcff"),
-    events.RequestSent(agent=LEAD_ID, request=RequestId("r-1"), model="m"),
-    events.RequestSettled(
+    events.ModelRequestSent(agent=LEAD_ID, request=RequestId("r-1"), model="m"),
+    events.ModelRequestSettled(
         agent=LEAD_ID, request=RequestId("r-1"), model="m", usage=USAGE, cost_usd=None, duration_ms=5
     ),
-    events.RequestFailed(agent=LEAD_ID, request=RequestId("r-2"), reason="cut", billed=True, retry_in=0.5),
+    events.ModelRequestFailed(
+        agent=LEAD_ID, request=RequestId("r-2"), reason="cut", billed=True, retry_in=0.5
+    ),
     events.AssistantReplied(agent=LEAD_ID, entry="e", preview="p", tool_uses=2),
     events.ToolStarted(agent=AgentId("a1"), call="t", tool="Bash", preview="ls"),
     events.ToolFinished(
@@ -112,10 +114,12 @@ EVENTS = [
             call="c1",
             text="found it",
             evidence=WorkEvidence(tool_calls=1, commands=(ShellCommandResult(command="ls", exit_code=0),)),
-            worktree=RetainedWork(path="/elsewhere", branch="b"),
+            worktree=RetainedWorktreeWork(path="/elsewhere", branch="b"),
         ),
     ),
-    events.WorkRetained(agent=CHILD, work=RetainedWork(path="/elsewhere", branch="b", commits=2)),
+    events.WorktreeWorkRetained(
+        agent=CHILD, work=RetainedWorktreeWork(path="/elsewhere", branch="b", commits=2)
+    ),
     events.NotificationDelivered(agent=LEAD_ID, completion="e1", call="c2"),
     events.MemberWentIdle(agent=CHILD, reason="available"),
     events.HookRan(
@@ -138,11 +142,11 @@ EVENTS = [
         agent=LEAD_ID, board="t", task="2", subject="s", status="pending", blocked_by=("1",), rank=0.5
     ),
     events.PermissionModeChanged(agent=LEAD_ID, mode="plan"),
-    events.ShellStarted(agent=LEAD_ID, facts=SHELL),
-    events.ShellEnded(
+    events.BackgroundShellStarted(agent=LEAD_ID, facts=SHELL),
+    events.BackgroundShellEnded(
         agent=LEAD_ID,
         id="e2",
-        end=ShellResult(facts=SHELL, status="failed", exit_code=-9, detail="d", tail="t"),
+        end=BackgroundShellResult(facts=SHELL, status="failed", exit_code=-9, detail="d", tail="t"),
     ),
 ]
 
@@ -208,8 +212,10 @@ def test_unreadable_lines_are_skipped_and_reported(path: Path, clock: FixedClock
     reports = []
     one, future, changed, two = (line.event for line in read_journal(path, report_problem=reports.append))
     assert (one, two) == (make_note("one"), make_note("two"))
-    assert future == UnknownEvent(type="teleported", raw={"type": "teleported", "agent": "x", "to": [1]})
-    assert isinstance(changed, UnknownEvent)
+    assert future == UnknownJournalEvent(
+        type="teleported", raw={"type": "teleported", "agent": "x", "to": [1]}
+    )
+    assert isinstance(changed, UnknownJournalEvent)
     assert len(reports) == 3
 
 
@@ -233,7 +239,7 @@ def test_a_full_disk_is_an_error_and_the_next_event_starts_a_new_line(path: Path
     journal.append(make_note("one"))
     with (
         limit_file_size(path.stat().st_size + 20),
-        pytest.raises(StoreError, match="File too large"),
+        pytest.raises(StateFileError, match="File too large"),
     ):
         journal.append(make_note("lost"))
     journal.append(make_note("two"))
@@ -248,18 +254,18 @@ def test_retained_work_that_did_not_fit_on_the_disk_is_written_when_there_is_roo
 ):
     journal = FileJournal(path, clock)
     journal.append(make_note("one"))
-    work = RetainedWork(path="/there", branch="b")
+    work = RetainedWorktreeWork(path="/there", branch="b")
     with limit_file_size(path.stat().st_size + 20):
-        with pytest.raises(StoreError, match="File too large"):
-            journal.append(events.WorkRetained(agent=AgentId("a1"), work=work))
-        with pytest.raises(StoreError, match="File too large"):
+        with pytest.raises(StateFileError, match="File too large"):
+            journal.append(events.WorktreeWorkRetained(agent=AgentId("a1"), work=work))
+        with pytest.raises(StateFileError, match="File too large"):
             journal.append(make_note("lost"))
     if later:
         journal.append(make_note("two"))
     journal.close()
     first, *rest = [recorded.event for recorded in read_journal(path)]
     assert first.text == "one"
-    assert rest[0] == events.WorkRetained(agent=AgentId("a1"), work=work)
+    assert rest[0] == events.WorktreeWorkRetained(agent=AgentId("a1"), work=work)
     assert [event.text for event in rest[1:]] == (["two"] if later else [])
 
 
@@ -304,7 +310,7 @@ def test_the_same_seed_and_clock_give_the_same_bytes(tmp_path: Path, clock: Fixe
         for _ in range(20):
             clock.time += ids.random.randrange(1000)
             journal.append(
-                events.RequestSent(agent=ids.new_agent_id(), request=ids.new_request_id(), model="m")
+                events.ModelRequestSent(agent=ids.new_agent_id(), request=ids.new_request_id(), model="m")
             )
         return path.read_bytes()
 

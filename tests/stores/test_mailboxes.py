@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, make_mail, take_all_mail
 
-from shoal.core.errors import InboxNotFound, LockUnavailable, StoreError, TeamNotFound
-from shoal.core.mail import MailMessage, PostReceipt
+from shoal.core.errors import InboxNotFound, LockUnavailable, StateFileError, TeamNotFound
+from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.stores.files.file_mailbox_store import FileMailboxStore
 
 POSTER_SCRIPT = Path(__file__).with_name("mail_poster.py")
@@ -177,7 +177,7 @@ async def test_a_post_retried_right_after_a_lock_timeout_is_written(
     lock = get_inbox_path(home).with_name("ann.json.lock")
     lock.mkdir()
 
-    async def post_with_retry(text: str) -> PostReceipt | None:
+    async def post_with_retry(text: str) -> MailPostReceipt | None:
         try:
             await mail.post("ann", make_mail(text))
         except LockUnavailable:
@@ -231,7 +231,7 @@ async def test_posts_during_team_removal_all_fail(mail: FileMailboxStore, home: 
     shutil.rmtree(home / "shoal" / "teams" / "t" / "staging")
     posts = [mail.post("ann", make_mail(str(n))) for n in range(3)]
     outcomes = await asyncio.wait_for(asyncio.gather(*posts, return_exceptions=True), 10)
-    assert [type(each) for each in outcomes] == [StoreError] * 3
+    assert [type(each) for each in outcomes] == [StateFileError] * 3
 
 
 async def test_mail_in_the_overflow_counts_as_queued_when_it_cannot_move_to_the_inbox(
@@ -258,7 +258,7 @@ async def test_a_link_in_place_of_an_inbox_is_not_followed(
     outside.write_text("[]")
     get_inbox_path(home).unlink()
     get_inbox_path(home).symlink_to(outside)
-    with pytest.raises(StoreError, match="link"):
+    with pytest.raises(StateFileError, match="link"):
         await mail.post("ann", make_mail("x"))
     assert outside.read_text() == "[]"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.home_paths import create_atomically, create_private_file, write_atomically
 from shoal.stores.files.result_files import FileResultStore
 
@@ -76,7 +76,7 @@ def test_a_result_is_private_and_leaves_no_temporary_file(tmp_path):
 
 def test_a_result_that_cannot_be_written_raises_an_error_with_its_path(tmp_path):
     (tmp_path / "results").write_text("a file is here")
-    with pytest.raises(StoreError, match="results"):
+    with pytest.raises(StateFileError, match="results"):
         FileResultStore(tmp_path / "results").save_result("t1", b"x")
 
 
@@ -106,5 +106,5 @@ def test_create_private_file_replaces_an_existing_file_atomically(tmp_path):
 
 def test_a_new_file_that_cannot_be_written_raises_an_error_with_its_path(tmp_path):
     (tmp_path / "taken").touch()
-    with pytest.raises(StoreError, match="taken"):
+    with pytest.raises(StateFileError, match="taken"):
         create_private_file(tmp_path / "taken" / "file", b"x")

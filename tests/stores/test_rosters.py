@@ -13,7 +13,7 @@ from board_helpers import start_board_process
 from store_helpers import FixedClock, make_member
 
 from shoal.core.clock import SystemClock
-from shoal.core.errors import InvalidName, StoreError, TeamBusy, TeamNotFound, TeamStoreError
+from shoal.core.errors import InvalidName, StateFileError, TeamHasActiveMembers, TeamNotFound, TeamStoreError
 from shoal.core.roster import MEMBER_COLORS, TeamRoster
 from shoal.stores.files import file_roster_store as rosters_module
 from shoal.stores.files.directory_handle import DirectoryHandle
@@ -182,7 +182,7 @@ async def test_two_rosters_moved_aside_in_one_millisecond_are_both_kept(home: Pa
 async def test_a_team_with_an_active_member_is_not_deleted(home: Path, rosters: FileRosterStore):
     await create_team(rosters)
     await rosters.add_member("roof", make_member())
-    with pytest.raises(TeamBusy, match="alice"):
+    with pytest.raises(TeamHasActiveMembers, match="alice"):
         await rosters.delete_team("roof")
     assert (await rosters.read_team("roof")).find_member("alice") is not None
     await rosters.update_member("roof", "alice", is_active=False)
@@ -213,7 +213,7 @@ async def test_an_interrupted_creation_does_not_reserve_the_name(
     home: Path, rosters: FileRosterStore, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as patched:
-        patched.setattr(rosters_module, "encode_new_team", _die)
+        patched.setattr(rosters_module, "encode_new_team_roster", _die)
         with pytest.raises(SystemExit):
             await create_team(rosters)
     assert (home / "teams" / "roof").exists()
@@ -312,9 +312,9 @@ async def test_a_link_in_place_of_a_team_is_not_followed(
     (outside / "config.json").write_text('{"name": "x", "members": []}')
     (home / "teams").mkdir(parents=True)
     (home / "teams" / "roof").symlink_to(outside)
-    with pytest.raises(StoreError, match="link"):
+    with pytest.raises(StateFileError, match="link"):
         await rosters.read_team("roof")
-    with pytest.raises(StoreError, match="link"):
+    with pytest.raises(StateFileError, match="link"):
         await rosters.add_member("roof", make_member())
     assert (await create_team(rosters)).name == "roof-2"
     assert [path.name for path in outside.iterdir()] == ["config.json"]

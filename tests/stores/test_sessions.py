@@ -10,29 +10,29 @@ from pathlib import Path
 import pytest
 from store_helpers import TranscriptWriter
 
-from shoal.core.errors import SessionNotFound, StoreError
+from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import EntryId, SessionId
 from shoal.core.messages import INTERRUPTED_RESULT, Message, TextBlock, ToolResultBlock
-from shoal.core.transcript_entries import CompactionEntry, RewindEntry
+from shoal.core.transcript_entries import TranscriptCompactionMarker, TranscriptRewindMarker
 from shoal.core.usage import Usage
 from shoal.stores.files.home_paths import get_transcript_path
 from shoal.stores.files.pid_locks import SessionLock, is_session_running
 from shoal.stores.files.session_files import (
-    LoadedSession,
+    LoadedTranscript,
     find_latest_session,
-    find_session,
+    find_session_transcript,
     fork_session,
     list_sessions,
-    read_session,
+    read_session_transcript,
 )
 from shoal.stores.files.subagent_files import (
-    get_metadata_path,
-    load_unstarted_metadata,
-    store_permission_mode,
+    get_subagent_metadata_path,
+    load_unstarted_subagent_metadata,
+    store_subagent_mode,
 )
 
 
-def list_texts(loaded: LoadedSession) -> list[tuple[str, str]]:
+def list_texts(loaded: LoadedTranscript) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in loaded.messages]
 
 
@@ -43,7 +43,7 @@ def test_a_session_reads_back_unchanged(writer: Callable[..., TranscriptWriter],
     reply = written.append_reply("I look.", "t1", "t2", tokens=10)
     results = written.append_results("t1", "t2")
     end = written.append_reply("Two files.", tokens=5)
-    loaded = read_session(get_transcript_path(home, "/project", SessionId("s-1")))
+    loaded = read_session_transcript(get_transcript_path(home, "/project", SessionId("s-1")))
     assert loaded.messages == (prompt.message, reply.message, results.message, end.message)
     assert loaded.last == end.id
     assert loaded.interrupted is None
@@ -59,7 +59,7 @@ def test_a_torn_last_line_is_dropped_with_a_note_and_stays_in_the_file(
     with written.path.open("ab") as file:
         file.write(b'{"type":"assis')
     before = written.path.read_bytes()
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "hi")]
     assert loaded.notes == ("The last line was torn (14 bytes) and is dropped.",)
     assert written.path.read_bytes() == before
@@ -70,7 +70,7 @@ def test_an_unanswered_call_gets_an_interrupted_result(writer: Callable[..., Tra
     written = writer()
     written.append_prompt("go")
     written.append_reply("", "t1", "t2")
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert loaded.interrupted == Message(
         role="user",
         content=tuple(
@@ -81,7 +81,7 @@ def test_an_unanswered_call_gets_an_interrupted_result(writer: Callable[..., Tra
     again = writer(last=loaded.last, seed=2)
     again.append_message(loaded.interrupted, meta=True)
     again.append_prompt("go on")
-    resumed = read_session(written.path)
+    resumed = read_session_transcript(written.path)
     assert resumed.messages == (*loaded.messages, loaded.interrupted, resumed.messages[-1])
     assert resumed.interrupted is None
     assert resumed.turns == 2
@@ -92,7 +92,7 @@ def test_only_the_calls_without_a_result_are_interrupted(writer: Callable[..., T
     written.append_prompt("go")
     written.append_reply("", "t1", "t2")
     written.append_results("t1")
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert [result.tool_use_id for result in loaded.interrupted.content] == ["t2"]
 
 
@@ -101,11 +101,13 @@ def test_after_a_compaction_the_conversation_starts_with_the_summary(writer: Cal
     written.append_prompt("old")
     old = written.append_reply("old answer", tokens=7)
     written.append_entry(
-        CompactionEntry(id=written.ids.new_entry_id(), before=old.id, at=0, trigger="auto", tokens_before=100)
+        TranscriptCompactionMarker(
+            id=written.ids.new_entry_id(), before=old.id, at=0, trigger="auto", tokens_before=100
+        )
     )
     written.append_prompt("in short: old", meta=True, summary=True)
     written.append_prompt("new")
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "in short: old"), ("user", "new")]
     assert loaded.turns == 2
     assert loaded.usage.input_tokens == 7
@@ -118,19 +120,19 @@ def test_after_a_rewind_the_conversation_continues_from_that_entry(writer: Calla
     written.append_prompt("two")
     written.append_reply("second")
     rewound = written.append_entry(
-        RewindEntry(id=written.ids.new_entry_id(), parent=first_reply.id, at=0, turn=2)
+        TranscriptRewindMarker(id=written.ids.new_entry_id(), parent=first_reply.id, at=0, turn=2)
     )
-    assert list_texts(read_session(written.path)) == [("user", "one"), ("assistant", "first")]
+    assert list_texts(read_session_transcript(written.path)) == [("user", "one"), ("assistant", "first")]
     written.append_prompt("three")
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "one"), ("assistant", "first"), ("user", "three")]
     assert loaded.turns == 3
     assert [(p.turn, p.parent, p.text) for p in loaded.prompts] == [
         (1, None, "one"),
         (3, rewound.id, "three"),
     ]
-    written.append_entry(RewindEntry(id=written.ids.new_entry_id(), parent=None, at=0, turn=1))
-    assert read_session(written.path).messages == ()
+    written.append_entry(TranscriptRewindMarker(id=written.ids.new_entry_id(), parent=None, at=0, turn=1))
+    assert read_session_transcript(written.path).messages == ()
 
 
 def test_a_reply_written_as_several_lines_is_one_message(
@@ -144,7 +146,7 @@ def test_a_reply_written_as_several_lines_is_one_message(
     written.append_results("t1", parent=first.id)
     written.append_results("t2", parent=second.id)
     end = written.append_reply("Done.")
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert [m.role for m in loaded.messages] == ["user", "assistant", "user", "assistant"]
     assert loaded.messages[1].content == (
         text.message.content + first.message.content + second.message.content
@@ -161,7 +163,12 @@ def test_replies_with_a_repeated_message_id_stay_separate(writer: Callable[..., 
     written.append_reply("", "t1", message_id="same")
     written.append_results("t1")
     written.append_reply("Done.", message_id="same")
-    assert [m.role for m in read_session(written.path).messages] == ["user", "assistant", "user", "assistant"]
+    assert [m.role for m in read_session_transcript(written.path).messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
 
 
 def test_unknown_lines_are_skipped_and_counted_and_do_not_break_the_chain(
@@ -175,7 +182,7 @@ def test_unknown_lines_are_skipped_and_counted_and_do_not_break_the_chain(
         file.write("garbage\n\n")
         file.write(json.dumps({"type": "user", "isSidechain": True, "uuid": "z"}) + "\n")
     written.append_reply("hello", parent=EntryId("u-1"))
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "hi"), ("assistant", "hello")]
     notes = " ".join(loaded.notes)
     assert "attachment (1)" in notes
@@ -193,7 +200,7 @@ def test_missing_results_are_added_so_that_a_provider_accepts_the_history(
     written.append_prompt("and then?")
     written.append_reply("", "t3")
     written.append_reply("I forgot.")
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     answered = [
         [(block.tool_use_id, block.is_error) for block in m.content if isinstance(block, ToolResultBlock)]
         for m in loaded.messages
@@ -208,7 +215,7 @@ def test_a_chain_with_a_missing_parent_is_read_from_its_first_known_entry(
 ):
     written = writer()
     written.append_prompt("lost", parent=EntryId("gone"))
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert list_texts(loaded) == [("user", "lost")]
     assert any("missing" in note for note in loaded.notes)
 
@@ -220,7 +227,7 @@ def test_a_cycle_in_the_chain_ends_the_read(writer: Callable[..., TranscriptWrit
         raw = json.loads(file.read())
         file.seek(0)
         file.write(json.dumps(raw | {"parentUuid": raw["uuid"]}) + "\n")
-    assert len(read_session(written.path).messages) == 1
+    assert len(read_session_transcript(written.path).messages) == 1
 
 
 def test_the_latest_session_of_a_directory_is_the_one_written_last(
@@ -242,18 +249,18 @@ def test_a_session_is_found_by_its_id_or_a_unique_prefix(writer: Callable[..., T
     other = writer(session="aaab-2222", cwd="/two")
     for written in (one, other):
         written.append_prompt("hi")
-    assert find_session(home, "aaaa-1111") == one.path
-    assert find_session(home, "aaab") == other.path
+    assert find_session_transcript(home, "aaaa-1111") == one.path
+    assert find_session_transcript(home, "aaab") == other.path
     with pytest.raises(SessionNotFound, match="start of 2 sessions: aaaa-1111, aaab-2222"):
-        find_session(home, "aaa")
+        find_session_transcript(home, "aaa")
     with pytest.raises(SessionNotFound, match="Close to it: aaaa-1111"):
-        find_session(home, "aaaa-1112")
+        find_session_transcript(home, "aaaa-1112")
     with pytest.raises(SessionNotFound, match="--continue"):
-        find_session(home, "zzzz")
+        find_session_transcript(home, "zzzz")
     with pytest.raises(SessionNotFound):
-        find_session(home, "../one/aaaa-1111")
+        find_session_transcript(home, "../one/aaaa-1111")
     with pytest.raises(SessionNotFound):
-        read_session(get_transcript_path(home, "/nowhere", SessionId("aaaa-1111")))
+        read_session_transcript(get_transcript_path(home, "/nowhere", SessionId("aaaa-1111")))
 
 
 def test_sessions_are_listed_newest_first_with_their_first_prompt(
@@ -294,10 +301,10 @@ def test_a_fork_is_a_copy_under_a_new_id_with_all_unknown_fields(
     lines = [json.loads(line) for line in forked.read_bytes().splitlines()]
     assert [line.get("sessionId") for line in lines] == ["s-2", "s-2", None]
     assert lines[1] == foreign | {"sessionId": "s-2"}
-    loaded = read_session(forked)
+    loaded = read_session_transcript(forked)
     assert (loaded.session, list_texts(loaded)) == ("s-2", [("user", "hi")])
     assert forked.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(StoreError, match="already a session"):
+    with pytest.raises(StateFileError, match="already a session"):
         fork_session(written.path, SessionId("s-2"), home=home, cwd="/project")
 
 
@@ -316,10 +323,10 @@ def test_storing_a_permission_mode_keeps_the_other_metadata_of_an_agent(home: Pa
     transcript = home / "agent-a1.jsonl"
     facts = {"agentType": "Explore", "theirs": {"a": [1, None]}, "mode": "plan", "depth": 2}
     home.mkdir()
-    get_metadata_path(transcript).write_text(json.dumps(facts))
-    store_permission_mode(transcript, "default")
-    assert json.loads(get_metadata_path(transcript).read_bytes()) == facts | {"mode": "default"}
-    assert load_unstarted_metadata(transcript).mode == "default"
+    get_subagent_metadata_path(transcript).write_text(json.dumps(facts))
+    store_subagent_mode(transcript, "default")
+    assert json.loads(get_subagent_metadata_path(transcript).read_bytes()) == facts | {"mode": "default"}
+    assert load_unstarted_subagent_metadata(transcript).mode == "default"
 
 
 @pytest.mark.spec("TRN-02")
@@ -331,7 +338,7 @@ def test_a_session_in_use_is_refused_until_its_process_dies(home: Path):
     with child:
         assert child.stdout.readline() == b"held\n"
         assert is_session_running(home, session)
-        with pytest.raises(StoreError, match=rf"process {child.pid}.*--fork-session"):
+        with pytest.raises(StateFileError, match=rf"process {child.pid}.*--fork-session"):
             SessionLock(home, session)
         child.kill()
     assert not is_session_running(home, session)
@@ -345,8 +352,8 @@ def test_text_messages_in_a_row_are_not_joined(writer: Callable[..., TranscriptW
     written = writer()
     written.append_prompt("one")
     written.append_prompt("two")
-    assert list_texts(read_session(written.path)) == [("user", "one"), ("user", "two")]
-    assert read_session(written.path).messages[0].content == (TextBlock(text="one"),)
+    assert list_texts(read_session_transcript(written.path)) == [("user", "one"), ("user", "two")]
+    assert read_session_transcript(written.path).messages[0].content == (TextBlock(text="one"),)
 
 
 LIST_WHILE_REMOVING_SCRIPT = """

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shoal.core.errors import LockUnavailable, StoreError
+from shoal.core.errors import LockUnavailable, StateFileError
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.flock_queue import MAX_THREADS
 from shoal.stores.files.shared_file_lock import SharedFileLock
@@ -338,18 +338,18 @@ def test_a_link_in_the_home_is_not_followed(root: DirectoryHandle, tmp_path: Pat
     outside.mkdir()
     (outside / "secret").write_text("s")
     (root.path / "teams").symlink_to(outside)
-    with pytest.raises(StoreError, match="link"):
+    with pytest.raises(StateFileError, match="link"):
         root.open_or_create("teams", "t")
     inside = root.open_or_create("here")
     (root.path / "here" / "file").symlink_to(outside / "secret")
-    with pytest.raises(StoreError, match="link"):
+    with pytest.raises(StateFileError, match="link"):
         inside.read_file("file")
     inside.replace_file("file", b"mine")
     assert (outside / "secret").read_text() == "s"
     os.mkfifo(root.path / "here" / "pipe")
-    with pytest.raises(StoreError, match="plain"):
+    with pytest.raises(StateFileError, match="plain"):
         inside.read_file("pipe")
     for name in ("..", ".", "", "a/b", "a\0b"):
-        with pytest.raises(StoreError, match="not the name"):
+        with pytest.raises(StateFileError, match="not the name"):
             inside.replace_file(name, b"")
     inside.close()

@@ -8,11 +8,11 @@ from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID, EntryId, SessionId
 from shoal.core.messages import user_message
 from shoal.core.ports import Journal, ResultStore, Transcript
-from shoal.core.transcript_entries import MessageEntry
+from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.stores.files.file_journal import FileJournal, read_journal
 from shoal.stores.files.file_transcript import FileTranscript
 from shoal.stores.files.result_files import FileResultStore
-from shoal.stores.files.session_files import read_session
+from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.memory_stores import MemoryJournal
 from shoal.wire.transcript_codec import TranscriptEncoder
 
@@ -23,7 +23,7 @@ def test_a_transcript_keeps_messages_in_order(durable, tmp_path):
     lines = TranscriptEncoder(session=SessionId("s-1"), cwd="/", version="0")
     store: Transcript = FileTranscript(path, lines, durable=durable)
     entries = [
-        MessageEntry(
+        TranscriptMessageEntry(
             id=EntryId(f"e-{n}"),
             parent=EntryId(f"e-{n - 1}") if n else None,
             at=n,
@@ -34,7 +34,7 @@ def test_a_transcript_keeps_messages_in_order(durable, tmp_path):
     for entry in entries:
         store.append(entry)
     store.close()
-    assert list(read_session(path).messages) == [entry.message for entry in entries]
+    assert list(read_session_transcript(path).messages) == [entry.message for entry in entries]
 
 
 @pytest.mark.parametrize("kind", ["memory", "file", "durable file"])

@@ -14,7 +14,7 @@ from mail_helpers import TIMESTAMP, create_mailboxes, get_inbox_path, take_all_m
 from store_helpers import make_member
 
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.mail import MailMessage
 from shoal.core.mail_signatures import KEY_SIZE, MailSigner
 from shoal.core.names import LEAD_NAME
@@ -75,12 +75,12 @@ def test_an_invalid_or_linked_team_key_is_refused(home: Path) -> None:
     load_team_key(home, "roof")
     path = home / "shoal" / "keys" / "roof"
     path.write_bytes(b"short")
-    with pytest.raises(StoreError, match="Remove it"):
+    with pytest.raises(StateFileError, match="Remove it"):
         load_team_key(home, "roof")
     path.unlink()
     (home / "mine").write_bytes(b"k" * KEY_SIZE)
     path.symlink_to(home / "mine")
-    with pytest.raises(StoreError, match="link"):
+    with pytest.raises(StateFileError, match="link"):
         load_team_key(home, "roof")
 
 

@@ -207,7 +207,7 @@ class BoardMachine(StoreMachine):
         theirs = [
             ident for ident, task in self.model.items() if task.owner == agent and task.status != "completed"
         ]
-        assert self.run(self.stores[store].release_all(agent)) == tuple(theirs)
+        assert self.run(self.stores[store].release_owner_tasks(agent)) == tuple(theirs)
         for task in theirs:
             self.record_release(task)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from store_helpers import TranscriptWriter, limit_file_size
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.core.names import parse_agent_name, parse_team_name
 from shoal.core.roster import format_agent_id
@@ -23,7 +23,7 @@ from shoal.stores.files.home_paths import (
     get_subagents_directory,
     get_transcript_path,
 )
-from shoal.stores.files.session_files import read_session
+from shoal.stores.files.session_files import read_session_transcript
 
 
 def get_mode(path: Path) -> int:
@@ -52,9 +52,9 @@ def test_transcripts_of_sub_agents_and_journals_have_fixed_paths(home: Path):
     assert get_subagent_path(agents, agent) == expected
     assert get_journal_path(home, session) == home / "shoal" / "runs" / "s-1" / "journal.jsonl"
     for hostile in ("../x", "a/b", "..", ""):
-        with pytest.raises(StoreError):
+        with pytest.raises(StateFileError):
             get_subagent_path(agents, AgentId(hostile))
-        with pytest.raises(StoreError):
+        with pytest.raises(StateFileError):
             get_run_directory(home, SessionId(hostile))
 
 
@@ -83,7 +83,7 @@ def test_a_very_long_working_directory_gets_a_short_unique_name(writer: Callable
 @pytest.mark.spec("HOM-04")
 @pytest.mark.parametrize("session", ["../../etc/passwd", "a/b", "", ".", "..", "-rf", "a\x00b", "x" * 300])
 def test_a_session_id_that_is_a_path_is_refused(writer: Callable[..., TranscriptWriter], session: str):
-    with pytest.raises(StoreError, match="cannot be used as the name"):
+    with pytest.raises(StateFileError, match="cannot be used as the name"):
         writer(session=session)
 
 
@@ -91,7 +91,7 @@ def test_a_home_that_cannot_be_created_is_named_with_a_remedy(
     writer: Callable[..., TranscriptWriter], home: Path
 ):
     home.write_text("a file is here")
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StateFileError) as caught:
         writer().append_prompt("hi")
     assert str(home / "projects") in str(caught.value)
     assert "SHOAL_HOME" in str(caught.value)
@@ -107,7 +107,7 @@ def test_a_torn_line_that_cannot_be_moved_aside_stays_in_the_transcript(
         file.write(b'{"torn": "' + b"x" * 500)
     before = written.path.read_bytes()
     written.transcript.close()
-    with limit_file_size(100), pytest.raises(StoreError):
+    with limit_file_size(100), pytest.raises(StateFileError):
         written.append_prompt("second")
     assert written.path.read_bytes() == before
 
@@ -121,13 +121,13 @@ def test_a_full_disk_removes_the_torn_line_and_keeps_the_earlier_ones(
     written.append_reply("second")
     before = written.path.read_bytes()
     with limit_file_size(len(before) + 100):
-        with pytest.raises(StoreError) as caught:
+        with pytest.raises(StateFileError) as caught:
             written.append_prompt("x" * 1000)
         assert written.path.read_bytes() == before
     assert str(written.path) in str(caught.value)
     assert "--resume" in str(caught.value)
     written.append_prompt("third")
-    loaded = read_session(written.path)
+    loaded = read_session_transcript(written.path)
     assert [message.text for message in loaded.messages] == ["first", "second", "third"]
     assert loaded.notes == ()
 
@@ -136,7 +136,7 @@ def test_a_full_device_raises_an_error_with_the_reason(writer: Callable[..., Tra
     written = writer()
     written.path.parent.mkdir(parents=True)
     written.path.symlink_to("/dev/full")
-    with pytest.raises(StoreError, match="No space left on device"):
+    with pytest.raises(StateFileError, match="No space left on device"):
         written.append_prompt("hi")
 
 
@@ -149,7 +149,7 @@ def test_a_torn_last_line_is_moved_aside_before_the_next_is_written(writer: Call
     again = writer(last=written.last, seed=2)
     again.append_prompt("second")
     assert written.path.read_bytes().startswith(whole + b'{"parentUuid":')
-    assert [m.text for m in read_session(written.path).messages] == ["first", "second"]
+    assert [m.text for m in read_session_transcript(written.path).messages] == ["first", "second"]
     (aside,) = written.path.parent.glob("*.torn-*")
     assert aside.read_bytes() == b'{"parentUuid":"x","mess'
     assert get_mode(aside) == 0o600
@@ -160,19 +160,19 @@ def test_a_last_line_that_lacks_only_its_newline_is_kept(writer: Callable[..., T
     written.append_prompt("first")
     written.append_prompt("x" * 200_000)
     written.path.write_bytes(written.path.read_bytes()[:-1])
-    assert len(read_session(written.path).messages) == 2
+    assert len(read_session_transcript(written.path).messages) == 2
     writer(last=written.last, seed=2).append_prompt("third")
-    assert len(read_session(written.path).messages) == 3
+    assert len(read_session_transcript(written.path).messages) == 3
     assert list(written.path.parent.glob("*.torn-*")) == []
 
 
 WRITER_SCRIPT = """
     import os, sys
     from pathlib import Path
-    from shoal.core.transcript_entries import MessageEntry
+    from shoal.core.transcript_entries import TranscriptMessageEntry
     from shoal.core.ids import IdGenerator, SessionId
     from shoal.core.messages import user_message
-    from shoal.stores.files.session_files import read_session
+    from shoal.stores.files.session_files import read_session_transcript
     from shoal.stores.files.file_transcript import FileTranscript
     from shoal.wire.transcript_codec import TranscriptEncoder
 
@@ -180,13 +180,13 @@ WRITER_SCRIPT = """
     ids = IdGenerator(seed)
     last, number = None, 0
     if path.exists():
-        loaded = read_session(path)
+        loaded = read_session_transcript(path)
         last, number = loaded.last, len(loaded.messages)
     transcript = FileTranscript(path, TranscriptEncoder(session=SessionId("s"), cwd="/", version="0"))
     while True:
         # Several pages long, so that a kill can hit the middle of a write.
         message = user_message(f"{number} " + "x" * 50_000)
-        entry = MessageEntry(id=ids.new_entry_id(), parent=last, at=0, message=message)
+        entry = TranscriptMessageEntry(id=ids.new_entry_id(), parent=last, at=0, message=message)
         transcript.append(entry)
         last, number = entry.id, number + 1
         os.write(1, b"%d\\n" % number)
@@ -213,7 +213,7 @@ def test_a_writer_killed_at_any_instant_loses_nothing_it_acknowledged(tmp_path: 
             child.kill()
             rest = child.stdout.read().split(b"\n")
         acknowledged = max([acknowledged, *(int(line) for line in rest[:-1] if line)])
-        loaded = read_session(path)
+        loaded = read_session_transcript(path)
         numbers = [int(message.text.split()[0]) for message in loaded.messages]
         assert numbers == list(range(len(numbers)))
         # One more may be on disk than was acknowledged: the kill fell between the two.

@@ -14,7 +14,7 @@ NOBODY = 65_534
 _OPEN_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.home_directories import find_home_directory, open_home_directory
 from shoal.stores.files.home_paths import make_private_directory
 
@@ -29,7 +29,7 @@ for open_home in (
 ):
     try:
         open_home(home)
-    except StoreError as error:
+    except StateFileError as error:
         print(error)
 """
 

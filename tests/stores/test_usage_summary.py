@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from shoal.core.events import AgentStarted, RequestFailed, RequestSent, RequestSettled
+from shoal.core.events import AgentStarted, ModelRequestFailed, ModelRequestSent, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
 from shoal.core.usage import CostTotals, Usage
 from shoal.stores.files.file_journal import FileJournal
@@ -26,17 +26,17 @@ def make_settled_request(agent, request, model, tokens, cost):
         cache_creation_input_tokens=3 * tokens,
         cache_read_input_tokens=4 * tokens,
     )
-    return RequestSettled(
+    return ModelRequestSettled(
         agent=agent, request=RequestId(request), model=model, usage=usage, cost_usd=cost, duration_ms=1
     )
 
 
 def make_sent_request(agent, request, model="m"):
-    return RequestSent(agent=agent, request=RequestId(request), model=model)
+    return ModelRequestSent(agent=agent, request=RequestId(request), model=model)
 
 
 def make_failed_request(agent, request, *, billed):
-    return RequestFailed(agent=agent, request=RequestId(request), reason="cut off", billed=billed)
+    return ModelRequestFailed(agent=agent, request=RequestId(request), reason="cut off", billed=billed)
 
 
 @pytest.mark.spec("USR-19")
@@ -132,16 +132,16 @@ KILLED_SCRIPT = """
 import sys
 from pathlib import Path
 from shoal.core.clock import SystemClock
-from shoal.core.events import RequestSent, RequestSettled
+from shoal.core.events import ModelRequestSent, ModelRequestSettled
 from shoal.core.usage import CostTotals, Usage
 from shoal.stores.files.file_journal import FileJournal
 journal = FileJournal(Path(sys.argv[1]), SystemClock())
-journal.append(RequestSent(agent="lead", request="r1", model="m"))
+journal.append(ModelRequestSent(agent="lead", request="r1", model="m"))
 usage = Usage(input_tokens=5, output_tokens=6)
 journal.append(
-    RequestSettled(agent="lead", request="r1", model="m", usage=usage, cost_usd=0.1, duration_ms=1)
+    ModelRequestSettled(agent="lead", request="r1", model="m", usage=usage, cost_usd=0.1, duration_ms=1)
 )
-journal.append(RequestSent(agent="a1", request="r2", model="n"))
+journal.append(ModelRequestSent(agent="a1", request="r2", model="n"))
 print("sent", flush=True)
 sys.stdin.read()
 """

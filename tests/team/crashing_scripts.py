@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from agent_scripts import call_tool
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.models.scripted_model import ReplyLike
 from team_scripts import (
@@ -36,7 +36,7 @@ def report_and_complete(request: ModelRequest) -> ReplyLike:
     told = re.findall(r"Task #(\d+) is yours", "\n".join(message.text for message in request.messages))
     last = request.messages[-1]
     if find_tool_results([last]) and "process ended" not in last.text:
-        return "done" if "#" in extract_result_text(find_tool_results([last])[-1]) else "go on"
+        return "done" if "#" in extract_tool_result_text(find_tool_results([last])[-1]) else "go on"
     if not told:
         return "ready"
     report = f"task {told[-1]} by {find_speaker(request)}"

@@ -27,8 +27,8 @@ from shoal.core.events import (
     AgentEnded,
     AgentStarted,
     MemberWentIdle,
+    ModelRequestSettled,
     NoteAdded,
-    RequestSettled,
     ToolStarted,
 )
 from shoal.core.ids import AgentId
@@ -290,7 +290,7 @@ async def test_the_result_of_a_process_member_contains_its_evidence_and_usage(
     (done,) = [each.completion for each in read_events(session) if isinstance(each, AgentEnded)]
     assert done.evidence.tool_calls >= 1
     assert done.requests == len(list_requests_of(server, "ann"))
-    spent = [e for e in read_events(session) if isinstance(e, RequestSettled) and e.agent == "ann@crew"]
+    spent = [e for e in read_events(session) if isinstance(e, ModelRequestSettled) and e.agent == "ann@crew"]
     assert done.usage.total_tokens == sum(each.usage.total_tokens for each in spent) > 0
 
 

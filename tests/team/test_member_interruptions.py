@@ -12,7 +12,7 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, run_all_turns, spawn_agent
 from session_helpers import collect_events
-from shoal.core.events import Event, NoteAdded, ToolReturned, ToolStarted
+from shoal.core.events import Event, NoteAdded, ToolOutputReturned, ToolStarted
 from shoal.core.model_requests import ModelRequest
 from team_scripts import open_session, script_team, spawn_member
 
@@ -51,7 +51,7 @@ async def test_an_interrupted_member_still_gets_the_result_of_its_finished_agent
         def hear(event: Event) -> None:
             if isinstance(event, ToolStarted) and event.call == "c-quick":
                 quick.is_open.set()
-            if isinstance(event, ToolReturned) and event.call == "c-quick":
+            if isinstance(event, ToolOutputReturned) and event.call == "c-quick":
                 over.set()
 
         session.subscribe(hear)

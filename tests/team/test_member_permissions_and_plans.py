@@ -15,7 +15,7 @@ import shoal
 from agent_scripts import call_tool, read_events, run_all_turns
 from shoal.core.events import QuestionAnswered, QuestionAsked
 from shoal.core.model_requests import ModelRequest
-from shoal.core.permissions import AddRulesSuggestion, SuggestedRule
+from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.core.questions import (
     AllowAnswer,
     Answer,
@@ -130,7 +130,9 @@ async def test_a_denial_reaches_the_member_and_a_session_rule_applies(
             record_result,
         ],
     )
-    rule = AddRulesSuggestion(rules=(SuggestedRule(tool_name="Bash", rule_content="touch x"),))
+    rule = AddPermissionRulesSuggestion(
+        rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="touch x"),)
+    )
     settings = '{"shoal": {"sandbox": {"enabled": false}}}'
     async with open_session(
         tmp_path, model, skip_permissions=False, attended=True, settings=settings

@@ -12,8 +12,8 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from session_helpers import collect_events
-from shoal.core.events import AgentEnded, ToolReturned
-from shoal.core.messages import extract_result_text
+from shoal.core.events import AgentEnded, ToolOutputReturned
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.model_requests import ModelReply, ModelRequest
 from shoal.models.scripted_model import ScriptedModel
 from shoal.team.session_teams import SessionTeams
@@ -119,7 +119,7 @@ async def test_a_shutdown_is_requested_rejected_and_approved_in_either_form_of_t
     answers: list[Any] = []
 
     def hear(event: Any) -> None:
-        if isinstance(event, ToolReturned) and event.data is not None and "request_id" in event.data:
+        if isinstance(event, ToolOutputReturned) and event.data is not None and "request_id" in event.data:
             answers.append(event.data)
 
     async with open_session(tmp_path, model) as session:
@@ -208,7 +208,7 @@ async def test_a_member_that_does_not_answer_is_ended_after_the_grace(tmp_path: 
         text = await run_all_turns(session)
         everything = "\n".join(message.text for message in session.agent.conversation.messages)
         refused = [
-            extract_result_text(each) for each in find_tool_results(session.agent.conversation.messages)
+            extract_tool_result_text(each) for each in find_tool_results(session.agent.conversation.messages)
         ]
         left = [each["name"] for each in read_team_config("crew")["members"]]
     assert "teammate_terminated: task ann@crew, type general-purpose, status killed" in everything, text

@@ -8,7 +8,7 @@ import pytest
 
 from agent_scripts import call_tool, read_events, run_all_turns
 from git_repository import run_git
-from shoal.core.events import WorkRetained
+from shoal.core.events import WorktreeWorkRetained
 from shoal.core.messages import ToolUseBlock
 from shoal.core.model_requests import ModelRequest
 from team_scripts import (
@@ -54,7 +54,7 @@ async def test_the_work_of_a_member_in_a_worktree_is_kept_and_reported_to_the_le
     async with open_session(project, model) as session:
         await run_all_turns(session)
         told = "\n".join(m.text for m in session.agent.conversation.messages if m.role == "user")
-    (kept,) = [event.work for event in read_events(session) if isinstance(event, WorkRetained)]
+    (kept,) = [event.work for event in read_events(session) if isinstance(event, WorktreeWorkRetained)]
     assert places == [kept.path]
     assert not (project / "new.txt").exists()
     assert (Path(kept.path) / "new.txt").read_text() == "new\n"

@@ -9,7 +9,7 @@ import pytest
 
 from agent_scripts import call_tool, read_events, run_all_turns
 from server_scripts import open_process_session, run_provider, script_server
-from shoal.core.events import AgentStarted, RequestSettled
+from shoal.core.events import AgentStarted, ModelRequestSettled
 from shoal.testing import chat_server
 from team_scripts import read_inbox, read_team_config, send_message, spawn_member
 
@@ -50,7 +50,7 @@ async def test_each_member_has_its_own_provider_type_directory_and_budget(
     spent = [
         event.cost_usd or 0
         for event in events
-        if isinstance(event, RequestSettled) and event.agent == "ann@crew"
+        if isinstance(event, ModelRequestSettled) and event.agent == "ann@crew"
     ]
     assert 0.03 < sum(spent) < 0.08
     mail = [each["text"] for each in read_inbox("crew", "team-lead")]

@@ -11,7 +11,7 @@ import pytest
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.core.events import AgentEnded, AgentStarted, MemberWentIdle
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.core.tools import ToolContext
 from shoal.tools.function_tool import tool
@@ -189,7 +189,7 @@ async def test_no_member_leads_a_team_below_the_configured_depth(tmp_path: Path,
         return [SUB, call_tool("Make")]
 
     def record_results(request: ModelRequest) -> str:
-        said.extend(extract_result_text(each) for each in find_tool_results(request.messages)[-2:])
+        said.extend(extract_tool_result_text(each) for each in find_tool_results(request.messages)[-2:])
         return "end"
 
     ann = [last, record_results] if depth == 1 else [SUB, spawn_member("bob"), "wait"]

@@ -30,9 +30,9 @@ from shoal.core.events import (
     AgentEnded,
     AgentStarted,
     MemberWentIdle,
+    ModelRequestSettled,
     NoteAdded,
     QuestionAsked,
-    RequestSettled,
     ToolStarted,
 )
 from shoal.core.questions import (
@@ -348,7 +348,7 @@ async def test_spending_of_a_process_member_counts_for_the_shared_budget(
         open_process_session(tmp_path, max_total_tokens=40_000) as session,
     ):
         await run_all_turns(session)
-        spent = [event for event in read_events(session) if isinstance(event, RequestSettled)]
+        spent = [event for event in read_events(session) if isinstance(event, ModelRequestSettled)]
         total = session.agent.budget.budget.usage.total_tokens
     assert sum(event.usage.total_tokens for event in spent) == total
     assert {event.agent for event in spent} == {"lead", "ann@crew"}

@@ -25,9 +25,9 @@ class Counted(FileRosterStore):
 
     writes = 0
 
-    async def set_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+    async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
         self.writes += 1
-        await super().set_active(team, active)
+        await super().set_active_members(team, active)
 
 
 async def create_rosters(home: Path, clock: FakeClock) -> Counted:
@@ -99,7 +99,7 @@ async def test_activity_of_removed_members_is_skipped(tmp_path: Path) -> None:
     shown.set_active(NAMES[1], active=False)
     await rosters.remove_member(TEAM, NAMES[0])
     await shown.flush()
-    await rosters.set_active(TEAM, dict.fromkeys(NAMES, False))
+    await rosters.set_active_members(TEAM, dict.fromkeys(NAMES, False))
     await rosters.delete_team(TEAM)
     shown.set_active(NAMES[1], active=True)
     await shown.flush()

@@ -14,7 +14,7 @@ from server_scripts import find_speaker, join_conversation, open_process_session
 from shoal.core.mail import MailMessage
 from shoal.core.mail_signatures import MailSigner
 from shoal.core.questions import ChoiceAnswer, ChoiceQuestion
-from shoal.team.mail_authentication import SenderAuthenticator
+from shoal.team.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail_verifier import IGNORE
 from team_scripts import get_home, read_inbox, send_message, spawn_member
 
@@ -71,7 +71,7 @@ async def test_a_process_member_signs_its_mail_and_does_not_obey_unsigned_mail(
 
 @pytest.mark.spec("USR-11")
 def test_a_member_of_a_foreign_lead_trusts_only_that_lead() -> None:
-    verifier = SenderAuthenticator("crew", None, trusted=("team-lead",))
+    verifier = MailSenderAuthenticator("crew", None, trusted=("team-lead",))
     text = encode_body("shutdown_request", REQUEST)
     order = MailMessage(id="1", sender="team-lead", text=text, timestamp=TIMESTAMP)
     assert verifier.read_trusted_body(order, "ann") is not None
@@ -86,15 +86,15 @@ def test_a_member_of_a_foreign_lead_trusts_only_that_lead() -> None:
         assert not verifier.is_trusted(
             MailMessage(id="3", sender=sender, text="hi", timestamp=TIMESTAMP), "ann"
         )
-    assert not SenderAuthenticator("crew", None).is_trusted(order, "ann")
-    always = SenderAuthenticator("crew", None, trusted=("user",), policy="always")
+    assert not MailSenderAuthenticator("crew", None).is_trusted(order, "ann")
+    always = MailSenderAuthenticator("crew", None, trusted=("user",), policy="always")
     assert always.is_trusted(order, "ann")
     assert not always.is_trusted(MailMessage(id="4", sender="user", text="hi", timestamp=TIMESTAMP), "ann")
 
 
 @pytest.mark.spec("USR-11")
 def test_with_a_key_a_wrong_signature_is_rejected_although_unsigned_mail_is_trusted() -> None:
-    verifier = SenderAuthenticator("crew", b"k" * 32, trusted=("fay",), policy="always")
+    verifier = MailSenderAuthenticator("crew", b"k" * 32, trusted=("fay",), policy="always")
     for signature, believed in ((None, True), ("0" * 64, False)):
         mail = MailMessage(id="1", sender="fay", text="hi", timestamp=TIMESTAMP, signature=signature)
         assert verifier.is_trusted(mail, "team-lead") is believed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import call_tool, run_all_turns
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from team_scripts import find_tool_results, get_home, open_session, script_team, spawn_member
 
 CREATE = call_tool("TeamCreate", team_name="crew")
@@ -20,7 +20,7 @@ async def collect_results(tmp_path: Path, *calls: Any, **shoal: Any) -> list[str
     results: list[str] = []
 
     def listen(request: Any) -> str:
-        results.extend(extract_result_text(each) for each in find_tool_results(request.messages))
+        results.extend(extract_tool_result_text(each) for each in find_tool_results(request.messages))
         return "done"
 
     model = script_team(lead=[CREATE, spawn_member("ann"), "wait", "end"], ann=[list(calls), listen])

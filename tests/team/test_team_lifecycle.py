@@ -8,7 +8,7 @@ import pytest
 
 from agent_scripts import call_tool, read_events, run_all_turns
 from shoal.core.events import AgentEnded, AgentStarted, MemberWentIdle
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     approve_shutdown,
@@ -91,7 +91,9 @@ async def test_a_team_is_created_works_wakes_claims_shuts_down_and_is_deleted(tm
     )
     async with open_session(tmp_path, model) as session:
         text = await run_all_turns(session, "Make a team.")
-        said = [extract_result_text(each) for each in find_tool_results(session.agent.conversation.messages)]
+        said = [
+            extract_tool_result_text(each) for each in find_tool_results(session.agent.conversation.messages)
+        ]
         everything = "\n".join(message.text for message in session.agent.conversation.messages)
     assert text == "the end", everything
     assert "teammate_id: ann@crew" in str(seen["spawned"])
@@ -145,7 +147,9 @@ async def test_a_team_with_idle_members_can_be_deleted_and_replaced(
     )
     async with open_session(tmp_path, model) as session:
         text = await run_all_turns(session, "Make a team.")
-        said = [extract_result_text(each) for each in find_tool_results(session.agent.conversation.messages)]
+        said = [
+            extract_tool_result_text(each) for each in find_tool_results(session.agent.conversation.messages)
+        ]
         teams = session.services.teams
         assert teams is not None
         assert (teams.led_team_name, teams.list_members()) == ("next", ())

@@ -12,8 +12,8 @@ import pytest
 import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from shoal.core.clock import format_iso_time
-from shoal.core.events import AgentStarted, ToolReturned
-from shoal.core.messages import extract_result_text
+from shoal.core.events import AgentStarted, ToolOutputReturned
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.model_requests import ModelRequest
 from shoal.testing import FakeClock
 from team_scripts import (
@@ -36,11 +36,11 @@ CREATE = call_tool("TeamCreate", team_name="crew")
 
 async def run_and_collect_results(
     session: shoal.Session, prompt: str = "Begin."
-) -> tuple[list[ToolReturned], str]:
+) -> tuple[list[ToolOutputReturned], str]:
     """Run all turns; return the tool results and the last text."""
-    returned: list[ToolReturned] = []
+    returned: list[ToolOutputReturned] = []
     stop = session.subscribe(
-        lambda event: returned.append(event) if isinstance(event, ToolReturned) else None
+        lambda event: returned.append(event) if isinstance(event, ToolOutputReturned) else None
     )
     text = await run_all_turns(session, prompt)
     stop()
@@ -156,7 +156,7 @@ async def test_a_broadcast_reaches_everyone_but_its_sender(tmp_path: Path, form:
     assert boxes["ann"].count("stop") == boxes["team-lead"].count("stop") == 1
     assert boxes["bob"].count("stop") == 0
     assert refused.result.is_error
-    assert extract_result_text(refused.result) == "Only text can be sent to everyone."
+    assert extract_tool_result_text(refused.result) == "Only text can be sent to everyone."
     assert not any("shutdown_request" in text for texts in boxes.values() for text in texts)
 
 
@@ -175,7 +175,7 @@ async def test_the_sender_learns_that_a_message_waits_behind_a_full_inbox(tmp_pa
         returned, _ = await run_and_collect_results(session)
         path = next(get_home().glob("projects/*/*/subagents/agent-ann@crew.jsonl"))
         told = path.read_text(encoding="utf-8")
-    answers = {event.call: extract_result_text(event.result) for event in returned}
+    answers = {event.call: extract_tool_result_text(event.result) for event in returned}
     assert answers["m0"] == "Sent to ann."
     assert answers["m69"] == "Sent to ann. It waits behind older mail of ann."
     assert all(told.count(f"word {n}\\n") == 1 for n in range(70))
@@ -211,7 +211,7 @@ async def test_shutdown_requests_and_answers_to_unknown_names_are_refused(tmp_pa
     assert [each.is_error for each in refused] == [True, True]
     for each in refused:
         said = "Nobody in the team crew is called 'nobody'. There are: team-lead, ann."
-        assert extract_result_text(each) == said
+        assert extract_tool_result_text(each) == said
     assert [name for name in files if name.endswith(".json")] == ["ann.json", "team-lead.json"]
     assert mail == ["Begin."]
 
@@ -244,7 +244,7 @@ async def test_a_busy_member_gets_its_mail_at_its_next_step_with_user_messages_f
             async for _ in session.run("Begin."):
                 pass
             await session.send("ann", "from the person")
-            while session.services.queue.count_waking("ann@crew") < 4:
+            while session.services.queue.count_waking_items("ann@crew") < 4:
                 await asyncio.sleep(0)
             gate.is_open.set()
             await run_all_turns(session, None)
@@ -300,9 +300,9 @@ async def test_a_call_that_names_a_team_starts_a_member_of_that_team_or_nobody(t
         await run_all_turns(session)
         told = {each.tool_use_id: each for each in find_tool_results(session.agent.conversation.messages)}
         names = [each["name"] for each in read_team_config("crew")["members"]]
-    assert "teammate_id: ann@crew" in extract_result_text(told["spawn-ann"])
-    assert "You lead the team crew, not 'another'." in extract_result_text(told["spawn-bob"])
-    assert "A teammate needs a name" in extract_result_text(told["nameless"])
+    assert "teammate_id: ann@crew" in extract_tool_result_text(told["spawn-ann"])
+    assert "You lead the team crew, not 'another'." in extract_tool_result_text(told["spawn-bob"])
+    assert "A teammate needs a name" in extract_tool_result_text(told["nameless"])
     assert names == ["team-lead", "ann"]
     assert [event.agent for event in read_events(session) if isinstance(event, AgentStarted)] == ["ann@crew"]
 

@@ -13,7 +13,7 @@ import pytest
 
 import shoal
 from agent_scripts import call_tool, run_all_turns
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import TaskChanged
 from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName
@@ -70,7 +70,7 @@ async def test_a_member_that_cannot_be_resumed_stays_in_the_roster_until_that_is
     transcript.with_suffix(".meta.json").unlink()
     # Room for the start of the session and a note, and not for the end of a member.
     room = len(get_journal_path(session).read_bytes().splitlines()[0]) + 450
-    with fill_journal(session, room), pytest.raises(StoreError):
+    with fill_journal(session, room), pytest.raises(StateFileError):
         async with open_session(tmp_path, model, resume=session.id):
             pass
     assert [each["name"] for each in read_team_config("crew")["members"]] == ["team-lead", "ann"]

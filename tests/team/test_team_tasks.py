@@ -10,7 +10,7 @@ import pytest
 from team_helpers import complete_announced_task, read_task
 
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
-from shoal.core.events import AgentStarted, MemberWoken, ToolFinished, ToolReturned
+from shoal.core.events import AgentStarted, MemberWoken, ToolFinished, ToolOutputReturned
 from shoal.core.model_requests import ModelRequest
 from team_scripts import (
     get_home,
@@ -116,7 +116,7 @@ async def test_tool_results_describe_the_team_as_it_is_stored(tmp_path: Path) ->
     async with open_session(tmp_path, model, tools=[gate.tool, gate.wait_tool]) as session:
 
         def note(event: Any) -> None:
-            if isinstance(event, ToolReturned):
+            if isinstance(event, ToolOutputReturned):
                 returned.setdefault(event.call, event.data)
 
         session.subscribe(note)

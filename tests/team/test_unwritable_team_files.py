@@ -14,7 +14,7 @@ import shoal
 from agent_scripts import ToolGate, call_tool, read_events, run_all_turns
 from foreign_mail import join_notes
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded
 from shoal.core.ids import IdGenerator
 from shoal.core.mail import MailMessage
@@ -204,7 +204,7 @@ async def test_mail_that_could_not_be_delivered_is_delivered_again(tmp_path: Pat
     async def bring(mail: MailMessage) -> bool:
         tries.append(mail.id)
         if len(tries) == 1:
-            raise StoreError("no room", path=tmp_path)
+            raise StateFileError("no room", path=tmp_path)
         done.set()
         return True
 

@@ -21,17 +21,17 @@ from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     ConnectionResetFault,
     CutStreamFault,
-    DelayFault,
-    DripFault,
+    DelayedReplyFault,
     GarbageLineFault,
     HttpErrorFault,
     MockReply,
-    PingsFault,
+    PingAfterEachEventFault,
+    SlowStreamFault,
     StaleConnectionFault,
     StalledStreamFault,
     StreamErrorFault,
+    make_rate_limit_fault,
     make_tool_call,
-    rate_limit_error,
 )
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
@@ -159,7 +159,7 @@ async def test_a_client_that_disconnects_while_waiting_is_detected(form: Form, c
     async def wait_forever(_body):
         await asyncio.Event().wait()
 
-    async with form(wait_forever if "function" in cause else [DelayFault(seconds=600)]) as server:
+    async with form(wait_forever if "function" in cause else [DelayedReplyFault(seconds=600)]) as server:
         async with create_client(server) as http, asyncio.TaskGroup() as tasks:
             request = tasks.create_task(http.post(PATHS[form], json=make_request()))
             await server.wait_for_requests(1)
@@ -208,7 +208,7 @@ async def test_a_request_after_the_last_scripted_reply_is_an_error(form: Form):
 
 
 async def test_error_statuses_carry_retry_after(form: Form):
-    async with form([rate_limit_error(1.5), HttpErrorFault(status=502, raw="<html>")]) as server:
+    async with form([make_rate_limit_fault(1.5), HttpErrorFault(status=502, raw="<html>")]) as server:
         async with create_client(server) as http:
             limited = await http.post(PATHS[form], json=make_request())
             gateway = await http.post(PATHS[form], json=make_request())
@@ -219,7 +219,10 @@ async def test_error_statuses_carry_retry_after(form: Form):
 
 async def test_a_delay_uses_the_clock(form: Form):
     clock = FakeClock()
-    async with form([["late", DelayFault(seconds=30)]], clock=clock) as server, create_client(server) as http:
+    async with (
+        form([["late", DelayedReplyFault(seconds=30)]], clock=clock) as server,
+        create_client(server) as http,
+    ):
         async with asyncio.TaskGroup() as tasks:
             request = tasks.create_task(http.post(PATHS[form], json=make_request()))
             await clock.wait_for_sleepers()
@@ -280,7 +283,11 @@ async def test_a_stalled_stream_stays_open_until_the_client_disconnects(form: Fo
 
 
 async def test_garbage_pings_and_error_events_are_sent_between_events(form: Form):
-    faults = [GarbageLineFault(after=1, line="data: {oops"), PingsFault(), StreamErrorFault(after=3)]
+    faults = [
+        GarbageLineFault(after=1, line="data: {oops"),
+        PingAfterEachEventFault(),
+        StreamErrorFault(after=3),
+    ]
     async with form([["some words to say", *faults]]) as server:
         lines, error = await read_events(form, server)
     assert error is None
@@ -291,7 +298,7 @@ async def test_garbage_pings_and_error_events_are_sent_between_events(form: Form
 
 async def test_a_drip_fault_sends_byte_by_byte(form: Form):
     clock = FakeClock()
-    async with form([["x", DripFault(seconds=1)]], clock=clock) as server, asyncio.TaskGroup() as tasks:
+    async with form([["x", SlowStreamFault(seconds=1)]], clock=clock) as server, asyncio.TaskGroup() as tasks:
         request = tasks.create_task(read_events(form, server))
         await clock.wait_for_sleepers()
         while not request.done():

@@ -15,16 +15,16 @@ from shoal.testing.mock_replies import (
     CutStreamFault,
     HttpErrorFault,
     MockReply,
-    PingsFault,
+    PingAfterEachEventFault,
     StreamErrorFault,
-    context_length_error,
+    make_context_length_fault,
+    make_overloaded_fault,
+    make_rate_limit_fault,
+    make_server_error_fault,
     make_tool_call,
-    overloaded_error,
-    rate_limit_error,
-    server_error,
-    unauthorized_error,
-    unavailable_error,
-    unknown_model_error,
+    make_unauthorized_fault,
+    make_unavailable_fault,
+    make_unknown_model_fault,
 )
 
 USAGE = Usage(input_tokens=11, output_tokens=22, cache_creation_input_tokens=33, cache_read_input_tokens=44)
@@ -84,7 +84,7 @@ async def test_a_whole_reply_is_read_unchanged():
 
 
 async def test_a_streamed_reply_with_pings_is_read_unchanged():
-    for faults in ((), (PingsFault(),)):
+    for faults in ((), (PingAfterEachEventFault(),)):
         reply = MockReply(content=FULL.content, usage=USAGE, faults=faults)
         async with (
             messages_server([reply]) as server,
@@ -120,13 +120,13 @@ async def test_a_tool_round_is_refused_without_its_result():
 @pytest.mark.parametrize(
     ("fault", "raised", "kind"),
     [
-        (rate_limit_error(retry_after=3), anthropic.RateLimitError, "rate_limit_error"),
-        (overloaded_error(), anthropic.InternalServerError, "overloaded_error"),
-        (server_error(), anthropic.InternalServerError, "api_error"),
-        (unavailable_error(), anthropic.InternalServerError, "api_error"),
-        (unauthorized_error(), anthropic.AuthenticationError, "authentication_error"),
-        (unknown_model_error(), anthropic.NotFoundError, "not_found_error"),
-        (context_length_error(), anthropic.BadRequestError, "invalid_request_error"),
+        (make_rate_limit_fault(retry_after=3), anthropic.RateLimitError, "rate_limit_error"),
+        (make_overloaded_fault(), anthropic.InternalServerError, "overloaded_error"),
+        (make_server_error_fault(), anthropic.InternalServerError, "api_error"),
+        (make_unavailable_fault(), anthropic.InternalServerError, "api_error"),
+        (make_unauthorized_fault(), anthropic.AuthenticationError, "authentication_error"),
+        (make_unknown_model_fault(), anthropic.NotFoundError, "not_found_error"),
+        (make_context_length_fault(), anthropic.BadRequestError, "invalid_request_error"),
         (HttpErrorFault(status=403), anthropic.PermissionDeniedError, "permission_error"),
     ],
 )
@@ -169,7 +169,7 @@ async def test_lost_connections_and_cut_streams_are_detected():
 
 
 async def test_the_client_backs_off_and_retries():
-    limits = [rate_limit_error(retry_after=0.01), HttpErrorFault(status=529, retry_after=0.01)]
+    limits = [make_rate_limit_fault(retry_after=0.01), HttpErrorFault(status=529, retry_after=0.01)]
     async with messages_server([*limits, "There."]) as server, create_client(server) as client:
         reply = await client.with_options(max_retries=2).messages.create(**make_request())
     assert reply.content[0].text == "There."

@@ -17,16 +17,16 @@ from shoal.testing.mock_replies import (
     CutStreamFault,
     HttpErrorFault,
     MockReply,
-    PingsFault,
+    PingAfterEachEventFault,
     StreamErrorFault,
-    context_length_error,
+    make_context_length_fault,
+    make_overloaded_fault,
+    make_rate_limit_fault,
+    make_server_error_fault,
     make_tool_call,
-    overloaded_error,
-    rate_limit_error,
-    server_error,
-    unauthorized_error,
-    unavailable_error,
-    unknown_model_error,
+    make_unauthorized_fault,
+    make_unavailable_fault,
+    make_unknown_model_fault,
 )
 
 USAGE = Usage(input_tokens=11, output_tokens=22, cache_read_input_tokens=44)
@@ -74,7 +74,7 @@ async def test_a_whole_reply_is_read_unchanged():
 
 
 async def test_a_streamed_reply_with_pings_is_read_unchanged():
-    for faults in ((), (PingsFault(),)):
+    for faults in ((), (PingAfterEachEventFault(),)):
         reply = MockReply(content=FULL.content, usage=USAGE, faults=faults)
         async with chat_server([reply]) as server, create_client(server) as client:
             options = {"include_usage": True}
@@ -121,13 +121,13 @@ async def test_a_tool_round_is_refused_without_its_result():
 @pytest.mark.parametrize(
     ("fault", "raised", "code"),
     [
-        (rate_limit_error(retry_after=3), openai.RateLimitError, "rate_limit_exceeded"),
-        (overloaded_error(), openai.InternalServerError, None),
-        (server_error(), openai.InternalServerError, None),
-        (unavailable_error(), openai.InternalServerError, None),
-        (unauthorized_error(), openai.AuthenticationError, "invalid_api_key"),
-        (unknown_model_error(), openai.NotFoundError, "model_not_found"),
-        (context_length_error(), openai.BadRequestError, "context_length_exceeded"),
+        (make_rate_limit_fault(retry_after=3), openai.RateLimitError, "rate_limit_exceeded"),
+        (make_overloaded_fault(), openai.InternalServerError, None),
+        (make_server_error_fault(), openai.InternalServerError, None),
+        (make_unavailable_fault(), openai.InternalServerError, None),
+        (make_unauthorized_fault(), openai.AuthenticationError, "invalid_api_key"),
+        (make_unknown_model_fault(), openai.NotFoundError, "model_not_found"),
+        (make_context_length_fault(), openai.BadRequestError, "context_length_exceeded"),
         (HttpErrorFault(status=429, code="insufficient_quota"), openai.RateLimitError, "insufficient_quota"),
     ],
 )
@@ -174,7 +174,7 @@ async def test_broken_arguments_reach_the_client_unchanged():
 
 
 async def test_the_client_backs_off_and_retries():
-    limits = [rate_limit_error(retry_after=0.01), HttpErrorFault(status=503, retry_after=0.01)]
+    limits = [make_rate_limit_fault(retry_after=0.01), HttpErrorFault(status=503, retry_after=0.01)]
     async with chat_server([*limits, "There."]) as server, create_client(server) as client:
         reply = await client.with_options(max_retries=2).chat.completions.create(**make_request())
     assert reply.choices[0].message.content == "There."

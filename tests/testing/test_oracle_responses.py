@@ -16,14 +16,14 @@ from shoal.testing.mock_replies import (
     CutStreamFault,
     HttpErrorFault,
     MockReply,
-    PingsFault,
+    PingAfterEachEventFault,
     StreamErrorFault,
-    context_length_error,
+    make_context_length_fault,
+    make_rate_limit_fault,
+    make_server_error_fault,
     make_tool_call,
-    rate_limit_error,
-    server_error,
-    unauthorized_error,
-    unknown_model_error,
+    make_unauthorized_fault,
+    make_unknown_model_fault,
 )
 
 USAGE = Usage(input_tokens=11, output_tokens=22, cache_read_input_tokens=44, cache_creation_input_tokens=5)
@@ -69,7 +69,7 @@ async def test_a_whole_response_is_read_unchanged():
 
 
 async def test_a_streamed_response_with_pings_is_read_unchanged():
-    for faults in ((), (PingsFault(),)):
+    for faults in ((), (PingAfterEachEventFault(),)):
         reply = MockReply(content=FULL.content, usage=USAGE, faults=faults)
         # The helper puts the events together by itself, and refuses those out of order.
         async with (
@@ -89,12 +89,12 @@ async def test_every_event_matches_its_official_type():
     from openai.types.responses import ResponseStreamEvent
     from pydantic import TypeAdapter
 
-    from shoal.testing.responses_format import ResponsesFormat
+    from shoal.testing.responses_format import MockResponsesFormat
 
     adapter = TypeAdapter(ResponseStreamEvent)
     refused = MockReply(content=(TextBlock(text="I cannot help with that."),), stop_reason="refusal")
     for answer in (FULL, refused, MockReply(content=FULL.content, stop_reason="max_tokens")):
-        for event in ResponsesFormat().encode_events(answer, make_request(), 1, USAGE):
+        for event in MockResponsesFormat().encode_events(answer, make_request(), 1, USAGE):
             adapter.validate_json(event.partition(b"data: ")[2])
 
 
@@ -118,11 +118,11 @@ async def test_a_tool_round_is_refused_without_its_result():
 @pytest.mark.parametrize(
     ("fault", "raised", "code"),
     [
-        (rate_limit_error(retry_after=3), openai.RateLimitError, "rate_limit_exceeded"),
-        (server_error(), openai.InternalServerError, None),
-        (unauthorized_error(), openai.AuthenticationError, "invalid_api_key"),
-        (unknown_model_error(), openai.NotFoundError, "model_not_found"),
-        (context_length_error(), openai.BadRequestError, "context_length_exceeded"),
+        (make_rate_limit_fault(retry_after=3), openai.RateLimitError, "rate_limit_exceeded"),
+        (make_server_error_fault(), openai.InternalServerError, None),
+        (make_unauthorized_fault(), openai.AuthenticationError, "invalid_api_key"),
+        (make_unknown_model_fault(), openai.NotFoundError, "model_not_found"),
+        (make_context_length_fault(), openai.BadRequestError, "context_length_exceeded"),
         (HttpErrorFault(status=429, code="insufficient_quota"), openai.RateLimitError, "insufficient_quota"),
     ],
 )

@@ -8,7 +8,7 @@ import httpx
 
 from shoal.core.usage import Usage
 from shoal.testing import MockReply, PrefixCache, messages_server
-from shoal.testing.mock_replies import overloaded_error
+from shoal.testing.mock_replies import make_overloaded_fault
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG = "word " * 400
@@ -87,7 +87,7 @@ def test_another_model_or_thinking_setting_does_not_share_the_cache() -> None:
 async def test_a_server_with_a_cache_reports_cache_usage_to_the_client() -> None:
     sent = make_request(make_text(LONG, marked=True), make_text("one"))
     headers = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
-    mind = [overloaded_error(), "first", "second", MockReply(usage=Usage(input_tokens=7))]
+    mind = [make_overloaded_fault(), "first", "second", MockReply(usage=Usage(input_tokens=7))]
     async with (
         messages_server(mind, cache=PrefixCache()) as server,
         httpx.AsyncClient(base_url=server.url, headers=headers) as http,

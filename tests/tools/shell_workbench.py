@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.backends.guarded_processes import GuardedProcesses
-from shoal.core.background_shells import BackgroundShell, NullShellObserver, ShellResult
+from shoal.core.background_shells import BackgroundShell, BackgroundShellResult, NullBackgroundShellObserver
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId, IdGenerator, SessionId
@@ -46,21 +46,21 @@ class ScriptedQuestionBroker:
         return self.answers.pop(0) if self.answers else DenyAnswer(reason="nobody is there", by="policy")
 
 
-class RecordingShellObserver(NullShellObserver):
+class RecordingShellObserver(NullBackgroundShellObserver):
     """Records reports about background commands."""
 
     def __init__(self) -> None:
-        self.results: list[ShellResult] = []
+        self.results: list[BackgroundShellResult] = []
         self.stalls: list[tuple[str, str]] = []
         self.looks: list[str] = []
 
-    def on_ended(self, end: ShellResult) -> None:
+    def on_ended(self, end: BackgroundShellResult) -> None:
         self.results.append(end)
 
-    def on_stuck(self, facts: BackgroundShell, tail: str) -> None:
+    def on_waiting_for_input(self, facts: BackgroundShell, tail: str) -> None:
         self.stalls.append((facts.shell, tail))
 
-    def on_end_seen(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
+    def on_end_shown_to_agent(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
         self.looks.append(facts.shell)
 
 

@@ -15,7 +15,7 @@ import pytest
 from shell_workbench import ShellWorkbench, get_text, open_workbench
 
 from shoal.tools import command_output
-from shoal.tools.command_environment import is_provider_secret
+from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.tools.command_output import OUTPUT_LIMIT
 
 
@@ -137,7 +137,7 @@ async def test_commands_never_see_a_providers_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["CLAUDE_CODE_MAX_OUTPUT_TOKENS", "ANTHROPIC_MODEL", "KEY", "MONKEY"])
 def test_settings_are_not_taken_for_secrets(name: str) -> None:
-    assert not is_provider_secret(name)
+    assert not is_provider_secret_variable(name)
 
 
 # The working directory

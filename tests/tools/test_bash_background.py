@@ -12,7 +12,7 @@ from shell_workbench import ShellWorkbench, get_text, open_workbench
 
 from shoal.testing import FakeClock
 from shoal.tools.command_output import OUTPUT_LIMIT
-from shoal.tools.shell_supervisor import ShellProcess
+from shoal.tools.shell_supervisor import BackgroundShellProcess
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[ShellWorkbench]:
         yield made
 
 
-async def start(bench: ShellWorkbench, command: str) -> ShellProcess:
+async def start(bench: ShellWorkbench, command: str) -> BackgroundShellProcess:
     outcome = await bench.run_bash(command, run_in_background=True)
     assert outcome.data is not None
     shell = bench.shells.find_shell(outcome.data["shell_id"])
@@ -29,12 +29,12 @@ async def start(bench: ShellWorkbench, command: str) -> ShellProcess:
     return shell
 
 
-async def wait_for_end(shell: ShellProcess) -> None:
+async def wait_for_end(shell: BackgroundShellProcess) -> None:
     async with asyncio.timeout(30):
         await shell.ended.wait()
 
 
-async def wait_for_output(shell: ShellProcess, what: str) -> None:
+async def wait_for_output(shell: BackgroundShellProcess, what: str) -> None:
     async with asyncio.timeout(30):
         while what not in shell.output.text:
             shell.output.has_new_data.clear()

@@ -20,7 +20,7 @@ class Naming:
         self.name = name
         self.is_active = holds
 
-    async def prepare(self) -> None: ...
+    async def detect_availability(self) -> None: ...
 
     def wrap_launch(self, launch: ProcessLaunch) -> ProcessLaunch:
         return replace(launch, env={**launch.env, "HELD_BY": self.name})

@@ -11,7 +11,7 @@ from shell_workbench import open_workbench
 from shoal.core.clock import SystemClock
 from shoal.core.mcp_servers import McpServerConfig, McpStdioConfig
 from shoal.core.questions import Answer, ChoiceAnswer, ChoiceQuestion, Question
-from shoal.tools.mcp.client_context import ActiveMcpCall, McpClientContext, TokenStore
+from shoal.tools.mcp.client_context import ActiveMcpCall, McpClientContext, McpTokenStore
 from shoal.tools.mcp.managed_server import ManagedMcpServer
 
 pytestmark = pytest.mark.needs("mcp")
@@ -26,14 +26,14 @@ class Desk:
         return ChoiceAnswer(answers=answers)
 
 
-def no_tokens(name: str, url: str) -> TokenStore:
+def no_tokens(name: str, url: str) -> McpTokenStore:
     raise AssertionError
 
 
 async def test_fields_with_the_same_words_have_answers_of_their_own(tmp_path: Path) -> None:
     import mcp_types as types
 
-    from shoal.tools.mcp.elicitation import handle_elicitation
+    from shoal.tools.mcp.elicitation import handle_mcp_elicitation
 
     same = {"type": "string", "title": "Date"}
     schema: dict[str, Any] = {
@@ -58,5 +58,5 @@ async def test_fields_with_the_same_words_have_answers_of_their_own(tmp_path: Pa
         with life._track_call(
             ActiveMcpCall(context=bench.create_context(), deadline=deadline, seconds=60, latest_end=1e12)
         ):
-            result = await handle_elicitation(life, asked)
+            result = await handle_mcp_elicitation(life, asked)
     assert result.content == {"start": "0", "end": "1", "place": "2"}

@@ -11,7 +11,7 @@ from shell_workbench import open_workbench
 
 from shoal.core.messages import ImageBlock, TextBlock
 from shoal.tools.images import MAX_BASE64_CHARACTERS, image_from_base64
-from shoal.tools.relayed_mcp import parse_relayed_result as relayed
+from shoal.tools.relayed_mcp import parse_relayed_tool_result as relayed
 
 PNG = b64encode(b"\x89PNG\r\n\x1a\nrest").decode()
 GIF = b64encode(b"GIF89a").decode()
@@ -39,11 +39,13 @@ def test_content_that_is_no_image_is_not_shown_as_one(data: str) -> None:
 async def test_a_wrongly_labelled_image_of_a_server_is_stored_as_a_file(tmp_path: Path) -> None:
     import mcp_types as types
 
-    from shoal.tools.mcp.result_content import convert_call_result
+    from shoal.tools.mcp.result_content import convert_mcp_call_result
 
     async with open_workbench(tmp_path) as bench:
         sent = [types.ImageContent(type="image", data=data, mime_type="image/png") for data in (GIF, "aGk=")]
-        shown, told = convert_call_result(types.CallToolResult(content=sent), bench.create_context()).content
+        shown, told = convert_mcp_call_result(
+            types.CallToolResult(content=sent), bench.create_context()
+        ).content
     assert isinstance(shown, ImageBlock)
     assert shown.source.media_type == "image/gif"
     assert isinstance(told, TextBlock)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import shoal
-from shoal.core.errors import StoreError
-from shoal.core.events import Event, QuestionAsked, RunFinished, ToolReturned
-from shoal.core.messages import ToolUseBlock, extract_result_text
+from shoal.core.errors import StateFileError
+from shoal.core.events import Event, QuestionAsked, RunFinished, ToolOutputReturned
+from shoal.core.messages import ToolUseBlock, extract_tool_result_text
 from shoal.core.questions import DenyAnswer, PlanApprovalAnswer, PlanApprovalQuestion
 from shoal.models.scripted_model import ScriptedModel
 from shoal.tools.plan_tools import compute_plan_digest
@@ -35,9 +35,9 @@ def plans() -> list[Path]:
 
 def results(events: list[Event]) -> dict[str, tuple[bool, str]]:
     return {
-        event.call: (event.result.is_error, extract_result_text(event.result))
+        event.call: (event.result.is_error, extract_tool_result_text(event.result))
         for event in events
-        if isinstance(event, ToolReturned)
+        if isinstance(event, ToolOutputReturned)
     }
 
 
@@ -150,7 +150,7 @@ async def test_an_answer_for_another_plan_is_not_taken(tmp_path: Path) -> None:
     ) as session:
         async for event in session.run("go"):
             if isinstance(event, QuestionAsked):
-                with pytest.raises(StoreError, match="approval of the plan"):
+                with pytest.raises(StateFileError, match="approval of the plan"):
                     session.services.question_broker.submit_answer(
                         event.question.id, PlanApprovalAnswer(digest="0" * 64)
                     )

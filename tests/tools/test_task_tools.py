@@ -14,7 +14,7 @@ import pytest
 import shoal
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import SystemClock
-from shoal.core.events import ToolReturned
+from shoal.core.events import ToolOutputReturned
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator, SessionId
 from shoal.core.messages import ToolUseBlock
@@ -203,10 +203,10 @@ async def test_who_does_a_task_does_not_change_what_it_is_accepted_by(room: Room
 async def test_who_lost_a_task_cannot_complete_it(room: Room) -> None:
     await room.fill(1)
     await room.text("TaskUpdate", taskId="1", status="in_progress")
-    await room.board.release_all("alice")
+    await room.board.release_owner_tasks("alice")
     await room.text("TaskUpdate", "bob", taskId="1", status="in_progress")
     assert "bob" in await room.failure("TaskUpdate", taskId="1", status="completed")
-    await room.board.release_all("bob")
+    await room.board.release_owner_tasks("bob")
     assert "no longer held" in await room.failure("TaskUpdate", taskId="1", status="completed")
     assert (await room.board.get("1")).status == "pending"
 
@@ -275,7 +275,7 @@ async def test_an_owner_is_told_when_its_task_can_begin_and_no_sooner(room: Room
     boxes = room.record.open_mailboxes("roof")
     for task, owner in (("3", "bob"), ("4", "alice")):
         await room.text("TaskUpdate", owner, taskId=task, owner=owner, addBlockedBy=["1", "2"])
-        await room.board.release_all(owner)
+        await room.board.release_owner_tasks(owner)
         await room.board.update(task, TaskUpdate(owner=owner), by="team-lead")
     await room.text("TaskUpdate", "alice", taskId="1", status="completed")
     assert await boxes.take_unread("bob") == ()
@@ -313,7 +313,7 @@ async def test_a_session_without_a_team_has_its_own_board_and_six_calls_of_one_t
         "done",
     ]
     async with shoal.open(cwd=tmp_path, model=ScriptedModel(mind)) as session:
-        returned = [event async for event in session.run("go") if isinstance(event, ToolReturned)]
+        returned = [event async for event in session.run("go") if isinstance(event, ToolOutputReturned)]
         name = str(session.id)
     assert [event.result.is_error for event in returned] == [False] * 20
     directory = Path(os.environ["SHOAL_HOME"]) / "tasks" / name
@@ -325,6 +325,6 @@ async def test_a_session_that_keeps_nothing_leaves_no_board(tmp_path: Path) -> N
     create = ToolUseBlock(id="c", name="TaskCreate", input={"subject": "One", "description": ""})
     model = ScriptedModel([create, "done"])
     async with shoal.open(cwd=tmp_path, model=model, persist=False) as session:
-        returned = [event async for event in session.run("go") if isinstance(event, ToolReturned)]
+        returned = [event async for event in session.run("go") if isinstance(event, ToolOutputReturned)]
     assert not returned[0].result.is_error
     assert not (Path(os.environ["SHOAL_HOME"]) / "tasks").exists()

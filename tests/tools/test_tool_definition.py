@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from shoal.core.errors import InvalidCronExpression, StoreError, WorkspaceError
+from shoal.core.errors import InvalidCronExpression, StateFileError, WorkspaceError
 from shoal.core.tools import ToolContext, ToolOutput
 from shoal.tools.function_tool import ParameterName, tool
 
@@ -133,10 +133,10 @@ async def test_any_refusal_of_shoal_is_a_failed_outcome_and_a_record_that_cannot
 
     @tool
     async def lose() -> str:
-        raise StoreError("the disk is full", path=Path("journal"))
+        raise StateFileError("the disk is full", path=Path("journal"))
 
     assert await refuse.run({}, NOWHERE) == ToolOutput(content="no hour is 25", is_error=True)
-    with pytest.raises(StoreError, match="the disk is full"):
+    with pytest.raises(StateFileError, match="the disk is full"):
         await lose.run({}, NOWHERE)
 
 

@@ -56,7 +56,7 @@ async def test_a_write_tells_what_it_added_and_removed(bench):
 async def test_a_turn_of_edits_can_be_undone(bench):
     path = bench.write_file("f", "a\n")
     await bench.call_for_text(read_tool, file_path="f")
-    bench.workspace.begin_turn(3)
+    bench.workspace.set_checkpoint_turn(3)
     await bench.call_for_text(edit_tool, file_path="f", old_string="a", new_string="b")
     await bench.call_for_text(write_tool, file_path="g", content="new\n")
     bench.checkpoints.undo_turn(3)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from textual.events import Key, Paste
 
-from shoal.core.messages import Base64Source, ImageBlock, Message
+from shoal.core.messages import Base64ImageSource, ImageBlock, Message
 from shoal.core.model_requests import ModelRequest
-from shoal.core.usage import ModelCard, Price
+from shoal.core.usage import ModelCard, TokenPrice
 from shoal.models.scripted_model import ScriptedModel
-from shoal.surfaces.terminal.prompt_history import read_history
+from shoal.surfaces.terminal.prompt_history import read_prompt_history
 from tui_driver import drive_tui
 
 PNG = base64.b64decode(
@@ -25,7 +25,7 @@ class PromptRecorder:
 
     def __init__(self, *, images: bool = True) -> None:
         self.prompts: list[Message] = []
-        card = ModelCard(id="heard", provider="test", price=Price(input=0.0, output=0.0), images=images)
+        card = ModelCard(id="heard", provider="test", price=TokenPrice(input=0.0, output=0.0), images=images)
         self.model = ScriptedModel(self._reply, card=card)
 
     def _reply(self, request: ModelRequest) -> str:
@@ -67,7 +67,7 @@ async def test_up_and_down_recall_earlier_prompts_at_the_edges_of_the_text(tmp_p
         assert at.app.composer.text == "first"
         await at.press_keys("down", "down", "down")
         assert at.app.composer.text == "half", "what was half typed is there again"
-    assert read_history(tmp_path / "history") == ["first", "second\nof two lines"]
+    assert read_prompt_history(tmp_path / "history") == ["first", "second\nof two lines"]
     async with drive_tui(tmp_path, recorder.model) as at:
         await at.press_keys("up")
         assert at.app.composer.text == "second\nof two lines", "the history is that of every session"
@@ -146,7 +146,7 @@ async def test_an_image_named_by_its_path_is_attached(tmp_path: Path) -> None:
     images_sent = [each for each in recorder.prompts[0].content if isinstance(each, ImageBlock)]
     assert len(images_sent) == 1, "a comma belongs to no name"
     source = images_sent[0].source
-    assert isinstance(source, Base64Source)
+    assert isinstance(source, Base64ImageSource)
     assert (source.media_type, base64.b64decode(source.data)) == ("image/png", PNG)
     assert recorder.last_prompt.startswith("what is in 'a shot.png'")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.core.events import MessageAdded, StreamDiscarded, TextStreamed
+from shoal.core.events import MessageAdded, PartialReplyDiscarded, TextStreamed
 from shoal.core.ids import LEAD_ID, EntryId
 from shoal.core.messages import Message, TextBlock, ThinkingBlock
 from shoal.surfaces.tui.conversation_timeline import AnswerItem, ConversationTimeline
@@ -32,6 +32,6 @@ def test_a_discarded_answer_is_marked_as_broken_off() -> None:
     timeline.apply_event(TextStreamed(agent=LEAD_ID, kind="text", text="half"))
     for number in range(9):
         timeline.add_remark(f"agent {number} starts")
-    timeline.apply_event(StreamDiscarded(agent=LEAD_ID, reason="lost", retry_in=1.0, attempt=1))
+    timeline.apply_event(PartialReplyDiscarded(agent=LEAD_ID, reason="lost", retry_in=1.0, attempt=1))
     timeline.apply_event(TextStreamed(agent=LEAD_ID, kind="text", text="whole"))
     assert list_answers(timeline) == [("half", True), ("whole", False)]

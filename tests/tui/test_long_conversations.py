@@ -9,7 +9,7 @@ import pytest
 from shoal.core.events import AssistantReplied, Event, MessageAdded
 from shoal.core.ids import LEAD_ID, EntryId, SessionId
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock
-from shoal.core.transcript_entries import MessageEntry
+from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.models.scripted_model import ScriptedModel
 from shoal.surfaces.tui.block_widgets import PromptBlock
 from shoal.surfaces.tui.conversation_timeline import (
@@ -49,7 +49,11 @@ class LongConversation:
     def _add_message(self, entry: str, message: Message) -> None:
         ident = EntryId(entry)
         with self._path.open("ab") as file:
-            file.write(self._encoder.encode_entry(MessageEntry(id=ident, parent=None, at=0, message=message)))
+            file.write(
+                self._encoder.encode_entry(
+                    TranscriptMessageEntry(id=ident, parent=None, at=0, message=message)
+                )
+            )
         event: Event = AssistantReplied(agent=LEAD_ID, entry=ident, preview="", tool_uses=1)
         if self._live:
             by = "model" if message.role == "assistant" else "tool"
@@ -75,7 +79,7 @@ def test_a_long_conversation_is_partly_in_memory_and_can_be_loaded_whole(tmp_pat
     assert long_conversation.peak_items < MAX_ITEMS * 3 / 2
     assert get_item_text(conversation.timeline.items[-1]) == f"line {ROUNDS - 1}"
     while conversation.has_older:
-        conversation.load_older()
+        conversation.load_older_entries()
     expected = [f"{kind} {number}" for number in range(ROUNDS) for kind in ("word", "line")]
     assert [get_item_text(block) for block in conversation.timeline.items] == expected
     numbers = [block.number for block in conversation.timeline.items]
@@ -95,7 +99,7 @@ def test_the_oldest_of_thousands_of_remarks_are_dropped() -> None:
     for number in range(3 * MAX_ITEMS):
         timeline.add_remark(f"agent {number} starts")
         if timeline.is_long:
-            timeline.drop_oldest()
+            timeline.drop_oldest_items()
     assert len(timeline.items) < MAX_ITEMS * 3 / 2
     assert timeline.items[0].number == 1, "prompts stay"
 
@@ -115,7 +119,7 @@ async def test_the_screen_unmounts_distant_blocks_and_loads_them_again(
         assert len(timeline.items) < MAX_ITEMS * 3 / 2
         await at.wait_for_text(f"said {2 * MAX_ITEMS - 1}")
         for _ in range(3):
-            await view.show_earlier()
+            await view.show_earlier_blocks()
         mounted = len(view.query(PromptBlock))
         assert mounted > 300
         view.scroll_home(animate=False)

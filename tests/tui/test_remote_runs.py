@@ -121,7 +121,7 @@ async def test_attaching_during_a_call_shows_it_running_and_escape_interrupts_it
 async def test_when_the_process_dies_its_agents_and_questions_are_closed(tmp_path: Path) -> None:
     session_id = SessionId("11111111-1111-4111-8111-111111111111")
     run = RunHandle(session=session_id, home=get_home())
-    journal = FileJournal(run.journal, SystemClock())
+    journal = FileJournal(run.journal_path, SystemClock())
     start_fields = {"call": "c", "depth": 1, "model": "m", "mode": "default", "background": True, "cwd": "/"}
     agent_fields = {"agent": AgentId("digger-1"), "kind": "Digger", "name": "digger", "description": "dig"}
     lock = SessionLock(get_home(), session_id)

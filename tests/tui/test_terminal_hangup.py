@@ -16,8 +16,8 @@ _PROGRAM = """
 import sys
 from shoal.app.options import Options
 from shoal.models.scripted_model import ScriptedModel
-from shoal.surfaces.cli.interactive_session import run_interactive
-sys.exit(run_interactive(Options(model=ScriptedModel(["I work on."] * 9)), "go"))
+from shoal.surfaces.cli.interactive_session import run_interactive_session
+sys.exit(run_interactive_session(Options(model=ScriptedModel(["I work on."] * 9)), "go"))
 """
 
 

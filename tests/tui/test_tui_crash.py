@@ -33,8 +33,9 @@ ShoalApp.action_redraw = lambda self: self.run_worker(fail_in_worker(self))
 _LOCAL_SESSION = """
 from shoal.app.options import Options
 from shoal.models.scripted_model import ScriptedModel
-from shoal.surfaces.cli.interactive_session import run_interactive
-sys.exit(run_interactive(Options(model=ScriptedModel(["I work on."] * 9), debug="--debug" in sys.argv), "go"))
+from shoal.surfaces.cli.interactive_session import run_interactive_session
+options = Options(model=ScriptedModel(["I work on."] * 9), debug="--debug" in sys.argv)
+sys.exit(run_interactive_session(options, "go"))
 """
 _ATTACHED_RUN = """
 from shoal.surfaces.cli.main import run

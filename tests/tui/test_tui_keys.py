@@ -149,7 +149,9 @@ async def test_notifications_wait_until_a_question_is_answered_or_closed(
             )
         await at.wait_until_idle()
         gate.is_open.set()
-        await at.wait_until(lambda: at.session.services.queue.count_waking(LEAD_ID), "the end of the other")
+        await at.wait_until(
+            lambda: at.session.services.queue.count_waking_items(LEAD_ID), "the end of the other"
+        )
         await at.wait_for_redraw()
         assert not at.client.is_busy
         assert at.session.turn == 1

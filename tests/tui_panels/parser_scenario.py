@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from run_view_scenario import RunViewScenario
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.permissions import AddRulesSuggestion, SuggestedRule
+from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.core.questions import (
     ChoiceOption,
     ChoiceQuestion,
@@ -14,8 +14,10 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
 )
 
-SESSION_RULE = AddRulesSuggestion(rules=(SuggestedRule(tool_name="Bash", rule_content="make test:*"),))
-SAVED_RULE = AddRulesSuggestion(rules=SESSION_RULE.rules, destination="localSettings")
+SESSION_RULE = AddPermissionRulesSuggestion(
+    rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="make test:*"),)
+)
+SAVED_RULE = AddPermissionRulesSuggestion(rules=SESSION_RULE.rules, destination="localSettings")
 PERMISSION_QUESTION = PermissionQuestion(
     id="q-run",
     agent=AgentId("bob"),

@@ -34,7 +34,7 @@ from shoal.core.questions import (
 from shoal.surfaces.tui import answer_screen
 from shoal.surfaces.tui.answer_screen import AnswerScreen
 from shoal.surfaces.tui.panels.questions_panel import QuestionsPanel
-from shoal.surfaces.tui.permission_form import parse_input, render_input
+from shoal.surfaces.tui.permission_form import parse_edited_input, render_tool_input
 from tui_snapshots import assert_matches_snapshot, render_text
 
 HOSTILE = "[bold]x[/ \x1b[31mred\x1b]8;;http://a.example\x07link\x1b]8;;\x07[/red] \u202e"
@@ -169,7 +169,7 @@ async def test_an_invalid_input_is_rejected_with_the_reason(tmp_path: Path) -> N
 
 
 def test_a_very_long_input_says_how_much_is_hidden() -> None:
-    shown = [each.plain for each in render_input(write_call({"a": "x" * 9_000, "b": "y\n" * 5_000}))]
+    shown = [each.plain for each in render_tool_input(write_call({"a": "x" * 9_000, "b": "y\n" * 5_000}))]
     assert shown[0] == f"a: {'x' * 4_000}… (9000 characters in all)"
     assert shown[1:3] == ["b:", "  y"]
     assert shown[-1] == "  … 3000 more lines (10000 characters in all)"
@@ -186,7 +186,7 @@ def test_a_very_long_input_says_how_much_is_hidden() -> None:
 )
 def test_a_typed_input_is_checked(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        parse_input(text, {"content": "a"})
+        parse_edited_input(text, {"content": "a"})
 
 
 @pytest.mark.spec("USR-05")
@@ -278,7 +278,7 @@ async def test_the_first_answer_wins_and_a_later_one_gets_a_notice(tmp_path: Pat
         await pilot.press("end", "enter")
         await wait_until(pilot, lambda: "ada asked" in render_text(app))
         await pilot.press("escape", "home", "enter")
-        scenario.run_view.mark_lost()
+        scenario.run_view.mark_run_lost()
         panel.request_refresh()
         await wait_until(pilot, lambda: count_open_questions(panel) == 0 and len(app.screen_stack) == 1)
         told = "The question of bob was withdrawn: its run has ended."

@@ -64,14 +64,14 @@ async def test_blocked_tasks_are_updated_and_deleted_tasks_removed(
     async with PanelsApp(panel).run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         assert "waits for #2, #3" in render_text(pilot.app)
-        drawn = sum(each.draw_count for each in panel._column_lists())
+        drawn = sum(each.draw_count for each in panel._get_column_lists())
         scenario.change_task("3", "Test comments in all the odd places", "completed", owner="bob")
         scenario.change_task("6", "Measure", "deleted")
         panel.request_refresh()
         await wait_until(pilot, lambda: "eve · waits for #2  " in render_text(pilot.app))
         assert "Measure" not in render_text(pilot.app)
         # The task that is done now, and the one that waited for it.
-        assert sum(each.draw_count for each in panel._column_lists()) - drawn == 2
+        assert sum(each.draw_count for each in panel._get_column_lists()) - drawn == 2
 
 
 async def test_keys_work_after_a_column_becomes_empty(controller: EndedRunController) -> None:

@@ -15,7 +15,7 @@ from run_view_scenario import PanelsApp, count_open_questions, show_live_panel, 
 from session_helpers import list_lead_results, open_session
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.session.run_controller import RemoteRunController
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.model_requests import ModelRequest
 from shoal.core.questions import AllowAnswer, DenyAnswer
 from shoal.surfaces.tui.answer_screen import AnswerScreen
@@ -174,7 +174,7 @@ async def test_an_answer_to_an_ended_run_is_not_delivered(tmp_path: Path) -> Non
     async with open_session(tmp_path, script_agents(lead=["end"])) as session:
         await run_all_turns(session)
         run = RunHandle(session=session.id, home=session.services.settings.home)
-    with pytest.raises(StoreError, match="has ended, so nobody would hear"):
+    with pytest.raises(StateFileError, match="has ended, so nobody would hear"):
         RemoteRunController(run).answer_question("q", AllowAnswer())
     scenario = await build_parser_scenario()
     app = PanelsApp(QuestionsPanel(scenario.run_view, RemoteRunController(run), clock=scenario.clock))

@@ -12,7 +12,7 @@ from agent_scripts import call_tool, run_all_turns, script_agents
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.redaction import KEY_SHAPE_REDACTOR
 from shoal.surfaces.cli.main import run as shoal_command
-from shoal.surfaces.web.run_page import export_run, render_page
+from shoal.surfaces.web.run_page import export_run_data, render_run_page
 from team_scripts import get_home, open_session, script_team, spawn_member
 
 HOSTILE = "</script><script>alert(1)</script> sk-ant-api03-AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -36,7 +36,7 @@ async def run_team(project: Path) -> RunHandle:
 @pytest.mark.spec("USR-18")
 async def test_the_page_holds_the_whole_run_and_nothing_in_it_runs_or_tells_a_key(tmp_path: Path) -> None:
     run = await run_team(tmp_path)
-    html = render_page(run, KEY_SHAPE_REDACTOR).decode()
+    html = render_run_page(run, KEY_SHAPE_REDACTOR).decode()
     assert len(re.findall(r"<script", html.replace("\\u003c", ""))) == html.count("<script type=") + 1
     assert "alert(1)</script>" not in html
     assert "sk-ant-api03-AAAA" not in html
@@ -59,7 +59,7 @@ async def test_a_browser_shows_it_from_a_file_and_asks_nobody(tmp_path: Path) ->
 
     run = await run_team(tmp_path)
     saved = tmp_path / "run.html"
-    saved.write_bytes(render_page(run, KEY_SHAPE_REDACTOR))
+    saved.write_bytes(render_run_page(run, KEY_SHAPE_REDACTOR))
     asked: list[str] = []
     problems: list[str] = []
     async with async_playwright() as playwright:
@@ -103,4 +103,4 @@ async def test_the_command_writes_a_page_or_json(
     assert json.loads(capsysbinary.readouterr().out)["run"]["session"] == session.id
     assert await asyncio.to_thread(run_export, "--html", "-o", "nowhere/x.html") == 1
     assert b"there is no directory nowhere" in capsysbinary.readouterr().err
-    assert export_run(RunHandle(session=session.id, home=get_home()))["frames"]
+    assert export_run_data(RunHandle(session=session.id, home=get_home()))["frames"]

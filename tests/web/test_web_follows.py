@@ -9,16 +9,16 @@ import pytest
 
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import NoteAdded, SessionEnded, SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
 from shoal.core.questions import PermissionQuestion
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.pid_locks import SessionLock
 from shoal.stores.files.question_files import QuestionFiles
-from shoal.surfaces.web.open_questions import OpenQuestions
+from shoal.surfaces.web.open_questions import OpenQuestionWatcher
 from shoal.surfaces.web.run_index import RunIndex
-from shoal.surfaces.web.run_view_cache import LINGER, RunViewCache
+from shoal.surfaces.web.run_view_cache import LINGER, RunFollowerPool
 from shoal.testing import FakeClock
 from team_scripts import get_home
 from web_client import BEARER, serve_home
@@ -28,7 +28,7 @@ SESSION = SessionId("11111111-1111-4111-8111-111111111111")
 
 def a_run() -> tuple[RunHandle, FileJournal]:
     run = RunHandle(session=SESSION, home=get_home())
-    journal = FileJournal(run.journal, SystemClock())
+    journal = FileJournal(run.journal_path, SystemClock())
     journal.append(
         SessionStarted(agent=LEAD_ID, session=SESSION, cwd="/", model="m", mode="default", tools=())
     )
@@ -45,18 +45,18 @@ async def test_a_run_is_followed_a_little_longer_than_somebody_looks() -> None:
     journal.close()
     clock, before = FakeClock(), watches()
     async with asyncio.TaskGroup() as tasks:
-        follows = RunViewCache(tasks, clock)
-        async with follows.open_view(run) as first, follows.open_view(run) as second:
+        follows = RunFollowerPool(tasks, clock)
+        async with follows.acquire_follower(run) as first, follows.acquire_follower(run) as second:
             assert first is second
         await clock.advance(LINGER / 2)
-        async with follows.open_view(run) as again:
+        async with follows.acquire_follower(run) as again:
             assert again is first
             # Somebody looks, so the time that has passed does not count.
             await clock.advance(LINGER)
             assert follows.sessions == (SESSION,)
         await clock.advance(LINGER * 2)
         assert follows.sessions == ()
-        async with follows.open_view(run) as later:
+        async with follows.acquire_follower(run) as later:
             assert later is not first
         follows.cancel_all()
     assert watches() == before
@@ -65,15 +65,15 @@ async def test_a_run_is_followed_a_little_longer_than_somebody_looks() -> None:
 async def test_a_run_that_cannot_be_followed_tells_why_to_whoever_looks() -> None:
     run, journal = a_run()
     journal.close()
-    run.journal.unlink()
-    run.journal.mkdir()
+    run.journal_path.unlink()
+    run.journal_path.mkdir()
     async with serve_home() as web:
         reply = await web.client.get(f"/api/runs/{SESSION}/replay")
         assert reply.status_code == 409
         async with asyncio.TaskGroup() as tasks:
-            follows = RunViewCache(tasks, FakeClock())
-            with pytest.raises(StoreError, match="cannot be read"):
-                async with follows.open_view(run):
+            follows = RunFollowerPool(tasks, FakeClock())
+            with pytest.raises(StateFileError, match="cannot be read"):
+                async with follows.acquire_follower(run):
                     pass
         assert (await web.get_json("/questions")) == []
 
@@ -110,8 +110,8 @@ async def test_whatever_is_wrong_with_one_run_ends_the_view_of_no_other() -> Non
     run, journal = a_run()
     journal.close()
     async with asyncio.TaskGroup() as tasks:
-        follows = RunViewCache(tasks, Broken())
-        async with follows.open_view(run) as shared:
+        follows = RunFollowerPool(tasks, Broken())
+        async with follows.acquire_follower(run) as shared:
             pass
         async with asyncio.timeout(10):
             await shared.broken.wait()
@@ -124,8 +124,8 @@ async def test_a_question_is_not_lost_with_the_page_that_was_about_to_get_it() -
     journal.close()
     lock = SessionLock(get_home(), SESSION)
     runs = RunIndex(get_home())
-    questions = OpenQuestions(runs)
-    async with questions.watch_lists() as leaving, questions.watch_lists() as staying:
+    questions = OpenQuestionWatcher(runs)
+    async with questions.watch_question_lists() as leaving, questions.watch_question_lists() as staying:
         assert (await anext(leaving), await anext(staying)) == ([], [])
         async with runs._reading:  # as if a long journal were being read
             asked = PermissionQuestion(

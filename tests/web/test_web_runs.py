@@ -17,7 +17,7 @@ from shoal.core.clock import SystemClock
 from shoal.core.events import (
     AgentStarted,
     JournaledEvent,
-    RequestSettled,
+    ModelRequestSettled,
     SessionEnded,
     SessionStarted,
     TurnStarted,
@@ -83,9 +83,9 @@ def make_member_start(name: str) -> AgentStarted:
     )
 
 
-def make_settled_request(agent: str, tokens: int, usd: float) -> RequestSettled:
+def make_settled_request(agent: str, tokens: int, usd: float) -> ModelRequestSettled:
     usage = Usage(input_tokens=tokens)
-    return RequestSettled(
+    return ModelRequestSettled(
         agent=AgentId(agent), request=RequestId("r"), model="m", usage=usage, cost_usd=usd, duration_ms=1
     )
 
@@ -190,7 +190,7 @@ async def test_a_page_that_missed_a_crash_learns_which_agent_is_gone() -> None:
     session = "11111111-1111-4111-8111-111111111111"
     page = PageState()
     write_run(session, *make_start_events(session), make_member_start("ann"))
-    offset = RunHandle(session=SessionId(session), home=get_home()).journal.stat().st_size
+    offset = RunHandle(session=SessionId(session), home=get_home()).journal_path.stat().st_size
     write_run(session, *make_start_events(session))
     async with serve_home() as web, web.open_stream(f"/runs/{session}/frames?since={offset}") as frames:
         page.apply_frame((await frames.read_event())[2])
@@ -285,7 +285,7 @@ async def test_runs_are_listed_the_newest_first_in_pages() -> None:
             make_settled_request("lead", number, 0.5),
             make_member_start("ann"),
         )
-        os.utime(run.journal, (number, number))
+        os.utime(run.journal_path, (number, number))
     (get_home() / "shoal" / "runs" / "not-begun").mkdir()
     async with serve_home() as web:
         lines = await web.get_json("/runs?limit=2")

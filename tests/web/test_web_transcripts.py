@@ -9,8 +9,8 @@ from typing import Any
 from agent_scripts import ToolGate, call_tool, run_all_turns
 from shoal.core.ids import EntryId
 from shoal.core.messages import user_message
-from shoal.core.transcript_entries import MessageEntry
-from shoal.surfaces.web.entry_blocks import render_entry
+from shoal.core.transcript_entries import TranscriptMessageEntry
+from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.wire.notification_text import format_mail_message
 from team_scripts import open_session, script_team, spawn_member
 from web_client import serve_home
@@ -122,8 +122,8 @@ def test_each_mail_message_in_a_conversation_is_shown_separately() -> None:
         format_mail_message("eve", "Trust me.", verified=False),
         "Take these.",
     ]
-    entry = MessageEntry(id=EntryId("e"), parent=None, at=1, message=user_message("\n".join(said)))
-    found = render_entry(0, entry)
+    entry = TranscriptMessageEntry(id=EntryId("e"), parent=None, at=1, message=user_message("\n".join(said)))
+    found = render_transcript_entry(0, entry)
     assert found["by"] == "agent"
     assert found["blocks"] == [
         make_mail_block("ann", "It is <done>.\n\n**bob**\n\nYes.", 'a "good" & new <door>'),
@@ -133,5 +133,7 @@ def test_each_mail_message_in_a_conversation_is_shown_separately() -> None:
 
 
 def test_an_incomplete_mail_message_is_shown_as_plain_text() -> None:
-    entry = MessageEntry(id=EntryId("e"), parent=None, at=1, message=user_message("<teammate-message>half"))
-    assert render_entry(0, entry)["blocks"] == [{"type": "text", "text": "<teammate-message>half"}]
+    entry = TranscriptMessageEntry(
+        id=EntryId("e"), parent=None, at=1, message=user_message("<teammate-message>half")
+    )
+    assert render_transcript_entry(0, entry)["blocks"] == [{"type": "text", "text": "<teammate-message>half"}]

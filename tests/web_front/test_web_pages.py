@@ -9,7 +9,7 @@ from browser_helpers import NARROW, MonitoredPage, open_page
 from fake_runs import build_past_runs
 from fake_web_server import FakeWebServer
 from shoal.core.agents import AgentResult
-from shoal.core.events import AgentEnded, MemberWentIdle, RequestSettled, ToolStarted
+from shoal.core.events import AgentEnded, MemberWentIdle, ModelRequestSettled, ToolStarted
 from shoal.core.ids import LEAD_ID, AgentId, RequestId
 from shoal.core.usage import Usage
 
@@ -143,7 +143,7 @@ def test_costs_are_shown_by_agent_role_task_and_model_and_against_the_budget(
     page.get_by_role("button", name="Tokens", exact=True).click()
     expect(page.locator(".legend")).to_contain_text("read from the cache")
     usage = Usage(input_tokens=1_000_000, output_tokens=1)
-    spent = RequestSettled(
+    spent = ModelRequestSettled(
         agent=LEAD_ID, request=RequestId("r"), model="harbour-large", usage=usage, cost_usd=1.0, duration_ms=1
     )
     stage.add_events(LIVE, spent)

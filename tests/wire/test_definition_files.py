@@ -14,9 +14,9 @@ from shoal.core.agent_definitions import AgentDefinition, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition
 from shoal.wire.agent_definition_codec import (
     DEFINITION_FIELDS,
-    ParsedDefinition,
-    parse_definition,
-    parse_json_definitions,
+    ParsedAgentDefinition,
+    parse_agent_definition,
+    parse_json_agent_definitions,
 )
 
 SOURCE = DefinitionSource(kind="project", path=Path("/p/reviewer.md"))
@@ -59,8 +59,8 @@ Be brief.
 """
 
 
-def parse_text(text: str) -> ParsedDefinition:
-    return parse_definition(text, SOURCE, name="reviewer")
+def parse_text(text: str) -> ParsedAgentDefinition:
+    return parse_agent_definition(text, SOURCE, name="reviewer")
 
 
 def parse_header(header: str) -> AgentDefinition:
@@ -115,7 +115,7 @@ def test_every_field_is_read_and_the_body_is_the_prompt():
 def test_the_json_form_has_the_same_fields():
     page = parse_text(EVERYTHING).definition
     fields = yaml.safe_load(EVERYTHING.split("---")[1])
-    (parsed,) = parse_json_definitions({fields.pop("name"): {**fields, "prompt": page.prompt}})
+    (parsed,) = parse_json_agent_definitions({fields.pop("name"): {**fields, "prompt": page.prompt}})
     assert parsed.warnings == ()
     assert replace(parsed.definition, source=page.source) == page
 
@@ -312,7 +312,7 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
         "other": {"description": "d", "prompt": "p"},
     }
     for form in (given, json.dumps(given), json.dumps(given, indent=1)):
-        first, second = (parsed.definition for parsed in parse_json_definitions(form))
+        first, second = (parsed.definition for parsed in parse_json_agent_definitions(form))
         assert first == AgentDefinition(
             name="reviewer",
             description="Looks",
@@ -348,10 +348,10 @@ def test_the_json_form_has_the_same_fields_and_the_prompt():
 )
 def test_an_error_in_the_json_form_names_the_field(given: Any, told: str):
     with pytest.raises(InvalidAgentDefinition) as error:
-        parse_json_definitions(given)
+        parse_json_agent_definitions(given)
     assert str(error.value).startswith(told)
 
 
 def test_an_unknown_field_of_the_json_form_gives_a_warning():
-    (parsed,) = parse_json_definitions({"a": {"description": "d", "prompt": "p", "tool": "x"}})
+    (parsed,) = parse_json_agent_definitions({"a": {"description": "d", "prompt": "p", "tool": "x"}})
     assert parsed.warnings == ("--agents: a.tool: this field is not known and is ignored; is tools meant?",)

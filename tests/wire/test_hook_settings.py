@@ -24,16 +24,16 @@ from shoal.wire.hook_output_codec import (
     MAX_TEXT_LENGTH,
     AsyncHookRequest,
     InvalidHookOutput,
-    parse_async_request,
-    parse_hook_json,
-    parse_hook_text,
+    parse_async_hook_request,
+    parse_hook_output_json,
+    parse_hook_output_text,
 )
-from shoal.wire.json_line_numbers import find_key_line
+from shoal.wire.json_line_numbers import find_json_key_line
 
 
 def parse_settings(raw: Any, **environ: str) -> ParsedHooks:
     text = json.dumps({"hooks": raw}, indent=1)
-    return parse_hooks(raw, lambda keys: f"s.json:{find_key_line(text, keys)}", environ)
+    return parse_hooks(raw, lambda keys: f"s.json:{find_json_key_line(text, keys)}", environ)
 
 
 def test_the_documented_form_is_read_with_the_location_of_each_hook() -> None:
@@ -154,7 +154,7 @@ def test_background_hooks_are_read_and_unsupported_options_are_reported() -> Non
 def test_the_first_output_line_can_make_a_hook_asynchronous(
     line: str, expected: AsyncHookRequest | None
 ) -> None:
-    assert parse_async_request(line) == expected
+    assert parse_async_hook_request(line) == expected
 
 
 def test_headers_expand_only_the_allowed_variables() -> None:
@@ -194,17 +194,17 @@ def test_any_hook_setting_is_read_or_reported(raw: Any) -> None:
 def test_any_hook_output_is_read_or_refused(raw: Any) -> None:
     for answer in (raw, {"hookSpecificOutput": raw}, {"hookSpecificOutput": {"decision": raw}}):
         with suppress(InvalidHookOutput):
-            assert isinstance(parse_hook_json("PermissionRequest", answer), HookDecision)
+            assert isinstance(parse_hook_output_json("PermissionRequest", answer), HookDecision)
 
 
 def test_hook_output_becomes_a_decision() -> None:
-    assert parse_hook_json("PreToolUse", {"decision": "approve", "reason": "r"}).decision == "allow"
-    assert parse_hook_json("Stop", {"decision": "approve"}).decision is None
-    assert parse_hook_json("Stop", {"decision": "block"}).blocked == "it gave no reason"
-    stopped = parse_hook_json("Stop", {"continue": False, "stopReason": "late", "systemMessage": "m"})
+    assert parse_hook_output_json("PreToolUse", {"decision": "approve", "reason": "r"}).decision == "allow"
+    assert parse_hook_output_json("Stop", {"decision": "approve"}).decision is None
+    assert parse_hook_output_json("Stop", {"decision": "block"}).blocked == "it gave no reason"
+    stopped = parse_hook_output_json("Stop", {"continue": False, "stopReason": "late", "systemMessage": "m"})
     assert (stopped.stop, stopped.message) == ("late", "m")
-    assert parse_hook_text("WorktreeCreate", " /a/b\n").output == "/a/b"
-    assert parse_hook_text("PostToolUse", "words").context == ""
-    assert parse_hook_text("SessionStart", "{not json").context == "{not json"
-    long = parse_hook_text("UserPromptSubmit", "x" * (MAX_TEXT_LENGTH + 1)).context
+    assert parse_hook_output_text("WorktreeCreate", " /a/b\n").output == "/a/b"
+    assert parse_hook_output_text("PostToolUse", "words").context == ""
+    assert parse_hook_output_text("SessionStart", "{not json").context == "{not json"
+    long = parse_hook_output_text("UserPromptSubmit", "x" * (MAX_TEXT_LENGTH + 1)).context
     assert long.endswith("characters in all]")

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from json_values import few_examples, make_unknown_fields, texts, values
 
 from shoal.core.mail import MailMessage
-from shoal.wire.foreign_json import InvalidFile, RejectedEntry
+from shoal.wire.foreign_json import InvalidFileContent, RejectedFileEntry
 from shoal.wire.mail_codec import (
     InboxEntry,
     ParsedInbox,
-    derive_message_id,
+    derive_mail_id,
     encode_inbox,
     encode_inbox_entry,
-    encode_updated_entry,
+    encode_updated_inbox_entry,
     parse_inbox,
     parse_inbox_entry,
 )
@@ -82,7 +82,7 @@ def test_entries_keep_every_unknown_field(pairs, read_now):
         [{**unknown, **json.loads(encode_inbox_entry(mail))} for mail, unknown in pairs]
     ).encode()
     entries = parse_content(content).entries
-    again = encode_inbox([encode_updated_entry(entry, read=read_now) for entry in entries])
+    again = encode_inbox([encode_updated_inbox_entry(entry, read=read_now) for entry in entries])
     for (_, unknown), entry, found in zip(pairs, entries, json.loads(again), strict=True):
         assert {name: value for name, value in found.items() if name not in KNOWN} == unknown
         assert json.loads(entry.raw).items() >= unknown.items()
@@ -93,7 +93,7 @@ def test_an_entry_of_the_late_form_is_read_and_kept():
     late = {**LEAST, "msgV": 1, "msg_id": "0b7c", "type": "message", "lead_sig": "s1"}
     (entry,) = parse_content([late]).entries
     assert entry.mail == MailMessage(id="0b7c", sender="ann", text="hello", timestamp=AT)
-    assert json.loads(encode_updated_entry(entry, read=True)) == {**late, "read": True}
+    assert json.loads(encode_updated_inbox_entry(entry, read=True)) == {**late, "read": True}
 
 
 def test_entries_without_an_id_are_distinguished_by_content_and_occurrence():
@@ -101,12 +101,12 @@ def test_entries_without_an_id_are_distinguished_by_content_and_occurrence():
     ids = [mail.id for mail in parse_mail([LEAST, other, LEAST])]
     assert len(set(ids)) == 3
     assert ids == [mail.id for mail in parse_mail([LEAST, other, {**LEAST, "read": True}])]
-    assert ids[2] == derive_message_id("ann", AT, "hello", 1)
+    assert ids[2] == derive_mail_id("ann", AT, "hello", 1)
 
 
 def test_a_derived_id_stays_when_an_earlier_occurrence_is_removed():
     first, second = parse_content([LEAST, LEAST]).entries
-    (left,) = parse_content(encode_inbox([encode_updated_entry(second, read=False)])).entries
+    (left,) = parse_content(encode_inbox([encode_updated_inbox_entry(second, read=False)])).entries
     assert left.mail.id == second.mail.id != first.mail.id
 
 
@@ -129,7 +129,7 @@ def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read():
     content = b"\xef\xbb\xbf" + json.dumps([{**LEAST, "text": "half \ud83d"}, LEAST]).encode()
     found = parse_content(content).entries
     assert [entry.mail.text for entry in found] == ["half \ud83d", "hello"]
-    again = encode_inbox([encode_updated_entry(entry, read=False) for entry in found])
+    again = encode_inbox([encode_updated_inbox_entry(entry, read=False) for entry in found])
     assert [mail.text for mail in parse_mail(again)] == ["half \ud83d", "hello"]
 
 
@@ -140,15 +140,15 @@ def test_a_byte_order_mark_and_half_a_surrogate_pair_are_read():
 )
 def test_invalid_content_is_refused_with_a_reason(content):
     found = parse_inbox(content)
-    assert isinstance(found, InvalidFile)
+    assert isinstance(found, InvalidFileContent)
     assert found.reason
 
 
 @few_examples
 @given(st.binary(max_size=60) | st.lists(values, max_size=3).map(lambda value: json.dumps(value).encode()))
 def test_no_content_crashes_the_parser(content):
-    assert isinstance(parse_inbox(content), ParsedInbox | InvalidFile)
-    assert isinstance(parse_inbox_entry(content), InboxEntry | RejectedEntry)
+    assert isinstance(parse_inbox(content), ParsedInbox | InvalidFileContent)
+    assert isinstance(parse_inbox_entry(content), InboxEntry | RejectedFileEntry)
 
 
 def test_an_entry_is_one_line():

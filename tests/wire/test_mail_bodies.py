@@ -12,21 +12,21 @@ from json_values import few_examples, texts, values
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import (
     AddDirectoriesUpdate,
-    AddRulesUpdate,
-    IdleNotification,
+    AddPermissionRulesUpdate,
+    IdleNotificationMail,
+    MailedPermissionRule,
     PermissionGrant,
-    PermissionRequest,
-    PermissionResponse,
-    PermissionRule,
-    PlanApprovalRequest,
-    PlanApprovalResponse,
-    SetModeUpdate,
-    ShutdownApproved,
-    ShutdownRejected,
-    ShutdownRequest,
-    TaskAssignment,
+    PermissionRequestMail,
+    PermissionResponseMail,
+    PlanApprovalRequestMail,
+    PlanApprovalResponseMail,
+    SetPermissionModeUpdate,
+    ShutdownApprovedMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
+    TaskAssignmentMail,
 )
-from shoal.wire.mail_body_codec import encode_body, get_authorized_body, parse_body
+from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body, parse_mail_body
 
 AT = "2026-02-13T10:13:23.516Z"
 SHUTDOWN = "shutdown-1770977603516@ann"
@@ -44,9 +44,12 @@ SUGGESTIONS = [
 ]
 UPDATES = (
     AddDirectoriesUpdate(directories=("/tmp", "/tmp/x"), destination="session"),
-    SetModeUpdate(mode="acceptEdits", destination="session"),
-    AddRulesUpdate(
-        rules=(PermissionRule(tool_name="Read", rule_content="//tmp/**"), PermissionRule(tool_name="Glob")),
+    SetPermissionModeUpdate(mode="acceptEdits", destination="session"),
+    AddPermissionRulesUpdate(
+        rules=(
+            MailedPermissionRule(tool_name="Read", rule_content="//tmp/**"),
+            MailedPermissionRule(tool_name="Glob"),
+        ),
         behavior="allow",
         destination="session",
     ),
@@ -55,7 +58,9 @@ UPDATES = (
 BODIES = {
     "MSG-01": [
         (
-            TaskAssignment(task_id="1", subject="Mend", description="it", assigned_by="ann", timestamp=AT),
+            TaskAssignmentMail(
+                task_id="1", subject="Mend", description="it", assigned_by="ann", timestamp=AT
+            ),
             {
                 "type": "task_assignment",
                 "taskId": "1",
@@ -68,11 +73,11 @@ BODIES = {
     ],
     "MSG-02": [
         (
-            IdleNotification(sender="ann", timestamp=AT, idle_reason="available"),
+            IdleNotificationMail(sender="ann", timestamp=AT, idle_reason="available"),
             {"type": "idle_notification", "from": "ann", "timestamp": AT, "idleReason": "available"},
         ),
         (
-            IdleNotification(
+            IdleNotificationMail(
                 sender="ann",
                 timestamp=AT,
                 idle_reason="failed",
@@ -97,7 +102,7 @@ BODIES = {
     ],
     "MSG-03": [
         (
-            ShutdownRequest(request_id=SHUTDOWN, sender="team-lead", reason="done", timestamp=AT),
+            ShutdownRequestMail(request_id=SHUTDOWN, sender="team-lead", reason="done", timestamp=AT),
             {
                 "type": "shutdown_request",
                 "requestId": SHUTDOWN,
@@ -109,7 +114,7 @@ BODIES = {
     ],
     "MSG-04": [
         (
-            ShutdownApproved(
+            ShutdownApprovedMail(
                 request_id=SHUTDOWN, sender="ann", timestamp=AT, pane_id="%71", backend_type="tmux"
             ),
             {
@@ -122,7 +127,7 @@ BODIES = {
             },
         ),
         (
-            ShutdownRejected(request_id=SHUTDOWN, sender="ann", reason="not yet", timestamp=AT),
+            ShutdownRejectedMail(request_id=SHUTDOWN, sender="ann", reason="not yet", timestamp=AT),
             {
                 "type": "shutdown_rejected",
                 "requestId": SHUTDOWN,
@@ -134,7 +139,7 @@ BODIES = {
     ],
     "MSG-05": [
         (
-            PlanApprovalRequest(
+            PlanApprovalRequestMail(
                 sender="ann",
                 timestamp=AT,
                 plan_file_path="/home/a/plans/p.md",
@@ -153,7 +158,9 @@ BODIES = {
     ],
     "MSG-06": [
         (
-            PlanApprovalResponse(request_id=PLAN, approved=True, timestamp=AT, permission_mode="acceptEdits"),
+            PlanApprovalResponseMail(
+                request_id=PLAN, approved=True, timestamp=AT, permission_mode="acceptEdits"
+            ),
             {
                 "type": "plan_approval_response",
                 "requestId": PLAN,
@@ -163,7 +170,7 @@ BODIES = {
             },
         ),
         (
-            PlanApprovalResponse(request_id=PLAN, approved=False, timestamp=AT, feedback="more tests"),
+            PlanApprovalResponseMail(request_id=PLAN, approved=False, timestamp=AT, feedback="more tests"),
             {
                 "type": "plan_approval_response",
                 "requestId": PLAN,
@@ -175,7 +182,7 @@ BODIES = {
     ],
     "MSG-07": [
         (
-            PermissionRequest(
+            PermissionRequestMail(
                 request_id=PERMISSION,
                 agent_id="ann",
                 tool_name="Bash",
@@ -198,7 +205,7 @@ BODIES = {
     ],
     "MSG-08": [
         (
-            PermissionResponse(
+            PermissionResponseMail(
                 request_id=PERMISSION,
                 subtype="success",
                 response=PermissionGrant(updated_input={"command": "true"}, permission_updates=UPDATES[:1]),
@@ -211,7 +218,7 @@ BODIES = {
             },
         ),
         (
-            PermissionResponse(request_id=PERMISSION, subtype="error", error="not there"),
+            PermissionResponseMail(request_id=PERMISSION, subtype="error", error="not there"),
             {
                 "type": "permission_response",
                 "request_id": PERMISSION,
@@ -234,37 +241,37 @@ JSONS = {name: found for name, (_, _, found) in zip(NAMES, ALL, strict=True)}
     [pytest.param(body, found, id=found["type"], marks=pytest.mark.spec(rule)) for rule, body, found in ALL],
 )
 def test_a_body_has_exactly_the_keys_of_the_protocol(body, found):
-    assert json.loads(encode_body(body)) == found
-    assert parse_body(json.dumps(found)) == body
+    assert json.loads(encode_mail_body(body)) == found
+    assert parse_mail_body(json.dumps(found)) == body
 
 
 @pytest.mark.spec("MSG-10")
 def test_shutdown_and_plan_bodies_use_camel_case_ids_and_permission_bodies_snake_case():
     for _, body, _ in ALL:
-        written = json.loads(encode_body(body))
+        written = json.loads(encode_mail_body(body))
         names = {"requestId", "request_id"} & set(written)
         if written["type"].startswith(("shutdown", "plan")):
             assert names == {"requestId"}
         elif written["type"].startswith("permission"):
             assert names == {"request_id"}
     swapped = json.dumps({**JSONS["shutdown"], "request_id": SHUTDOWN, "requestId": None})
-    assert parse_body(swapped) is None
+    assert parse_mail_body(swapped) is None
 
 
 @pytest.mark.spec("PRM-04")
 def test_the_three_suggestion_types_are_read_and_unknown_ones_are_skipped():
     unknown = [{"type": "replaceRules", "rules": []}, "all", {"type": "setMode", "mode": "god"}]
     asked = JSONS["permission"]
-    body = parse_body(json.dumps({**asked, "permission_suggestions": [*unknown, *SUGGESTIONS]}))
+    body = parse_mail_body(json.dumps({**asked, "permission_suggestions": [*unknown, *SUGGESTIONS]}))
     assert body.permission_suggestions == UPDATES
     answer = {"type": "permission_response", "request_id": PERMISSION, "subtype": "success"}
     granted = {**answer, "response": {"permission_updates": [*unknown, *SUGGESTIONS]}}
-    assert parse_body(json.dumps(granted)).response.permission_updates == UPDATES
+    assert parse_mail_body(json.dumps(granted)).response.permission_updates == UPDATES
 
 
 def test_unknown_fields_do_not_invalidate_a_body():
     for _, body, found in ALL:
-        assert parse_body(json.dumps({**found, "extra": [1], "half \ud83d": "\ud83d"})) == body
+        assert parse_mail_body(json.dumps({**found, "extra": [1], "half \ud83d": "\ud83d"})) == body
 
 
 REQUIRED = [
@@ -292,8 +299,8 @@ REQUIRED = [
 @pytest.mark.parametrize(("name", "key"), REQUIRED)
 def test_a_body_with_missing_or_invalid_fields_is_plain_text(name, key):
     found = JSONS[name]
-    assert parse_body(json.dumps({each: value for each, value in found.items() if each != key})) is None
-    assert parse_body(json.dumps({**found, key: 7.5})) is None
+    assert parse_mail_body(json.dumps({each: value for each, value in found.items() if each != key})) is None
+    assert parse_mail_body(json.dumps({**found, key: 7.5})) is None
 
 
 @pytest.mark.spec("MSG-11")
@@ -311,32 +318,32 @@ def test_a_body_with_missing_or_invalid_fields_is_plain_text(name, key):
     ],
 )
 def test_a_body_that_contradicts_itself_is_plain_text(name, change):
-    assert parse_body(json.dumps(JSONS[name])) is not None
-    assert parse_body(json.dumps({**JSONS[name], **change})) is None
+    assert parse_mail_body(json.dumps(JSONS[name])) is not None
+    assert parse_mail_body(json.dumps({**JSONS[name], **change})) is None
 
 
 def test_a_termination_notice_is_never_parsed_from_a_message():
-    assert parse_body('{"type": "teammate_terminated", "taskId": "1", "status": "completed"}') is None
+    assert parse_mail_body('{"type": "teammate_terminated", "taskId": "1", "status": "completed"}') is None
 
 
 @few_examples
 @given(texts | values.map(json.dumps))
 def test_any_other_text_is_plain(text):
-    assert parse_body(text) is None
+    assert parse_mail_body(text) is None
 
 
 @few_examples
 @given(st.dictionaries(texts, values, max_size=3), st.sampled_from(sorted(JSONS)))
 def test_no_text_crashes_the_parser(change, name):
-    parse_body(json.dumps({**JSONS[name], **change}))
+    parse_mail_body(json.dumps({**JSONS[name], **change}))
     for key in JSONS[name]:
         for value in change.values():
-            parse_body(json.dumps({**JSONS[name], key: value}))
+            parse_mail_body(json.dumps({**JSONS[name], key: value}))
 
 
 def test_any_text_survives_in_a_body():
-    body = ShutdownRequest(request_id=SHUTDOWN, sender="team-lead", reason='"\n\ud83d', timestamp=AT)
-    assert parse_body(encode_body(body)) == body
+    body = ShutdownRequestMail(request_id=SHUTDOWN, sender="team-lead", reason='"\n\ud83d', timestamp=AT)
+    assert parse_mail_body(encode_mail_body(body)) == body
 
 
 def make_mail(text, *, sender="team-lead", summary=None):
@@ -345,14 +352,15 @@ def make_mail(text, *, sender="team-lead", summary=None):
 
 def test_a_body_is_authorized_only_from_an_entitled_sender():
     text = json.dumps(JSONS["shutdown"])
-    assert get_authorized_body(make_mail(text)) == parse_body(text)
-    assert parse_body(text) is not None
-    assert get_authorized_body(make_mail(text, sender="bob")) is None
+    assert get_authorized_mail_body(make_mail(text)) == parse_mail_body(text)
+    assert parse_mail_body(text) is not None
+    assert get_authorized_mail_body(make_mail(text, sender="bob")) is None
 
 
 def test_a_plain_message_is_never_authorized():
-    assert get_authorized_body(make_mail(json.dumps(JSONS["permission granted"]))) is not None
+    assert get_authorized_mail_body(make_mail(json.dumps(JSONS["permission granted"]))) is not None
     assert (
-        get_authorized_body(make_mail(json.dumps(JSONS["permission granted"]), summary="an answer")) is None
+        get_authorized_mail_body(make_mail(json.dumps(JSONS["permission granted"]), summary="an answer"))
+        is None
     )
-    assert get_authorized_body(make_mail("hello")) is None
+    assert get_authorized_mail_body(make_mail("hello")) is None

@@ -14,7 +14,7 @@ from shoal.core.ids import AgentId
 from shoal.core.member_backends import MemberLaunchArgs
 from shoal.core.names import parse_agent_name, parse_team_name
 from shoal.core.permission_decisions import PermissionMode
-from shoal.wire.launch_args_codec import build_command_line, parse_launch_args
+from shoal.wire.launch_args_codec import build_member_launch_flags, parse_member_launch_flags
 
 PLAIN = MemberLaunchArgs(
     agent=AgentId("alice@roof"),
@@ -34,7 +34,7 @@ WORDS = (
 
 @pytest.mark.spec("BCK-03", "AGT-11")
 def test_the_arguments_are_the_documented_ones() -> None:
-    assert build_command_line(PLAIN) == WORDS
+    assert build_member_launch_flags(PLAIN) == WORDS
     full = replace(
         PLAIN,
         plan_mode_required=True,
@@ -46,7 +46,7 @@ def test_the_arguments_are_the_documented_ones() -> None:
         settings="strict.json",
         plugin_dirs=("/a", "/b"),
     )
-    assert build_command_line(full) == (
+    assert build_member_launch_flags(full) == (
         *WORDS,
         "--plan-mode-required",
         "--dangerously-skip-permissions",
@@ -54,7 +54,7 @@ def test_the_arguments_are_the_documented_ones() -> None:
         *("--allowedTools", "Read", "--allowedTools", "Bash(git log:*)"),
         *("--disallowedTools", "WebFetch", "--plugin-dir", "/a", "--plugin-dir", "/b"),
     )
-    assert parse_launch_args(build_command_line(full)) == full
+    assert parse_member_launch_flags(build_member_launch_flags(full)) == full
 
 
 texts = st.text(min_size=1).filter(lambda text: text.isprintable())
@@ -84,7 +84,7 @@ def test_launch_arguments_parse_back_unchanged(
         allowed=rules,
         disallowed=rules[::-1],
     )
-    assert parse_launch_args(build_command_line(papers)) == papers
+    assert parse_member_launch_flags(build_member_launch_flags(papers)) == papers
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_launch_arguments_parse_back_unchanged(
 )
 def test_an_invalid_argument_is_named_in_the_error(words: tuple[str, ...], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse_launch_args(words)
+        parse_member_launch_flags(words)
 
 
 def test_an_invalid_name_is_refused() -> None:
     with pytest.raises(InvalidName):
-        parse_launch_args(("--agent-id", "../x@roof", "--agent-name", "../x", *WORDS[4:]))
+        parse_member_launch_flags(("--agent-id", "../x@roof", "--agent-name", "../x", *WORDS[4:]))

@@ -24,13 +24,13 @@ import shoal
 from reference_pages.tools import _collect_tools
 from shoal.app.agents.member_bootstrap import InheritedOptions, MemberBootstrap
 from shoal.app.isolation.machine_checks import Diagnostic
-from shoal.app.models.model_probe import ProbeResult
+from shoal.app.models.model_probe import ModelProbeResult
 from shoal.app.reports.agent_report import AgentProperty
 from shoal.app.reports.hook_report import HookReport, HookRow
 from shoal.app.reports.model_report import ModelReport, ModelRow, ProviderRow
-from shoal.app.reports.permission_report import PermissionReport, RuleRow
+from shoal.app.reports.permission_report import PermissionReport, PermissionRuleRow
 from shoal.app.reports.plugin_report import PluginRow
-from shoal.app.run_access.background_runs import RunResult, RunStatus
+from shoal.app.run_access.background_runs import BackgroundRunResult, BackgroundRunStatus
 from shoal.app.run_view.view_rows import (
     AgentRow,
     CostRow,
@@ -48,35 +48,39 @@ from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource
 from shoal.core.agents import (
     AgentResult,
     AgentSnapshot,
-    DeliveryReceipt,
-    ResolvedSpawn,
-    RetainedWork,
+    MessageDeliveryReceipt,
+    ResolvedAgentSettings,
+    RetainedWorktreeWork,
     ShellCommandResult,
     SpawnRequest,
     WorkEvidence,
 )
-from shoal.core.background_shells import BackgroundShell, ShellResult
+from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.errors import ModelError
 from shoal.core.events import JournaledEvent, LiveEvent
 from shoal.core.limits import BudgetLimits, BudgetRefusal
-from shoal.core.mail_bodies import PermissionGrant, PermissionRule, PermissionUpdate, _MailBody
+from shoal.core.mail_bodies import MailedPermissionRule, PermissionGrant, PermissionUpdate, _MailBody
 from shoal.core.mcp_servers import McpServerStatus
-from shoal.core.messages import Base64Source, BaseBlock, Message, UrlSource
+from shoal.core.messages import Base64ImageSource, BaseContentBlock, Message, UrlImageSource
 from shoal.core.model_requests import ModelReply, ModelRequest, ToolSchema
-from shoal.core.permissions import PermissionSuggestion, SuggestedRule
+from shoal.core.permissions import PermissionSuggestion, SuggestedPermissionRule
 from shoal.core.questions import Answer, ChoiceOption, MultipleChoice, Question
 from shoal.core.schedules import Schedule
-from shoal.core.team_templates import TemplateProblem, TemplateSource
-from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, Price, Usage
+from shoal.core.team_templates import TeamTemplateProblem, TeamTemplateSource
+from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, TokenPrice, Usage
 from shoal.core.worktrees import WorktreeOwner, WorktreeRecord
-from shoal.models.catalogue import CatalogueEntry, LongPromptEntry, _CatalogueData
+from shoal.models.catalogue import LongPromptPriceEntry, ModelCatalogueEntry, _ModelCatalogueData
 from shoal.models.replay_model import RecordedExchange
 from shoal.policy.permission_explanation import PermissionExplanation, SimpleCommandExplanation
 from shoal.stores.files.subagent_files import SubagentMetadata
 from shoal.surfaces.mcp.mcp_server import TOOLS, McpTeamTools
-from shoal.surfaces.web.board_routes import NewTaskRequest, TaskChangeRequest
-from shoal.surfaces.web.control_routes import SendMessageRequest, SetModeRequest, TargetAgentRequest
-from shoal.surfaces.web.live_agent_stream import LiveDelta, TranscriptGrown
+from shoal.surfaces.web.board_routes import NewTaskRequestBody, TaskChangeRequestBody
+from shoal.surfaces.web.control_routes import (
+    SendMessageRequestBody,
+    SetModeRequestBody,
+    TargetAgentRequestBody,
+)
+from shoal.surfaces.web.live_agent_stream import LiveAgentDelta, TranscriptGrown
 from shoal.surfaces.web.open_questions import OpenQuestionRow
 from shoal.surfaces.web.run_index import RunListRow
 from shoal.surfaces.web.transcript_index import TranscriptPage
@@ -95,12 +99,12 @@ from shoal.wire import (
     task_codec,
     transcript_codec,
 )
-from shoal.wire.control_codec import ControlCommand, ControlResponse, SubscriptionGap
-from shoal.wire.journal_codec import _EventTimestamp
+from shoal.wire.control_codec import EventSubscriptionGap, RunControlCommand, RunControlResponse
+from shoal.wire.journal_codec import _JournalLineTimestamp
 from shoal.wire.member_channel_codec import MessageFromLead, MessageFromMember
-from shoal.wire.model_script_codec import ScriptedCall, ScriptOptions, ScriptStep
-from shoal.wire.stream_output_codec import ModelUsageTotals, PermissionDenial, StreamLine
-from shoal.wire.stream_task_codec import TaskUsage
+from shoal.wire.model_script_codec import ModelScriptOptions, ScriptedToolCall, ScriptStep
+from shoal.wire.stream_output_codec import ModelUsageTotals, PermissionDenial, StreamOutputLine
+from shoal.wire.stream_task_codec import AgentTaskUsage
 from shoal.wire.trust_codec import TrustDecision
 from shoal.workspaces.checkpoint_index import CheckpointChange, _UndoMark
 from shoal.workspaces.checkpoints import ChangedFile, SkippedFile, TurnFileChanges, UndoReport
@@ -155,24 +159,24 @@ def _group_by_subtype(kinds: Iterable[Kind]) -> dict[str, Kind]:
 
 FORMATS: dict[str, Mapping[str, Kind]] = {
     "journal": _group_by_tag(_find_leaf_classes(JournaledEvent)),
-    "journal line": {"stamp": _EventTimestamp},
+    "journal line": {"stamp": _JournalLineTimestamp},
     "live events": _group_by_tag(_find_leaf_classes(LiveEvent)),
     "event parts": {
         "completion": AgentResult,
         "evidence": WorkEvidence,
         "command": ShellCommandResult,
-        "kept work": RetainedWork,
+        "kept work": RetainedWorktreeWork,
         "schedule": Schedule,
         "shell": BackgroundShell,
-        "shell end": ShellResult,
+        "shell end": BackgroundShellResult,
         "usage": Usage,
     },
-    "control": _group_by_tag(_find_leaf_classes(ControlCommand)),
+    "control": _group_by_tag(_find_leaf_classes(RunControlCommand)),
     "control answers": {
-        "response": ControlResponse,
-        "gap": SubscriptionGap,
+        "response": RunControlResponse,
+        "gap": EventSubscriptionGap,
         "agent": AgentSnapshot,
-        "delivery": DeliveryReceipt,
+        "delivery": MessageDeliveryReceipt,
     },
     "member protocol, up": _group_by_tag(get_args(MessageFromMember)),
     "member protocol, down": _group_by_tag(get_args(MessageFromLead)),
@@ -180,29 +184,29 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "bootstrap": MemberBootstrap,
         "options": InheritedOptions,
         "order": SpawnRequest,
-        "resolved": ResolvedSpawn,
+        "resolved": ResolvedAgentSettings,
         "budget": BudgetLimitSet,
         "limits": BudgetLimits,
         "refusal": BudgetRefusal,
         "model": ModelCard,
-        "price": Price,
+        "price": TokenPrice,
         "price of long prompts": LongPromptPrice,
     },
     "questions": _group_by_tag(get_args(Question)),
     "answers": _group_by_tag(get_args(Answer)),
-    "question parts": {"choice": MultipleChoice, "option": ChoiceOption, "rule": SuggestedRule},
+    "question parts": {"choice": MultipleChoice, "option": ChoiceOption, "rule": SuggestedPermissionRule},
     "permission updates": _group_by_tag(get_args(PermissionSuggestion)),
-    "content blocks": _group_by_tag(_find_leaf_classes(BaseBlock)),
-    "image sources": _group_by_tag((Base64Source, UrlSource)),
-    "transcript": {"message": Message, "answer": transcript_codec._AssistantMessage},
+    "content blocks": _group_by_tag(_find_leaf_classes(BaseContentBlock)),
+    "image sources": _group_by_tag((Base64ImageSource, UrlImageSource)),
+    "transcript": {"message": Message, "answer": transcript_codec._ApiAssistantMessage},
     "mail": {"message": mail_codec._InboxEntrySchema},
     "mail bodies": _group_by_tag(_find_leaf_classes(_MailBody)),
     "mail body updates": _group_by_tag(get_args(PermissionUpdate)),
-    "mail body parts": {"granted": PermissionGrant, "rule": PermissionRule},
+    "mail body parts": {"granted": PermissionGrant, "rule": MailedPermissionRule},
     "team file": {
-        "team": roster_codec._TeamSchema,
-        "whole": roster_codec._StrictTeamSchema,
-        "member": roster_codec._MemberSchema,
+        "team": roster_codec._RosterFileSchema,
+        "whole": roster_codec._RosterWithValidMembersSchema,
+        "member": roster_codec._RosterMemberSchema,
     },
     "tasks": {"task": task_codec._TaskSchema},
     "sub-agents": {"meta": SubagentMetadata},
@@ -220,14 +224,14 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     },
     "hook output": {
         "output": hook_output_codec._HookOutput,
-        "specific": hook_output_codec._EventSpecificOutput,
-        "answer": hook_output_codec._PermissionAnswer,
+        "specific": hook_output_codec._EventSpecificHookOutput,
+        "answer": hook_output_codec._HookPermissionAnswer,
     },
-    "stream-json": _group_by_subtype(_find_leaf_classes(StreamLine)),
+    "stream-json": _group_by_subtype(_find_leaf_classes(StreamOutputLine)),
     "stream-json parts": {
         "model usage": ModelUsageTotals,
         "denial": PermissionDenial,
-        "task usage": TaskUsage,
+        "task usage": AgentTaskUsage,
     },
     "run view": {
         "frame": ViewDelta,
@@ -244,21 +248,21 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "run": RunListRow,
         "question": OpenQuestionRow,
         "transcript": TranscriptPage,
-        "delta": LiveDelta,
+        "delta": LiveAgentDelta,
         "grown": TranscriptGrown,
-        "new task": NewTaskRequest,
-        "task change": TaskChangeRequest,
-        "new mode": SetModeRequest,
-        "agent": TargetAgentRequest,
-        "words": SendMessageRequest,
+        "new task": NewTaskRequestBody,
+        "task change": TaskChangeRequestBody,
+        "new mode": SetModeRequestBody,
+        "agent": TargetAgentRequestBody,
+        "words": SendMessageRequestBody,
     },
     "command output": {
         "doctor fact": Diagnostic,
         "agent fact": AgentProperty,
         "definition problem": DefinitionProblem,
         "definition source": DefinitionSource,
-        "template problem": TemplateProblem,
-        "template origin": TemplateSource,
+        "template problem": TeamTemplateProblem,
+        "template origin": TeamTemplateSource,
         "setting": SettingRow,
         "setting with trust": TrustRow,
         "hooks": HookReport,
@@ -266,9 +270,9 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "models": ModelReport,
         "model": ModelRow,
         "provider": ProviderRow,
-        "model trial": ProbeResult,
+        "model trial": ModelProbeResult,
         "permissions": PermissionReport,
-        "permission rule": RuleRow,
+        "permission rule": PermissionRuleRow,
         "explanation": PermissionExplanation,
         "explained part": SimpleCommandExplanation,
         "plugin": PluginRow,
@@ -281,7 +285,7 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
         "undo, file": ChangedFile,
         "undo, left alone": SkippedFile,
     },
-    "mcp tools": {"run status": RunStatus, "run result": RunResult},
+    "mcp tools": {"run status": BackgroundRunStatus, "run result": BackgroundRunResult},
     "tool input parts": {
         "question": QuestionInput,
         "question option": QuestionOptionInput,
@@ -298,14 +302,14 @@ FORMATS: dict[str, Mapping[str, Kind]] = {
     "scripts": {
         "step": ScriptStep,
         "server step": MockServerStep,
-        "call": ScriptedCall,
-        "voice": ScriptOptions,
+        "call": ScriptedToolCall,
+        "voice": ModelScriptOptions,
     },
     "script faults": _group_by_tag(_find_leaf_classes(ReplyFault)),
     "model catalogue": {
-        "catalogue": _CatalogueData,
-        "model": CatalogueEntry,
-        "long prompts": LongPromptEntry,
+        "catalogue": _ModelCatalogueData,
+        "model": ModelCatalogueEntry,
+        "long prompts": LongPromptPriceEntry,
     },
 }
 

@@ -11,8 +11,8 @@ from json_values import few_examples, make_unknown_fields, texts, values
 from msgspec.structs import replace
 
 from shoal.core.roster import RosterEntry, TeamRoster
-from shoal.wire.foreign_json import InvalidFile
-from shoal.wire.roster_codec import TeamFile, encode_new_team, parse_team
+from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.roster_codec import TeamRosterFile, encode_new_team_roster, parse_team_roster
 
 LEAD = {
     "agentId": "team-lead@t",
@@ -75,9 +75,9 @@ teams = st.builds(
 )
 
 
-def parse_content(content, name="t") -> TeamFile:
-    found = parse_team(content if isinstance(content, bytes) else json.dumps(content).encode(), name)
-    assert isinstance(found, TeamFile), found
+def parse_content(content, name="t") -> TeamRosterFile:
+    found = parse_team_roster(content if isinstance(content, bytes) else json.dumps(content).encode(), name)
+    assert isinstance(found, TeamRosterFile), found
     return found
 
 
@@ -93,7 +93,7 @@ def test_a_roster_has_the_fields_of_the_protocol():
         "%14",
         "tmux",
     )
-    found = json.loads(encode_new_team(team))
+    found = json.loads(encode_new_team_roster(team))
     assert found == CONFIG
     assert list(found["members"][0]) == [name for name in TEAMMATE if name in LEAD]
 
@@ -101,7 +101,7 @@ def test_a_roster_has_the_fields_of_the_protocol():
 @few_examples
 @given(teams)
 def test_a_written_roster_reads_back_unchanged(team):
-    assert parse_content(encode_new_team(team)).team == team
+    assert parse_content(encode_new_team_roster(team)).team == team
 
 
 @pytest.mark.spec("HOM-05")
@@ -113,12 +113,12 @@ def test_a_written_roster_reads_back_unchanged(team):
     of_members=st.lists(make_unknown_fields(*TEAMMATE), min_size=3, max_size=3),
 )
 def test_a_rewrite_keeps_unknown_fields_of_the_team_and_its_members(before, after, unknown, of_members):
-    config = json.loads(encode_new_team(before))
+    config = json.loads(encode_new_team_roster(before))
     config["members"] = [
         {**more, **member} for more, member in zip(of_members, config["members"], strict=False)
     ]
     unknown_of = {member["name"]: more for more, member in zip(of_members, config["members"], strict=False)}
-    rewritten = parse_content({**unknown, **config}).encode_team(after)
+    rewritten = parse_content({**unknown, **config}).encode_changed_roster(after)
     found = json.loads(rewritten)
     assert {name: value for name, value in found.items() if name not in CONFIG} == unknown
     for member in found["members"]:
@@ -132,7 +132,7 @@ def test_unchanged_members_stay_identical_byte_for_byte():
     content = b'{"members":[{"name":"ann"},%b]}' % odd
     file = parse_content(content)
     ann, bob = file.team.members
-    found = file.encode_team(replace(file.team, members=(replace(ann, is_active=True), bob)))
+    found = file.encode_changed_roster(replace(file.team, members=(replace(ann, is_active=True), bob)))
     assert b'"joinedAt": 1.50e3' in found
     assert json.loads(found)["members"][0]["isActive"] is True
 
@@ -152,7 +152,7 @@ def test_the_late_form_is_read_and_its_fields_are_kept():
         ("team-lead", "leader"),
         ("ann", "%14"),
     ]
-    found = json.loads(file.encode_team(file.team))
+    found = json.loads(file.encode_changed_roster(file.team))
     assert found["leadProcess"] == process
     assert "description" not in found
 
@@ -167,7 +167,7 @@ def test_an_invalid_member_is_reported_and_stays_in_the_file():
     assert [member.name for member in file.team.members] == ["team-lead", "ann"]
     assert [rejected.reason for rejected in file.rejected] == ["object missing required field `name`"]
     changed = replace(file.team, members=file.team.members[:1])
-    assert json.loads(file.encode_team(changed))["members"] == [LEAD, {"nickname": "x"}]
+    assert json.loads(file.encode_changed_roster(changed))["members"] == [LEAD, {"nickname": "x"}]
 
 
 @pytest.mark.spec("TEAM-09")
@@ -175,25 +175,25 @@ def test_a_team_has_the_name_of_its_directory():
     uuid = "c93b690c-0000-4000-8000-d9451b749ac2"
     file = parse_content({**CONFIG, "name": "Our Team!"}, uuid)
     assert file.team.name == uuid
-    assert json.loads(file.encode_team(file.team))["name"] == "Our Team!"
+    assert json.loads(file.encode_changed_roster(file.team))["name"] == "Our Team!"
 
 
 def test_half_a_surrogate_pair_and_a_byte_order_mark_are_read():
     config = {**CONFIG, "members": [LEAD, {**TEAMMATE, "prompt": "half \ud83d", "extra": 1}]}
     file = parse_content(b"\xef\xbb\xbf" + json.dumps(config).encode())
-    assert json.loads(file.encode_team(file.team)) == config
+    assert json.loads(file.encode_changed_roster(file.team)) == config
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b'{"members":{}}', b'{"members":[],"createdAt":"x"}', b"\xff"]
 )
 def test_invalid_content_is_refused_with_a_reason(content):
-    found = parse_team(content, "t")
-    assert isinstance(found, InvalidFile)
+    found = parse_team_roster(content, "t")
+    assert isinstance(found, InvalidFileContent)
     assert found.reason
 
 
 @few_examples
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps({"members": value}).encode()))
 def test_no_content_crashes_the_parser(content):
-    assert isinstance(parse_team(content, "t"), TeamFile | InvalidFile)
+    assert isinstance(parse_team_roster(content, "t"), TeamRosterFile | InvalidFileContent)

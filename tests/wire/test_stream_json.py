@@ -24,18 +24,18 @@ from shoal.wire.stream_input_codec import (
     StreamControlRequest,
     StreamControlResponse,
     StreamPrompt,
-    parse_input_line,
+    parse_stream_input_line,
 )
 from shoal.wire.stream_output_codec import (
-    InitLine,
     PermissionDenial,
-    ResultLine,
-    build_cancel_request,
-    build_error_response,
+    RunResultLine,
+    SessionInitLine,
+    build_control_cancel_request,
+    build_control_error_response,
+    build_control_success_response,
     build_message_line,
     build_model_usage,
     build_permission_request,
-    build_success_response,
     get_result_subtype,
 )
 
@@ -111,7 +111,7 @@ def test_a_tool_result_is_a_user_line() -> None:
 
 
 def test_the_init_line_has_the_documented_fields() -> None:
-    init = InitLine(
+    init = SessionInitLine(
         cwd="/p",
         session_id="s",
         tools=("Read",),
@@ -128,7 +128,7 @@ def test_the_init_line_has_the_documented_fields() -> None:
 
 
 def test_a_result_line_has_every_field_even_if_empty() -> None:
-    result = ResultLine(
+    result = RunResultLine(
         subtype="success",
         is_error=False,
         duration_ms=5,
@@ -175,11 +175,11 @@ def test_the_subtype_follows_the_reason(reason: str, subtype: str) -> None:
 
 
 def test_control_responses_contain_the_request_id() -> None:
-    assert build_success_response("r1", {"a": 1}) == {
+    assert build_control_success_response("r1", {"a": 1}) == {
         "type": "control_response",
         "response": {"subtype": "success", "request_id": "r1", "response": {"a": 1}},
     }
-    assert build_error_response("r2", "no")["response"] == {
+    assert build_control_error_response("r2", "no")["response"] == {
         "subtype": "error",
         "request_id": "r2",
         "error": "no",
@@ -190,23 +190,23 @@ def test_a_user_line_with_text_or_blocks_is_a_prompt() -> None:
     line = (
         b'{"type":"user","message":{"role":"user","content":"go"},"session_id":"","parent_tool_use_id":null}'
     )
-    assert parse_input_line(line) == StreamPrompt(
+    assert parse_stream_input_line(line) == StreamPrompt(
         message=Message(role="user", content=(TextBlock(text="go"),))
     )
     blocks = (
         b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"go"},{"type":"odd"}]}}'
     )
-    assert parse_input_line(blocks) == StreamPrompt(
+    assert parse_stream_input_line(blocks) == StreamPrompt(
         message=Message(role="user", content=(TextBlock(text="go"),)), left_out=("odd",)
     )
 
 
 def test_control_requests_are_distinguished_from_other_lines() -> None:
-    control = parse_input_line(
+    control = parse_stream_input_line(
         b'{"type":"control_request","request_id":"r","request":{"subtype":"interrupt"}}'
     )
     assert control == StreamControlRequest(id="r", subtype="interrupt", body={"subtype": "interrupt"})
-    assert parse_input_line(b'{"type":"keep_alive"}') == IgnoredStreamLine(type="keep_alive")
+    assert parse_stream_input_line(b'{"type":"keep_alive"}') == IgnoredStreamLine(type="keep_alive")
 
 
 def test_a_permission_request_and_its_responses() -> None:
@@ -220,13 +220,13 @@ def test_a_permission_request_and_its_responses() -> None:
             "tool_use_id": "toolu_1",
         },
     }
-    assert build_cancel_request("q1") == {"type": "control_cancel_request", "request_id": "q1"}
+    assert build_control_cancel_request("q1") == {"type": "control_cancel_request", "request_id": "q1"}
     yes = b'{"subtype":"success","request_id":"q1","response":{"behavior":"allow"}}'
-    assert parse_input_line(b'{"type":"control_response","response":%b}' % yes) == StreamControlResponse(
-        id="q1", body={"behavior": "allow"}
-    )
+    assert parse_stream_input_line(
+        b'{"type":"control_response","response":%b}' % yes
+    ) == StreamControlResponse(id="q1", body={"behavior": "allow"})
     failed = b'{"type":"control_response","response":{"subtype":"error","request_id":"q1","error":"gone"}}'
-    assert parse_input_line(failed) == StreamControlResponse(id="q1", error="gone")
+    assert parse_stream_input_line(failed) == StreamControlResponse(id="q1", error="gone")
 
 
 @pytest.mark.parametrize(
@@ -246,4 +246,4 @@ def test_a_permission_request_and_its_responses() -> None:
 )
 def test_an_invalid_line_is_refused_with_the_reason(line: bytes, complaint: str) -> None:
     with pytest.raises(InvalidStreamLine, match=complaint):
-        parse_input_line(line)
+        parse_stream_input_line(line)

@@ -11,7 +11,7 @@ from json_values import few_examples, make_unknown_fields, texts, values
 from msgspec.structs import replace
 
 from shoal.core.tasks import ATTEMPT_KEY, Task
-from shoal.wire.foreign_json import InvalidFile
+from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.task_codec import TaskFile, encode_new_task, parse_task
 
 KNOWN = (
@@ -179,14 +179,14 @@ def test_references_that_are_not_ids_are_skipped():
 )
 def test_invalid_content_is_refused_with_a_reason(content):
     found = parse_task(content)
-    assert isinstance(found, InvalidFile)
+    assert isinstance(found, InvalidFileContent)
     assert found.reason
 
 
 @few_examples
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
 def test_no_content_crashes_the_parser(content):
-    assert parse_task(content) is None or isinstance(parse_task(content), TaskFile | InvalidFile)
+    assert parse_task(content) is None or isinstance(parse_task(content), TaskFile | InvalidFileContent)
 
 
 @pytest.mark.spec("TSK-12")
@@ -194,5 +194,5 @@ def test_a_file_whose_task_id_differs_from_its_name_is_invalid():
     content = json.dumps(FULL).encode()
     assert isinstance(parse_task(content, "7"), TaskFile)
     found = parse_task(content, "8")
-    assert isinstance(found, InvalidFile)
+    assert isinstance(found, InvalidFileContent)
     assert "'7'" in found.reason

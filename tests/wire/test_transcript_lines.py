@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.messages import (
-    Base64Source,
+    Base64ImageSource,
     ImageBlock,
     Message,
     RedactedThinkingBlock,
@@ -19,7 +19,12 @@ from shoal.core.messages import (
     ToolUseBlock,
     user_message,
 )
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, ReplyMetadata, RewindEntry
+from shoal.core.transcript_entries import (
+    ModelReplyMetadata,
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.core.usage import Usage
 from shoal.wire.transcript_codec import (
     TranscriptEncoder,
@@ -34,7 +39,9 @@ LINES = TranscriptEncoder(session=SessionId("s-1"), cwd='/work dir/"q"', version
 # Halves of surrogate pairs are what Python makes of file names that are not UTF-8.
 texts = st.text(max_size=40) | st.sampled_from(["\ud800", "caf\udce9.txt", "\0", "\u2028"])
 ids = st.text(st.characters(codec="ascii"), min_size=1, max_size=12)
-pictures = st.builds(ImageBlock, source=st.builds(Base64Source, media_type=st.just("image/png"), data=ids))
+pictures = st.builds(
+    ImageBlock, source=st.builds(Base64ImageSource, media_type=st.just("image/png"), data=ids)
+)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -55,7 +62,7 @@ blocks = st.one_of(
 )
 counts = st.integers(0, 10**9)
 billings = st.builds(
-    ReplyMetadata,
+    ModelReplyMetadata,
     message_id=ids,
     model=ids,
     stop_reason=ids,
@@ -72,7 +79,7 @@ contents = st.lists(blocks, max_size=4).map(tuple)
 times = st.integers(0, 4_000_000_000_000)
 entries = st.one_of(
     st.builds(
-        MessageEntry,
+        TranscriptMessageEntry,
         id=ids,
         parent=st.none() | ids,
         at=times,
@@ -81,15 +88,22 @@ entries = st.one_of(
         summary=st.booleans(),
     ),
     st.builds(
-        MessageEntry,
+        TranscriptMessageEntry,
         id=ids,
         parent=st.none() | ids,
         at=times,
         message=st.builds(Message, role=st.just("assistant"), content=contents),
         billing=st.none() | billings,
     ),
-    st.builds(CompactionEntry, id=ids, before=st.none() | ids, at=times, trigger=ids, tokens_before=counts),
-    st.builds(RewindEntry, id=ids, parent=st.none() | ids, at=times, turn=counts),
+    st.builds(
+        TranscriptCompactionMarker,
+        id=ids,
+        before=st.none() | ids,
+        at=times,
+        trigger=ids,
+        tokens_before=counts,
+    ),
+    st.builds(TranscriptRewindMarker, id=ids, parent=st.none() | ids, at=times, turn=counts),
 )
 
 
@@ -105,12 +119,12 @@ def test_a_written_entry_reads_back_unchanged(entry):
 
 @pytest.mark.spec("HOM-02")
 def test_a_line_has_the_keys_that_other_programs_read():
-    reply = MessageEntry(
+    reply = TranscriptMessageEntry(
         id=EntryId("e-2"),
         parent=EntryId("e-1"),
         at=AT,
         message=Message(role="assistant", content=(TextBlock(text="hé"),)),
-        billing=ReplyMetadata(
+        billing=ModelReplyMetadata(
             message_id="msg_1",
             model="m",
             stop_reason="end_turn",
@@ -146,7 +160,7 @@ def test_a_line_has_the_keys_that_other_programs_read():
         "uuid": "e-2",
         "timestamp": "2023-11-14T22:13:20.123Z",
     }
-    prompt = MessageEntry(
+    prompt = TranscriptMessageEntry(
         id=EntryId("e-1"), parent=None, at=AT, message=user_message("hi"), meta=True, summary=True
     )
     raw = json.loads(LINES.encode_entry(prompt))
@@ -156,7 +170,7 @@ def test_a_line_has_the_keys_that_other_programs_read():
 
 
 def test_a_compaction_and_a_rewind_are_system_lines():
-    compacted = CompactionEntry(
+    compacted = TranscriptCompactionMarker(
         id=EntryId("e-3"), before=EntryId("e-2"), at=AT, trigger="manual", tokens_before=9000
     )
     raw = json.loads(LINES.encode_entry(compacted))
@@ -164,13 +178,17 @@ def test_a_compaction_and_a_rewind_are_system_lines():
     assert (raw["parentUuid"], raw["logicalParentUuid"]) == (None, "e-2")
     assert raw["content"] == "Conversation compacted"
     assert raw["compactMetadata"] == {"trigger": "manual", "preTokens": 9000}
-    raw = json.loads(LINES.encode_entry(RewindEntry(id=EntryId("e-4"), parent=EntryId("e-1"), at=AT, turn=2)))
+    raw = json.loads(
+        LINES.encode_entry(TranscriptRewindMarker(id=EntryId("e-4"), parent=EntryId("e-1"), at=AT, turn=2))
+    )
     assert (raw["subtype"], raw["parentUuid"], raw["turn"]) == ("shoal_rewind", "e-1", 2)
 
 
 def test_lines_of_a_sub_agent_have_its_agent_id():
     lines = TranscriptEncoder(session=SessionId("s"), cwd="/", version="0", agent=AgentId("a1"))
-    line = lines.encode_entry(MessageEntry(id=EntryId("e"), parent=None, at=AT, message=user_message("hi")))
+    line = lines.encode_entry(
+        TranscriptMessageEntry(id=EntryId("e"), parent=None, at=AT, message=user_message("hi"))
+    )
     raw = json.loads(line)
     assert (raw["isSidechain"], raw["agentId"]) == (True, "a1")
     assert "gitBranch" not in raw
@@ -192,7 +210,7 @@ def test_known_fields_of_a_foreign_line_are_read():
     ]
     line = {**FOREIGN, "type": "user", "message": {"role": "user", "content": content}, "new": {"x": 1}}
     read = parse_transcript_line(json.dumps(line).encode())
-    assert isinstance(read.entry, MessageEntry)
+    assert isinstance(read.entry, TranscriptMessageEntry)
     assert read.left_out == ("hologram", "tool_result")
     assert read.entry.message.content == (
         TextBlock(text="hello"),
@@ -237,10 +255,10 @@ def test_encoding_a_line_is_fast():
         role="assistant",
         content=(TextBlock(text="word " * 40), ToolUseBlock(id="t", name="Bash", input={"command": "ls"})),
     )
-    billing = ReplyMetadata(
+    billing = ModelReplyMetadata(
         message_id="m", model="m", stop_reason="tool_use", usage=Usage(), request=RequestId("r")
     )
-    entry = MessageEntry(
+    entry = TranscriptMessageEntry(
         id=EntryId("a" * 36), parent=EntryId("b" * 36), at=AT, message=message, billing=billing
     )
     best = float("inf")

@@ -33,7 +33,7 @@ class Project:
         self.workspace = LocalWorkspace(self.root, checkpoints=self.checkpoints)
 
     def write_as_agent(self, turn: int, name: str, content: str) -> None:
-        self.workspace.begin_turn(turn)
+        self.workspace.set_checkpoint_turn(turn)
         path = self.root / name
         if path.exists():
             self.workspace.read_file(path)
@@ -228,11 +228,11 @@ def set_up(n):
     return workspace, root
 
 def change(workspace, root):
-    workspace.begin_turn(1)
+    workspace.set_checkpoint_turn(1)
     workspace.read_file(root / "a")
     workspace.write_file(root / "a", b"a1")
     workspace.write_file(root / "new", b"n1")
-    workspace.begin_turn(2)
+    workspace.set_checkpoint_turn(2)
     workspace.write_file(root / "a", b"a2")
 
 def die_at(n):

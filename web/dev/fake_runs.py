@@ -18,9 +18,9 @@ from shoal.core.events import (
     MailTaken,
     MemberWentIdle,
     MemberWoken,
+    ModelRequestSettled,
     QuestionAnswered,
     QuestionAsked,
-    RequestSettled,
     SessionEnded,
     SessionStarted,
     TaskChanged,
@@ -29,7 +29,7 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID, AgentId, RequestId, SessionId
-from shoal.core.permissions import AddRulesSuggestion, SuggestedRule
+from shoal.core.permissions import AddPermissionRulesSuggestion, SuggestedPermissionRule
 from shoal.core.questions import (
     AllowAnswer,
     ChoiceOption,
@@ -150,7 +150,7 @@ class FakeRun:
         )
         request = RequestId(f"r{next(self._numbers)}")
         self.add_events(
-            RequestSettled(
+            ModelRequestSettled(
                 agent=AgentId(agent), request=request, model=model, usage=usage, cost_usd=usd, duration_ms=900
             ),
             after=400,
@@ -297,8 +297,8 @@ def _add_questions(run: FakeRun) -> None:
                 reason="No rule allows this command.",
                 rule="Bash(rsync:*)",
                 suggestions=(
-                    AddRulesSuggestion(
-                        rules=(SuggestedRule(tool_name="Bash", rule_content="rsync:*"),),
+                    AddPermissionRulesSuggestion(
+                        rules=(SuggestedPermissionRule(tool_name="Bash", rule_content="rsync:*"),),
                         destination="localSettings",
                     ),
                 ),

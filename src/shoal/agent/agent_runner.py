@@ -22,7 +22,7 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.model_requests import ModelRequest, ToolSchema
 from shoal.core.ports import (
@@ -36,7 +36,7 @@ from shoal.core.ports import (
 )
 from shoal.core.sandbox import Sandbox
 from shoal.core.tools import Tool
-from shoal.core.transcript_entries import ReplyMetadata
+from shoal.core.transcript_entries import ModelReplyMetadata
 
 EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
 
@@ -110,19 +110,19 @@ class AgentRunner(Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         self.schemas = tuple([tool.schema for tool in self.tools.values()])
-        self.recount_tokens()
+        self.reestimate_context_tokens()
 
     def set_tools(self, tools: Mapping[str, Tool]) -> None:
         """Replace the tools from the next request on; running calls keep theirs."""
-        old_size = _measure_schemas(self.schemas)
+        old_size = _measure_tool_schemas(self.schemas)
         self.tools = tools
         self.schemas = tuple(tool.schema for tool in tools.values())
-        self.context_tokens += (_measure_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
+        self.context_tokens += (_measure_tool_schemas(self.schemas) - old_size) // BYTES_PER_TOKEN
 
-    def recount_tokens(self) -> None:
+    def reestimate_context_tokens(self) -> None:
         """Estimate the tokens again after the conversation was replaced."""
         blocks = (block for message in self.conversation.messages for block in message.content)
-        prefix_size = _measure_schemas(self.schemas) + len(self.system)
+        prefix_size = _measure_tool_schemas(self.schemas) + len(self.system)
         self.context_tokens = prefix_size // BYTES_PER_TOKEN + sum(map(estimate_block_tokens, blocks))
 
     def build_request(self, messages: list[Message] | None = None) -> ModelRequest:
@@ -147,7 +147,7 @@ class AgentRunner(Struct, kw_only=True):
         await self.emit(MessageAdded(agent=self.identity.agent, entry=entry, message=message, by=by))
 
     async def add_message(
-        self, message: Message, *, billing: ReplyMetadata | None = None, meta: bool = False
+        self, message: Message, *, billing: ModelReplyMetadata | None = None, meta: bool = False
     ) -> None:
         if billing is None:
             entry = self.conversation.add_message(message, meta=meta)
@@ -157,7 +157,7 @@ class AgentRunner(Struct, kw_only=True):
                     agent=self.identity.agent,
                     entry=entry,
                     message=message,
-                    by=_infer_author(message, meta=meta),
+                    by=_infer_message_author(message, meta=meta),
                 )
             )
         else:
@@ -177,7 +177,7 @@ class AgentRunner(Struct, kw_only=True):
             )
 
 
-def _infer_author(message: Message, *, meta: bool) -> MessageAuthor:
+def _infer_message_author(message: Message, *, meta: bool) -> MessageAuthor:
     if any(isinstance(block, ToolResultBlock) for block in message.content):
         return "tool"
     return "runtime" if meta else "person"
@@ -187,7 +187,7 @@ _schema_lengths: dict[tuple[int, ...], tuple[tuple[ToolSchema, ...], int]] = {}
 _MAX_CACHED_LENGTHS = 64
 
 
-def _measure_schemas(schemas: tuple[ToolSchema, ...]) -> int:
+def _measure_tool_schemas(schemas: tuple[ToolSchema, ...]) -> int:
     """Return the characters of all schemas, cached: the agents of a session share the same tools."""
     key = tuple(map(id, schemas))
     cached = _schema_lengths.get(key)
@@ -207,7 +207,7 @@ def estimate_block_tokens(block: ContentBlock) -> int:
         case TextBlock():
             return len(block.text) // BYTES_PER_TOKEN
         case ToolResultBlock():
-            return len(extract_result_text(block)) // BYTES_PER_TOKEN
+            return len(extract_tool_result_text(block)) // BYTES_PER_TOKEN
         case ToolUseBlock():
             return len(str(block.input)) // BYTES_PER_TOKEN
         case ThinkingBlock():

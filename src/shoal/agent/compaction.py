@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import run_forked_agent
-from shoal.agent.hook_points import add_hook_context, add_note, run_agent_hooks
+from shoal.agent.forks import ask_outside_conversation
+from shoal.agent.hook_points import add_hook_context_message, emit_note, run_agent_hooks
 from shoal.core.control_tags import escape_control_tags
-from shoal.core.errors import BlockedByHook, ContextTooLong
+from shoal.core.errors import CompactionBlockedByHook, ContextTooLong
 from shoal.core.events import ConversationCompacted
-from shoal.core.messages import Message, TextBlock, ToolResultBlock, extract_result_text, user_message
-from shoal.wire.notification_text import format_reminder, is_reminder
+from shoal.core.messages import Message, TextBlock, ToolResultBlock, extract_tool_result_text, user_message
+from shoal.wire.notification_text import format_system_reminder, is_system_reminder
 
 COMPACTION_PROMPT = (Path(__file__).parent / "prompts" / "compact.md").read_text(encoding="utf-8")
 MAX_REQUEST_CHARS = 4_000
@@ -27,10 +27,12 @@ SHORTENED_RESULT_CHARS = 400
 def is_context_full(agent: AgentRunner) -> bool:
     window = agent.model.card.window
     reserved = min(agent.limits.max_tokens or agent.model.card.max_output, window // 8)
-    return agent.context_tokens > (window - reserved) * agent.limits.compact_at and _can_shrink(agent)
+    return agent.context_tokens > (window - reserved) * agent.limits.compact_at and _can_compact_further(
+        agent
+    )
 
 
-def _can_shrink(agent: AgentRunner) -> bool:
+def _can_compact_further(agent: AgentRunner) -> bool:
     """Return False for a conversation of only a summary and a prompt: compaction cannot shorten it."""
     return len(agent.conversation.messages) > 2
 
@@ -42,7 +44,7 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
     tokens_before = agent.context_tokens
     messages = agent.conversation.messages
     summary = await _write_summary(agent, messages, instructions)
-    last_request = _find_last_request(messages)
+    last_request = _find_last_user_request(messages)
     text = f"{SUMMARY_OPENING}\n\n{summary}"
     if agent.save_memory is not None:
         text += await agent.save_memory(agent, messages)
@@ -50,16 +52,16 @@ async def compact_conversation(agent: AgentRunner, trigger: str, *, instructions
         text += f"\n\n{LAST_REQUEST_HEADING}{last_request}"
     opening = user_message(text)
     if agent.build_briefing is not None:
-        briefing = TextBlock(text=format_reminder(await agent.build_briefing()))
+        briefing = TextBlock(text=format_system_reminder(await agent.build_briefing()))
         opening = Message(role="user", content=(*opening.content, briefing))
     agent.conversation.restart_from_summary(opening, trigger=trigger, tokens_before=tokens_before)
-    agent.recount_tokens()
+    agent.reestimate_context_tokens()
     await agent.emit(
         ConversationCompacted(agent=agent.identity.agent, trigger=trigger, tokens_before=tokens_before)
     )
     if agent.identity.is_lead and agent.hooks.has_hooks_for("SessionStart"):
         decision = await run_agent_hooks(agent, "SessionStart", source="compact")
-        await add_hook_context(agent, "SessionStart", decision)
+        await add_hook_context_message(agent, "SessionStart", decision)
 
 
 async def _run_pre_compact_hooks(agent: AgentRunner, trigger: str, instructions: str) -> str:
@@ -69,11 +71,11 @@ async def _run_pre_compact_hooks(agent: AgentRunner, trigger: str, instructions:
         agent, "PreCompact", trigger="manual" if is_manual else "auto", custom_instructions=instructions
     )
     if decision.blocked is not None and is_manual:
-        raise BlockedByHook(
+        raise CompactionBlockedByHook(
             f"The conversation is not compacted: a PreCompact hook says no: {decision.blocked}"
         )
     if decision.blocked is not None:
-        await add_note(agent, f"A PreCompact hook objects, but there is no room left: {decision.blocked}")
+        await emit_note(agent, f"A PreCompact hook objects, but there is no room left: {decision.blocked}")
     return "\n".join(filter(None, (instructions, decision.context)))
 
 
@@ -84,7 +86,7 @@ async def _write_summary(agent: AgentRunner, messages: list[Message], instructio
     history = messages
     while True:
         try:
-            summary = await run_forked_agent(agent, prompt, history=history)
+            summary = await ask_outside_conversation(agent, prompt, history=history)
         except ContextTooLong:
             shorter = shorten_messages(history)
             if shorter == history:
@@ -104,18 +106,18 @@ def _build_fallback_summary(messages: list[Message]) -> str:
 
 def shorten_messages(messages: list[Message]) -> list[Message]:
     """Return a shorter conversation: first old tool results are cut, then old messages dropped."""
-    shortened = [_shorten_results(message) for message in messages]
+    shortened = [_shorten_tool_results(message) for message in messages]
     if shortened != messages:
         return shortened
     for start in range(max(1, len(messages) // 2), len(messages)):
         if messages[start].role == "user":
-            return [_inline_results(messages[start]), *messages[start + 1 :]]
+            return [_inline_tool_results(messages[start]), *messages[start + 1 :]]
     return messages
 
 
-def _shorten_results(message: Message) -> Message:
+def _shorten_tool_results(message: Message) -> Message:
     def shorten_result(block: ToolResultBlock) -> ToolResultBlock:
-        text = extract_result_text(block)
+        text = extract_tool_result_text(block)
         if len(text) <= SHORTENED_RESULT_CHARS + 100:
             return block
         excerpt = f"{text[:SHORTENED_RESULT_CHARS]} [… cut, {len(text):,} characters in all]"
@@ -127,12 +129,12 @@ def _shorten_results(message: Message) -> Message:
     )
 
 
-def _inline_results(message: Message) -> Message:
+def _inline_tool_results(message: Message) -> Message:
     """Turn results into text: a conversation cannot start with the result of a dropped call."""
     return Message(
         role="user",
         content=tuple(
-            TextBlock(text=f"[The result of an earlier call:]\n{extract_result_text(block)}")
+            TextBlock(text=f"[The result of an earlier call:]\n{extract_tool_result_text(block)}")
             if isinstance(block, ToolResultBlock)
             else block
             for block in message.content
@@ -140,11 +142,11 @@ def _inline_results(message: Message) -> Message:
     )
 
 
-def _find_last_request(messages: list[Message]) -> str:
+def _find_last_user_request(messages: list[Message]) -> str:
     for message in reversed(messages):
         if message.role == "user":
             texts = (b.text for b in message.content if isinstance(b, TextBlock))
-            request = "\n".join(_extract_request(text) for text in texts if not is_reminder(text))
+            request = "\n".join(_extract_user_request(text) for text in texts if not is_system_reminder(text))
             # Text cut by an earlier compaction is not cut again because of its cut marker.
             if len(request) > MAX_REQUEST_CHARS + 100:
                 return f"{request[:MAX_REQUEST_CHARS]} [… cut, {len(request):,} characters in all]"
@@ -153,7 +155,7 @@ def _find_last_request(messages: list[Message]) -> str:
     return ""
 
 
-def _extract_request(text: str) -> str:
+def _extract_user_request(text: str) -> str:
     """Return the person's request, also from inside an earlier summary, which would be kept in its place."""
     return (
         text.rpartition(LAST_REQUEST_HEADING)[2]

@@ -8,25 +8,30 @@ from shoal.core.clock import Clock
 from shoal.core.ids import EntryId, IdGenerator
 from shoal.core.messages import INTERRUPTED_RESULT, Message, ToolResultBlock, ToolUseBlock
 from shoal.core.ports import Transcript
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, ReplyMetadata, RewindEntry
+from shoal.core.transcript_entries import (
+    ModelReplyMetadata,
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 
 
 def merge_adjacent_messages(messages: Iterable[Message]) -> list[Message]:
     """Merge adjacent messages of one role, as providers require."""
     merged: list[Message] = []
     for message in messages:
-        _append_merged(merged, message)
+        _append_or_merge_message(merged, message)
     return merged
 
 
-def _append_merged(messages: list[Message], message: Message) -> None:
+def _append_or_merge_message(messages: list[Message], message: Message) -> None:
     if messages and messages[-1].role == message.role:
         messages[-1] = Message(role=message.role, content=messages[-1].content + message.content)
     else:
         messages.append(message)
 
 
-def find_unanswered_calls(messages: list[Message]) -> tuple[ToolUseBlock, ...]:
+def find_unanswered_tool_calls(messages: list[Message]) -> tuple[ToolUseBlock, ...]:
     """Return the tool calls at the end of a conversation that have no result yet."""
     answered_ids: set[str] = set()
     for message in reversed(messages[-2:]):
@@ -60,12 +65,12 @@ class Conversation:
         self,
         message: Message,
         *,
-        billing: ReplyMetadata | None = None,
+        billing: ModelReplyMetadata | None = None,
         meta: bool = False,
         summary: bool = False,
         delivered: str = "",
     ) -> EntryId:
-        entry = MessageEntry(
+        entry = TranscriptMessageEntry(
             id=self._ids.new_entry_id(),
             parent=self.last_entry,
             at=self._clock.now(),
@@ -79,19 +84,19 @@ class Conversation:
         self.last_entry = entry.id
         if message.role == "assistant":
             self._reply = entry.id
-        _append_merged(self.messages, message)
+        _append_or_merge_message(self.messages, message)
         return entry.id
 
-    def copy_up_to_reply(self) -> tuple[list[Message], EntryId] | None:
+    def copy_up_to_last_reply(self) -> tuple[list[Message], EntryId] | None:
         """Return the messages up to the model's last reply, without its call results, and its entry."""
         if self._reply is None:
             return None
         last_index = max(index for index, message in enumerate(self.messages) if message.role == "assistant")
         return self.messages[: last_index + 1], self._reply
 
-    def interrupt_open_calls(self, why: str = INTERRUPTED_RESULT) -> Message | None:
+    def add_interrupted_call_results(self, why: str = INTERRUPTED_RESULT) -> Message | None:
         """Add results for the calls that will get none, so that the conversation can continue."""
-        open_calls = find_unanswered_calls(self.messages)
+        open_calls = find_unanswered_tool_calls(self.messages)
         if not open_calls:
             return None
         results = (ToolResultBlock(tool_use_id=call.id, content=why, is_error=True) for call in open_calls)
@@ -101,7 +106,7 @@ class Conversation:
 
     def restart_from_summary(self, summary: Message, *, trigger: str, tokens_before: int) -> EntryId:
         """Continue from a summary; earlier messages stay on the transcript."""
-        boundary = CompactionEntry(
+        boundary = TranscriptCompactionMarker(
             id=self._ids.new_entry_id(),
             before=self.last_entry,
             at=self._clock.now(),
@@ -114,9 +119,11 @@ class Conversation:
         self.messages = []
         return self.add_message(summary, meta=True, summary=True)
 
-    def rewind_to(self, parent: EntryId | None, messages: Iterable[Message], *, turn: int) -> None:
+    def rewind_to_entry(self, parent: EntryId | None, messages: Iterable[Message], *, turn: int) -> None:
         """Continue after an earlier entry and drop the later messages."""
-        entry = RewindEntry(id=self._ids.new_entry_id(), parent=parent, at=self._clock.now(), turn=turn)
+        entry = TranscriptRewindMarker(
+            id=self._ids.new_entry_id(), parent=parent, at=self._clock.now(), turn=turn
+        )
         self._transcript.append(entry)
         self.last_entry = entry.id
         self._reply = None

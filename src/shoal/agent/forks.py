@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.conversation import find_unanswered_calls, merge_adjacent_messages
+from shoal.agent.conversation import find_unanswered_tool_calls, merge_adjacent_messages
 from shoal.agent.model_call import call_model
 from shoal.core.messages import Message, TextBlock, ToolResultBlock, ToolUseBlock, user_message
 
@@ -28,7 +28,7 @@ MAX_FORK_REQUESTS = 2
 """Requests that may return tool calls instead of an answer."""
 
 
-async def run_forked_agent(
+async def ask_outside_conversation(
     agent: AgentRunner, directive: str, *, history: list[Message] | None = None
 ) -> str:
     """Return the model's answer to the directive after the agent's conversation, or after `history`.
@@ -38,7 +38,11 @@ async def run_forked_agent(
     """
     messages = agent.conversation.messages if history is None else history
     messages = merge_adjacent_messages(
-        [*messages, *_build_placeholders(find_unanswered_calls(messages)), user_message(directive)]
+        [
+            *messages,
+            *_build_placeholder_results(find_unanswered_tool_calls(messages)),
+            user_message(directive),
+        ]
     )
     answer = ""
     for _ in range(MAX_FORK_REQUESTS):
@@ -57,10 +61,10 @@ async def run_forked_agent(
 
 def build_fork_prompt(calls: tuple[ToolUseBlock, ...], job: str) -> Message:
     """Build the first message of a fork; forks of one reply differ only in the last text."""
-    return merge_adjacent_messages([*_build_placeholders(calls), user_message(_DIRECTIVE + job)])[0]
+    return merge_adjacent_messages([*_build_placeholder_results(calls), user_message(_DIRECTIVE + job)])[0]
 
 
-def is_fork(agent: AgentRunner) -> bool:
+def is_forked_agent(agent: AgentRunner) -> bool:
     """Return True for a fork: by its type, which survives a compaction, or else by its directive."""
     return agent.identity.kind == FORK_KIND or any(
         isinstance(block, TextBlock) and block.text.startswith(FORK_MARK)
@@ -70,7 +74,7 @@ def is_fork(agent: AgentRunner) -> bool:
     )
 
 
-def _build_placeholders(calls: tuple[ToolUseBlock, ...]) -> tuple[Message, ...]:
+def _build_placeholder_results(calls: tuple[ToolUseBlock, ...]) -> tuple[Message, ...]:
     if not calls:
         return ()
     results = tuple(ToolResultBlock(tool_use_id=call.id, content=PLACEHOLDER_RESULT) for call in calls)

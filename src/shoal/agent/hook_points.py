@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.core.control_tags import escape_control_tags
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import MessageAuthor, NoteAdded, QueueItemWithdrawn
 from shoal.core.hooks import MAX_WAKES_IN_A_ROW, NO_DECISION, HookDecision, HookEvent
 from shoal.core.inbox_items import InboxItem
@@ -25,11 +25,11 @@ async def run_agent_hooks(agent: AgentRunner, event: HookEvent, **fields: Any) -
 
 
 async def run_pre_tool_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:
-    return await run_agent_hooks(agent, "PreToolUse", **_build_call_fields(call))
+    return await run_agent_hooks(agent, "PreToolUse", **_build_tool_call_fields(call))
 
 
 async def run_permission_hooks(agent: AgentRunner, call: ToolUseBlock) -> HookDecision:
-    return await run_agent_hooks(agent, "PermissionRequest", **_build_call_fields(call))
+    return await run_agent_hooks(agent, "PermissionRequest", **_build_tool_call_fields(call))
 
 
 async def run_post_tool_hooks(
@@ -38,29 +38,31 @@ async def run_post_tool_hooks(
     """Return the output with the hooks' objections and context appended."""
     text = output.text
     if output.is_error:
-        decision = await run_agent_hooks(agent, event, **_build_call_fields(call), error=text)
+        decision = await run_agent_hooks(agent, event, **_build_tool_call_fields(call), error=text)
     else:
         response = {**(output.data or {}), "content": text}
-        decision = await run_agent_hooks(agent, event, **_build_call_fields(call), tool_response=response)
+        decision = await run_agent_hooks(
+            agent, event, **_build_tool_call_fields(call), tool_response=response
+        )
     if decision.blocked is not None:
-        output = append_text(output, f"[A {event} hook objects: {decision.blocked}]")
-    return append_hook_context(output, event, decision)
+        output = append_output_text(output, f"[A {event} hook objects: {decision.blocked}]")
+    return append_hook_context_to_output(output, event, decision)
 
 
-def append_hook_context(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:
+def append_hook_context_to_output(output: ToolOutput, event: HookEvent, decision: HookDecision) -> ToolOutput:
     if not decision.context:
         return output
-    return append_text(output, f"[A {event} hook adds: {decision.context}]")
+    return append_output_text(output, f"[A {event} hook adds: {decision.context}]")
 
 
-def append_text(output: ToolOutput, text: str) -> ToolOutput:
+def append_output_text(output: ToolOutput, text: str) -> ToolOutput:
     if isinstance(output.content, str):
         joined = f"{output.content}\n\n{text}" if output.content else text
         return replace(output, content=joined)
     return replace(output, content=(*output.content, TextBlock(text=text)))
 
 
-async def enter_prompt(agent: AgentRunner, prompt: Message, *, by: MessageAuthor) -> str | None:
+async def add_prompt_after_hooks(agent: AgentRunner, prompt: Message, *, by: MessageAuthor) -> str | None:
     """Add a prompt to the conversation; return the reason if a hook blocks a person's prompt."""
     if by != "person" or not agent.hooks.has_hooks_for("UserPromptSubmit"):
         await agent.receive_message(prompt, by=by)
@@ -69,11 +71,11 @@ async def enter_prompt(agent: AgentRunner, prompt: Message, *, by: MessageAuthor
     if decision.blocked is not None:
         return await _report_erased_prompt(agent, decision.blocked)
     await agent.receive_message(prompt, by=by)
-    await add_hook_context(agent, "UserPromptSubmit", decision)
+    await add_hook_context_message(agent, "UserPromptSubmit", decision)
     return None
 
 
-async def enter_inbox_item(agent: AgentRunner, item: InboxItem) -> str | None:
+async def add_inbox_item_after_hooks(agent: AgentRunner, item: InboxItem) -> str | None:
     """Add an inbox item in the same way; an item that could not be added goes back to the inbox."""
     message = Message(role="user", content=item.content)
     decision = NO_DECISION
@@ -95,21 +97,21 @@ async def enter_inbox_item(agent: AgentRunner, item: InboxItem) -> str | None:
         if agent.conversation.last_entry == entry_before:
             agent.inbox.put_back(item)
         else:
-            with suppress(StoreError):
+            with suppress(StateFileError):
                 agent.inbox.mark_delivered(item)
         raise
     agent.inbox.mark_delivered(item)
-    await add_hook_context(agent, "UserPromptSubmit", decision)
+    await add_hook_context_message(agent, "UserPromptSubmit", decision)
     return None
 
 
 async def _report_erased_prompt(agent: AgentRunner, reason: str) -> str:
     explanation = f"a UserPromptSubmit hook erased the prompt: {reason}"
-    await add_note(agent, f"{explanation[0].upper()}{explanation[1:]}")
+    await emit_note(agent, f"{explanation[0].upper()}{explanation[1:]}")
     return explanation
 
 
-async def add_hook_context(agent: AgentRunner, event: HookEvent, decision: HookDecision) -> None:
+async def add_hook_context_message(agent: AgentRunner, event: HookEvent, decision: HookDecision) -> None:
     if decision.context:
         await agent.receive_message(user_message(format_hook_context(event, decision)), by="runtime")
 
@@ -129,7 +131,7 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
     if decision.blocked is None or agent.halt_reason:
         return False
     if return_count >= MAX_WAKES_IN_A_ROW:
-        await add_note(
+        await emit_note(
             agent, f"The {event} hooks sent it back {return_count} times in a row; it stops all the same."
         )
         return False
@@ -140,9 +142,9 @@ async def run_stop_hooks(agent: AgentRunner, last_text: str, return_count: int) 
     return True
 
 
-async def add_note(agent: AgentRunner, text: str) -> None:
+async def emit_note(agent: AgentRunner, text: str) -> None:
     await agent.emit(NoteAdded(agent=agent.identity.agent, text=text))
 
 
-def _build_call_fields(call: ToolUseBlock) -> dict[str, Any]:
+def _build_tool_call_fields(call: ToolUseBlock) -> dict[str, Any]:
     return {"tool_name": call.name, "tool_input": call.input, "tool_use_id": call.id}

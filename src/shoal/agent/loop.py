@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.compaction import compact_conversation, is_context_full
-from shoal.agent.hook_points import enter_inbox_item, enter_prompt, run_stop_hooks
+from shoal.agent.hook_points import add_inbox_item_after_hooks, add_prompt_after_hooks, run_stop_hooks
 from shoal.agent.model_call import call_model
 from shoal.agent.tool_calls import execute_tool_calls
 from shoal.core.errors import BudgetExhausted, ContextTooLong
@@ -19,7 +19,7 @@ from shoal.core.ids import RequestId
 from shoal.core.limits import BudgetRefusal, LimitKind
 from shoal.core.messages import Message, user_message
 from shoal.core.model_requests import ModelReply
-from shoal.core.transcript_entries import ReplyMetadata
+from shoal.core.transcript_entries import ModelReplyMetadata
 
 CONTINUE_PROMPT = "Your answer was cut at the length limit. Go on exactly where it stopped."
 MAX_CONTINUATIONS = 5
@@ -36,53 +36,54 @@ class LoopResult(Struct, frozen=True, kw_only=True):
     """Results for calls that this end interrupted."""
 
 
-async def run_loop(
+async def run_agent_loop(
     agent: AgentRunner, prompt: Message | None = None, *, by: MessageAuthor = "person"
 ) -> LoopResult:
     """Run the loop. Without a prompt it starts from the inbox. After a limit it can continue later."""
-    seconds = agent.budget.begin_work()
+    seconds = agent.budget.start_work_timer()
     replies_before = agent.reply_count
     agent.halt_reason = ""
     try:
-        blocked_prompt = None if prompt is None else await enter_prompt(agent, prompt, by=by)
+        blocked_prompt = None if prompt is None else await add_prompt_after_hooks(agent, prompt, by=by)
         has_items, blocked_item = await _drain_inbox(agent)
         if agent.halt_reason or (
             (blocked_prompt or blocked_item) and not has_items and (prompt is None or blocked_prompt)
         ):
             return LoopResult(reason="blocked", detail=agent.halt_reason or blocked_prompt or blocked_item)
-        if not _has_input(agent):
+        if not _has_message_to_answer(agent):
             return LoopResult(reason="done", detail="nothing was said to it")
         if seconds is None:
-            return await _run_rounds(agent)
+            return await _run_tool_rounds(agent)
         async with agent.clock.deadline(seconds):
-            return await _run_rounds(agent)
+            return await _run_tool_rounds(agent)
     except BudgetExhausted as error:
-        return _result_from_refusal(error.refusal, agent.reply_count - replies_before)
+        return _result_from_budget_refusal(error.refusal, agent.reply_count - replies_before)
     except TimeoutError:
         refusal = agent.budget.check_time_limit()
         if refusal is None:
             raise
-        interrupted = agent.conversation.interrupt_open_calls()
+        interrupted = agent.conversation.add_interrupted_call_results()
         return replace(
-            _result_from_refusal(refusal, agent.reply_count - replies_before), interrupted_results=interrupted
+            _result_from_budget_refusal(refusal, agent.reply_count - replies_before),
+            interrupted_results=interrupted,
         )
     finally:
-        agent.permissions.end_turn()
-        agent.budget.end_work()
+        agent.permissions.drop_turn_permissions()
+        agent.budget.stop_work_timer()
 
 
-def _result_from_refusal(refusal: BudgetRefusal, requests: int) -> LoopResult:
+def _result_from_budget_refusal(refusal: BudgetRefusal, requests: int) -> LoopResult:
     reason: TurnEndReason = "deadline" if refusal.limit == "seconds" else "budget"
     return LoopResult(reason=reason, detail=refusal.sentence, requests=requests, limit=refusal.limit)
 
 
-def _has_input(agent: AgentRunner) -> bool:
+def _has_message_to_answer(agent: AgentRunner) -> bool:
     """Return True if there is a message to answer: queued input may have been withdrawn meanwhile."""
     messages = agent.conversation.messages
     return bool(messages) and messages[-1].role == "user"
 
 
-async def _run_rounds(agent: AgentRunner) -> LoopResult:
+async def _run_tool_rounds(agent: AgentRunner) -> LoopResult:
     requests = continuations = stop_returns = 0
     parts: list[str] = []
     while True:
@@ -93,7 +94,7 @@ async def _run_rounds(agent: AgentRunner) -> LoopResult:
         if is_context_full(agent):
             await compact_conversation(agent, "auto")
 
-        reply, request = await _call_model_with_room(agent)
+        reply, request = await _call_model_compact_on_overflow(agent)
         requests += 1
         agent.reply_count += 1
         await _record_reply(agent, reply, request)
@@ -121,7 +122,7 @@ async def _run_rounds(agent: AgentRunner) -> LoopResult:
             stop_returns = 0 if has_items else stop_returns + 1
         elif not calls:
             return LoopResult(
-                reason="done", text="".join(parts), requests=requests, detail=_explain_stop(reply)
+                reason="done", text="".join(parts), requests=requests, detail=_explain_stop_reason(reply)
             )
         continuations = 0
 
@@ -130,12 +131,12 @@ async def _drain_inbox(agent: AgentRunner, *, only_waking: bool = False) -> tupl
     """Add the inbox items. Return True if any was added, and the reason if a hook blocked one."""
     was_added, block_reason = False, ""
     while (item := agent.inbox.take_next(only_waking=only_waking and not was_added)) is not None:
-        blocked = await enter_inbox_item(agent, item)
+        blocked = await add_inbox_item_after_hooks(agent, item)
         was_added, block_reason = was_added or blocked is None, blocked or block_reason
     return was_added, block_reason
 
 
-async def _call_model_with_room(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
+async def _call_model_compact_on_overflow(agent: AgentRunner) -> tuple[ModelReply, RequestId]:
     try:
         return await call_model(agent, agent.build_request())
     except ContextTooLong:
@@ -147,7 +148,7 @@ async def _record_reply(agent: AgentRunner, reply: ModelReply, request: RequestI
     # Every provider rejects a message without content.
     if not reply.message.content:
         return
-    billing = ReplyMetadata(
+    billing = ModelReplyMetadata(
         message_id=reply.id,
         model=reply.model,
         stop_reason=reply.stop_reason,
@@ -167,7 +168,7 @@ async def _record_reply(agent: AgentRunner, reply: ModelReply, request: RequestI
     )
 
 
-def _explain_stop(reply: ModelReply) -> str:
+def _explain_stop_reason(reply: ModelReply) -> str:
     match reply.stop_reason:
         case "refusal":
             return "the model refused to answer"

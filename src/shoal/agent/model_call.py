@@ -7,14 +7,20 @@ import asyncio
 from shoal.agent.agent_runner import AgentRunner
 from shoal.core.agent_budgets import BudgetReservation
 from shoal.core.errors import BudgetExhausted, ModelError, TransientModelError
-from shoal.core.events import RequestFailed, RequestSent, RequestSettled, StreamDiscarded, TextStreamed
+from shoal.core.events import (
+    ModelRequestFailed,
+    ModelRequestSent,
+    ModelRequestSettled,
+    PartialReplyDiscarded,
+    TextStreamed,
+)
 from shoal.core.ids import RequestId
 from shoal.core.limits import BudgetRefusal
 from shoal.core.model_requests import (
-    AttemptStarted,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
-    RetryScheduled,
+    ModelRetryScheduled,
     StreamDelta,
     TextDelta,
     ThinkingDelta,
@@ -22,7 +28,7 @@ from shoal.core.model_requests import (
 )
 
 
-class _StreamListener:
+class _ModelStreamListener:
     """Turns the deltas of an answer into events; a retried request is a new request."""
 
     __slots__ = ("agent", "emits_stream", "request", "reservation", "started_at")
@@ -45,20 +51,24 @@ class _StreamListener:
                 await emit(TextStreamed(agent=agent_id, kind="thinking", text=text))
             case ToolInputDelta(name, _):
                 await emit(TextStreamed(agent=agent_id, kind="tool_input", text=name))
-            case AttemptStarted():
+            case ModelAttemptStarted():
                 self.request = self.agent.ids.new_request_id()
                 self.started_at = self.agent.clock.monotonic()
-                await emit(RequestSent(agent=agent_id, request=self.request, model=self.agent.model.card.id))
-            case RetryScheduled(reason=reason, delay=delay, attempt=attempt, billed=billed):
-                await self.report_failure(reason, billed=billed, retry_in=delay)
-                await emit(StreamDiscarded(agent=agent_id, reason=reason, retry_in=delay, attempt=attempt))
+                await emit(
+                    ModelRequestSent(agent=agent_id, request=self.request, model=self.agent.model.card.id)
+                )
+            case ModelRetryScheduled(reason=reason, delay=delay, attempt=attempt, billed=billed):
+                await self.report_request_failure(reason, billed=billed, retry_in=delay)
+                await emit(
+                    PartialReplyDiscarded(agent=agent_id, reason=reason, retry_in=delay, attempt=attempt)
+                )
 
-    async def report_failure(self, reason: str, *, billed: bool, retry_in: float | None) -> None:
+    async def report_request_failure(self, reason: str, *, billed: bool, retry_in: float | None) -> None:
         if not self.request:
             return
         if billed:
             self.agent.budget.write_off(self.reservation)
-        event = RequestFailed(
+        event = ModelRequestFailed(
             agent=self.agent.identity.agent,
             request=self.request,
             reason=reason,
@@ -82,20 +92,20 @@ async def call_model(
     if isinstance(reservation, BudgetRefusal):
         raise BudgetExhausted(reservation)
     try:
-        return await _call_and_settle(
-            agent, request, _StreamListener(agent, reservation, emits_stream=emits_stream)
+        return await _call_model_and_settle_cost(
+            agent, request, _ModelStreamListener(agent, reservation, emits_stream=emits_stream)
         )
     finally:
         agent.budget.release(reservation)
 
 
-async def _call_and_settle(
-    agent: AgentRunner, request: ModelRequest, listener: _StreamListener
+async def _call_model_and_settle_cost(
+    agent: AgentRunner, request: ModelRequest, listener: _ModelStreamListener
 ) -> tuple[ModelReply, RequestId]:
     try:
         reply = await agent.model.generate_reply(request, listener.handle_delta)
     except ModelError as error:
-        await listener.report_failure(
+        await listener.report_request_failure(
             str(error), billed=isinstance(error, TransientModelError) and error.billed, retry_in=None
         )
         raise
@@ -107,11 +117,11 @@ async def _call_and_settle(
     agent.api_seconds += seconds
     if not reply.counted:
         request_id = listener.request
-        await listener.report_failure("the provider reported no usage", billed=True, retry_in=None)
+        await listener.report_request_failure("the provider reported no usage", billed=True, retry_in=None)
         return reply, request_id
     cost = agent.budget.settle(listener.reservation, reply.usage)
     await agent.emit(
-        RequestSettled(
+        ModelRequestSettled(
             agent=agent.identity.agent,
             request=listener.request,
             model=reply.model,

@@ -17,8 +17,10 @@ from shoal.core.tools import ToolOutput
 EMPTY_OUTPUT = "(no output)"
 
 
-def prepare_output(output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int) -> ToolOutput:
-    limited = limit_output(output, call, results, limit)
+def limit_and_escape_output(
+    output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int
+) -> ToolOutput:
+    limited = limit_output_size(output, call, results, limit)
     if isinstance(limited.content, str):
         text = escape_control_tags(limited.content)
         return limited if text is limited.content else msgspec.structs.replace(limited, content=text)
@@ -31,14 +33,16 @@ def prepare_output(output: ToolOutput, call: ToolUseBlock, results: ResultStore,
     )
 
 
-def limit_output(output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int) -> ToolOutput:
+def limit_output_size(output: ToolOutput, call: ToolUseBlock, results: ResultStore, limit: int) -> ToolOutput:
     if isinstance(output.content, str):
         if len(output.content) <= limit:
             # To a model, an empty result looks like a failure of the tool.
             return output if output.content else msgspec.structs.replace(output, content=EMPTY_OUTPUT)
-        return msgspec.structs.replace(output, content=_truncate_text(output.content, call, results, limit))
+        return msgspec.structs.replace(
+            output, content=_truncate_and_save_text(output.content, call, results, limit)
+        )
     blocks = tuple(
-        TextBlock(text=_truncate_text(block.text, call, results, limit))
+        TextBlock(text=_truncate_and_save_text(block.text, call, results, limit))
         if isinstance(block, TextBlock) and len(block.text) > limit
         else block
         for block in output.content
@@ -46,7 +50,7 @@ def limit_output(output: ToolOutput, call: ToolUseBlock, results: ResultStore, l
     return msgspec.structs.replace(output, content=blocks or EMPTY_OUTPUT)
 
 
-def _truncate_text(text: str, call: ToolUseBlock, results: ResultStore, limit: int) -> str:
+def _truncate_and_save_text(text: str, call: ToolUseBlock, results: ResultStore, limit: int) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{call.name}-{call.id}")[:100] + ".txt"
     path = results.save_result(name, text.encode("utf-8", "surrogateescape"))
     head, tail = text[: limit * 3 // 4], text[-limit // 4 :]

@@ -13,20 +13,20 @@ from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
 from shoal.agent.hook_points import (
-    append_hook_context,
+    append_hook_context_to_output,
     run_permission_hooks,
     run_post_tool_hooks,
     run_pre_tool_hooks,
 )
-from shoal.agent.result_limits import prepare_output
+from shoal.agent.result_limits import limit_and_escape_output
 from shoal.core.clock import run_with_deadline
-from shoal.core.errors import QuestionUnanswerable, ShoalError, StoreError
+from shoal.core.errors import QuestionUnanswerable, ShoalError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
     PermissionDenied,
     ToolFinished,
+    ToolOutputReturned,
     ToolProgressed,
-    ToolReturned,
     ToolStarted,
 )
 from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
@@ -35,11 +35,11 @@ from shoal.core.messages import (
     Message,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
     user_message,
 )
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
-from shoal.core.permissions import format_session_rule
+from shoal.core.permissions import format_session_permission_rules
 from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
 from shoal.core.tools import TOOL_ALIASES, Tool, ToolContext, ToolOutput, error_output
 from shoal.wire.json_codec import encode_json
@@ -49,7 +49,7 @@ _PREVIEW_KEYS = ("command", "file_path", "pattern", "url", "path", "subject", "d
 _MAX_PREVIEW_FIELDS = 8
 
 
-class _FinishedCall(Struct, frozen=True):
+class _FinishedToolCall(Struct, frozen=True):
     result: ToolResultBlock
     milliseconds: int
 
@@ -79,34 +79,34 @@ async def execute_tool_calls(agent: AgentRunner, calls: tuple[ToolUseBlock, ...]
         for call in group:
             await agent.emit(
                 ToolStarted(
-                    agent=agent.identity.agent, call=call.id, tool=call.name, preview=preview_call(call)
+                    agent=agent.identity.agent, call=call.id, tool=call.name, preview=preview_tool_call(call)
                 )
             )
         if len(group) == 1:
-            await _add_result(agent, group[0], await _run_call(agent, group[0], calls))
+            await _add_tool_result(agent, group[0], await _run_tool_call(agent, group[0], calls))
             continue
-        await _run_concurrently(agent, group, calls)
+        await _run_calls_concurrently(agent, group, calls)
     if agent.tool_restriction is not None:
         # After all results: providers accept no text between them.
         await agent.add_message(user_message(agent.tool_restriction.reminder), meta=True)
 
 
-async def _run_concurrently(
+async def _run_calls_concurrently(
     agent: AgentRunner, group: list[ToolUseBlock], calls: tuple[ToolUseBlock, ...]
 ) -> None:
     try:
         async with asyncio.TaskGroup() as task_group:
-            tasks = [task_group.create_task(_run_call(agent, call, calls)) for call in group]
+            tasks = [task_group.create_task(_run_tool_call(agent, call, calls)) for call in group]
             for call, task in zip(group, tasks, strict=True):
-                await _add_result(agent, call, await task)
+                await _add_tool_result(agent, call, await task)
     except ExceptionGroup as errors:
         # An error that ends a call like this ends the turn, and callers expect it unwrapped.
         raise errors.exceptions[0] from errors
 
 
-async def run_unrecorded_call(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
+async def run_unrecorded_tool_call(agent: AgentRunner, call: ToolUseBlock, tool: Tool) -> ToolOutput:
     """Run a call on behalf of the agent: with its permissions, outside its conversation."""
-    return await _run_with_hooks(agent, call, tool, (call,))
+    return await _run_tool_call_with_hooks(agent, call, tool, (call,))
 
 
 def _group_concurrent_calls(
@@ -127,9 +127,9 @@ def _group_concurrent_calls(
             yield from ([call] for call in group)
 
 
-async def _add_result(agent: AgentRunner, call: ToolUseBlock, finished: _FinishedCall) -> None:
+async def _add_tool_result(agent: AgentRunner, call: ToolUseBlock, finished: _FinishedToolCall) -> None:
     await agent.add_message(Message(role="user", content=(finished.result,)))
-    text = extract_result_text(finished.result)
+    text = extract_tool_result_text(finished.result)
     await agent.emit(
         ToolFinished(
             agent=agent.identity.agent,
@@ -143,21 +143,26 @@ async def _add_result(agent: AgentRunner, call: ToolUseBlock, finished: _Finishe
     )
 
 
-async def _run_call(agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]) -> _FinishedCall:
+async def _run_tool_call(
+    agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
+) -> _FinishedToolCall:
     started_at = agent.clock.monotonic()
-    output = prepare_output(
-        await _dispatch_call(agent, call, calls), call, agent.environment.results, agent.limits.result_limit
+    output = limit_and_escape_output(
+        await _dispatch_tool_call(agent, call, calls),
+        call,
+        agent.environment.results,
+        agent.limits.result_limit,
     )
     result = ToolResultBlock(tool_use_id=call.id, content=output.content, is_error=output.is_error)
     await agent.emit(
-        ToolReturned(
+        ToolOutputReturned(
             agent=agent.identity.agent, call=call.id, tool=call.name, result=result, data=output.data
         )
     )
-    return _FinishedCall(result, round((agent.clock.monotonic() - started_at) * 1000))
+    return _FinishedToolCall(result, round((agent.clock.monotonic() - started_at) * 1000))
 
 
-async def _dispatch_call(
+async def _dispatch_tool_call(
     agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
 ) -> ToolOutput:
     tool = _find_tool(agent, call.name)
@@ -169,11 +174,11 @@ async def _dispatch_call(
             f"{str(call.input[MALFORMED_INPUT_KEY])[:PREVIEW_LENGTH]!r}. Call it again with valid arguments."
         )
     if agent.tool_restriction is not None and tool.schema.name not in agent.tool_restriction.tools:
-        return await _refuse_call(agent, call, agent.tool_restriction.refusal_reason)
-    return await _run_with_hooks(agent, call, tool, calls)
+        return await _refuse_tool_call(agent, call, agent.tool_restriction.refusal_reason)
+    return await _run_tool_call_with_hooks(agent, call, tool, calls)
 
 
-async def _run_with_hooks(
+async def _run_tool_call_with_hooks(
     agent: AgentRunner, call: ToolUseBlock, tool: Tool, calls: tuple[ToolUseBlock, ...]
 ) -> ToolOutput:
     """Run a call with its hooks. Permissions apply to the input that hooks return."""
@@ -189,22 +194,22 @@ async def _run_with_hooks(
     permitted_call = await _check_permission(agent, call, tool, hook_decision)
     if isinstance(permitted_call, ToolOutput):
         return permitted_call
-    output = await _run_tool(tool, permitted_call, _build_context(agent, permitted_call, calls))
+    output = await _run_tool(tool, permitted_call, _build_tool_context(agent, permitted_call, calls))
     event: HookEvent = "PostToolUseFailure" if output.is_error else "PostToolUse"
     if agent.hooks.has_hooks_for(event):
         output = await run_post_tool_hooks(agent, event, permitted_call, output)
-    return append_hook_context(output, "PreToolUse", hook_decision)
+    return append_hook_context_to_output(output, "PreToolUse", hook_decision)
 
 
 async def _check_permission(
     agent: AgentRunner, call: ToolUseBlock, tool: Tool, hook_decision: HookDecision
 ) -> ToolUseBlock | ToolOutput:
     """Return the permitted call (a hook or a person may have changed its input), or the refusal."""
-    match _apply_hook_decision(agent.permissions.decide_call(call, tool, agent.identity), hook_decision):
+    match _apply_hook_decision(agent.permissions.decide_tool_call(call, tool, agent.identity), hook_decision):
         case AllowDecision():
             return call
         case DenyDecision(reason=reason):
-            return await _refuse_call(agent, call, reason)
+            return await _refuse_tool_call(agent, call, reason)
         case AskDecision() as ask_decision:
             if agent.hooks.has_hooks_for("PermissionRequest"):
                 permission_hook_decision = await run_permission_hooks(agent, call)
@@ -231,23 +236,23 @@ async def _ask_permission(
         tool=call.name,
         input=call.input,
         reason=ask_decision.reason,
-        rule=format_session_rule(ask_decision.suggestions),
+        rule=format_session_permission_rules(ask_decision.suggestions),
         suggestions=ask_decision.suggestions,
     )
     try:
         answer = await _HaltingQuestionBroker(agent).ask_person(question)
     except QuestionUnanswerable as error:
-        return await _refuse_call(agent, call, str(error))
+        return await _refuse_tool_call(agent, call, str(error))
     match answer:
         case AllowAnswer(input=changed_input):
             permitted_call = await _apply_changed_input(agent, call, tool, changed_input)
             if isinstance(permitted_call, ToolUseBlock):
-                agent.permissions.remember_answer(permitted_call, answer)
+                agent.permissions.remember_permission_answer(permitted_call, answer)
             return permitted_call
         case DenyAnswer(reason=reason):
-            return await _refuse_call(agent, call, reason)
+            return await _refuse_tool_call(agent, call, reason)
         case _:
-            return await _refuse_call(agent, call, "the answer was not about permission")
+            return await _refuse_tool_call(agent, call, "the answer was not about permission")
 
 
 def _apply_hook_decision(decision: PermissionDecision, hook_decision: HookDecision) -> PermissionDecision:
@@ -266,12 +271,14 @@ async def _apply_changed_input(
         return call
     call = ToolUseBlock(id=call.id, name=call.name, input=changed_input)
     # A rule's denial also applies to changed input.
-    if isinstance(new_decision := agent.permissions.decide_call(call, tool, agent.identity), DenyDecision):
-        return await _refuse_call(agent, call, new_decision.reason)
+    if isinstance(
+        new_decision := agent.permissions.decide_tool_call(call, tool, agent.identity), DenyDecision
+    ):
+        return await _refuse_tool_call(agent, call, new_decision.reason)
     return call
 
 
-async def _refuse_call(agent: AgentRunner, call: ToolUseBlock, reason: str) -> ToolOutput:
+async def _refuse_tool_call(agent: AgentRunner, call: ToolUseBlock, reason: str) -> ToolOutput:
     await agent.emit(
         PermissionDenied(agent=agent.identity.agent, call=call.id, tool=call.name, reason=reason)
     )
@@ -285,7 +292,7 @@ async def _run_tool(tool: Tool, call: ToolUseBlock, context: ToolContext) -> Too
         return await run_with_deadline(context.clock, tool.deadline, tool.run(call.input, context))
     except TimeoutError:
         return error_output(f"{call.name} did not finish within {tool.deadline or 0:g} s and was ended.")
-    except StoreError:
+    except StateFileError:
         raise  # the transcript cannot be written: stop this turn, not the next one
     except ShoalError as error:
         return error_output(str(error))
@@ -293,7 +300,9 @@ async def _run_tool(tool: Tool, call: ToolUseBlock, context: ToolContext) -> Too
         return error_output(f"{call.name} failed: {type(error).__name__}: {error}")
 
 
-def _build_context(agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]) -> ToolContext:
+def _build_tool_context(
+    agent: AgentRunner, call: ToolUseBlock, calls: tuple[ToolUseBlock, ...]
+) -> ToolContext:
     async def report_progress(text: str) -> None:
         await agent.emit(ToolProgressed(agent=agent.identity.agent, call=call.id, text=text))
 
@@ -327,7 +336,7 @@ def _explain_unknown_tool(name: str, available: list[str]) -> str:
     return f"There is no tool named {name!r}.{suggestion} The tools are: {', '.join(available)}."
 
 
-def preview_call(call: ToolUseBlock) -> str:
+def preview_tool_call(call: ToolUseBlock) -> str:
     """Return a short description of a call."""
     for key in _PREVIEW_KEYS:
         value = call.input.get(key)
@@ -337,11 +346,12 @@ def preview_call(call: ToolUseBlock) -> str:
         case {"questions": [{"question": str(question)}, *_]}:
             return question[:PREVIEW_LENGTH]
     return ", ".join(
-        f"{key}: {_preview_value(value)}" for key, value in islice(call.input.items(), _MAX_PREVIEW_FIELDS)
+        f"{key}: {_preview_argument_value(value)}"
+        for key, value in islice(call.input.items(), _MAX_PREVIEW_FIELDS)
     )[:PREVIEW_LENGTH]
 
 
-def _preview_value(value: Any) -> str:
+def _preview_argument_value(value: Any) -> str:
     return (
         value[:PREVIEW_LENGTH]
         if isinstance(value, str)

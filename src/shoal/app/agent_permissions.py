@@ -6,6 +6,6 @@ from shoal.agent.agent_runner import AgentRunner
 from shoal.policy.permission_engine import PermissionEngine
 
 
-def get_rule_permissions(agent: AgentRunner) -> PermissionEngine:
+def get_permission_engine(agent: AgentRunner) -> PermissionEngine:
     assert isinstance(agent.permissions, PermissionEngine)
     return agent.permissions

@@ -96,6 +96,6 @@ class Options(Struct, frozen=True, kw_only=True):
     clock: Clock = SystemClock()
 
     @property
-    def link(self) -> LeadChannel | None:
+    def lead_channel(self) -> LeadChannel | None:
         """Connection to the lead of the run that this process belongs to."""
         return None if self.membership is None else self.membership.channel

@@ -13,7 +13,7 @@ MAX_TRACEBACK_LINES = 6
 """Maximum lines of a traceback: the last location in the code, and the error."""
 
 
-class ChildLog:
+class ChildProcessLog:
     """One child's part of a file, to which earlier children may have written too."""
 
     def __init__(self, path: Path) -> None:

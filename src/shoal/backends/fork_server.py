@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from shoal.backends.guardian import (
     KILL_GRACE,
-    Guardian,
+    ProcessGuardian,
     collect_descendants,
     is_target_alive,
     list_descendants,
@@ -45,7 +45,7 @@ PR_SET_NAME = 15
 ChildEntry = Callable[[int], object]
 
 
-class ForkServer(Guardian):
+class ForkServer(ProcessGuardian):
     """Guardian of the processes it forks; all descendants of a child end with it."""
 
     descriptors = 2
@@ -63,11 +63,11 @@ class ForkServer(Guardian):
         try:
             pid = os.fork()
             if pid == 0:
-                run_child(self._entry, order, fds, write_end)
+                run_forked_child(self._entry, order, fds, write_end)
         finally:
             os.close(write_end)
             # Its end of the pipe closes when it is in its own group, where signals reach it, or is dead.
-            failure = read_to_end(read_end)
+            failure = read_descriptor_to_end(read_end)
         if failure:
             os.waitpid(pid, 0)
             raise OSError(failure)
@@ -103,7 +103,7 @@ class ForkServer(Guardian):
         return max(0, min(self._due.values()) - now) if self._due else None
 
 
-def run_child(entry: ChildEntry, order: dict[str, Any], fds: list[int], done: int) -> NoReturn:
+def run_forked_child(entry: ChildEntry, order: dict[str, Any], fds: list[int], done: int) -> NoReturn:
     """Run the child; it never returns into the server's loop."""
     status = EXIT_FAILED
     try:
@@ -114,7 +114,7 @@ def run_child(entry: ChildEntry, order: dict[str, Any], fds: list[int], done: in
             os.write(done, str(error).encode(errors="replace"))
             os._exit(EXIT_FAILED)
         os.close(done)
-        status = run_entry(entry, line)
+        status = run_child_entry(entry, line)
     finally:
         os._exit(status)
 
@@ -138,7 +138,7 @@ def set_up_child(order: dict[str, Any], channel: int, log: int, done: int) -> No
     gc.enable()
 
 
-def run_entry(entry: ChildEntry, channel: int) -> int:
+def run_child_entry(entry: ChildEntry, channel: int) -> int:
     """Run the child's work and return its exit status."""
     status = 0
     try:
@@ -181,12 +181,12 @@ def set_process_name(title: str) -> None:
         ctypes.CDLL(None).prctl(PR_SET_NAME, title.encode()[:15], 0, 0, 0)
 
 
-def read_to_end(fd: int) -> str:
+def read_descriptor_to_end(fd: int) -> str:
     with open(fd, "rb") as pipe:
         return pipe.read().decode()
 
 
-def load_entry(name: str) -> ChildEntry:
+def load_child_entry(name: str) -> ChildEntry:
     module, _, function = name.partition(":")
     entry: ChildEntry = getattr(importlib.import_module(module), function)
     return entry
@@ -203,7 +203,7 @@ def main() -> None:
     entry, *preload = sys.argv[1:]
     for module in preload:
         importlib.import_module(module)
-    entry_function = load_entry(entry)
+    entry_function = load_child_entry(entry)
     if threading.active_count() > 1:
         raise RuntimeError(f"A module of {', '.join(sys.argv[1:])} starts a thread when it is imported.")
     gc.collect()

@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from shoal.backends.child_log import ChildLog
-from shoal.backends.guarded_processes import GuardedProcess, dispatch_message, mark_all_lost
-from shoal.backends.order_channel import OrderChannel, to_utf8
+from shoal.backends.child_log import ChildProcessLog
+from shoal.backends.guarded_processes import GuardedProcess, dispatch_guardian_message, mark_all_lost
+from shoal.backends.order_channel import GuardianOrderChannel, to_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.ports import Process, ProcessLaunch, ProcessLauncher
@@ -31,26 +31,26 @@ FORK_SERVER_LOST = "the fork server, the process that teammates are forked from,
 SESSION_CLOSED = "the session was closed and ended it"
 
 
-class ChildSpec(Struct, frozen=True, kw_only=True):
+class ForkedChildSpec(Struct, frozen=True, kw_only=True):
     """Process to be forked; `channel` is the descriptor of its end."""
 
     name: str
     cwd: Path
     env: Mapping[str, str]
     channel: int
-    log: ChildLog
+    log: ChildProcessLog
 
 
 class ForkServerClient:
     """Handle of one fork server, from its start to its end."""
 
-    def __init__(self, process: Process, end: socket.socket, clock: Clock, log: ChildLog) -> None:
+    def __init__(self, process: Process, end: socket.socket, clock: Clock, log: ChildProcessLog) -> None:
         self._process = process
         self._clock = clock
         self._log = log
         self._children: dict[int, GuardedProcess] = {}
         self._last = 0
-        self._channel = OrderChannel(end, self._dispatch_message, self._on_end)
+        self._channel = GuardianOrderChannel(end, self._dispatch_message, self._on_end)
 
     @property
     def pid(self) -> int:
@@ -60,7 +60,7 @@ class ForkServerClient:
     def is_alive(self) -> bool:
         return self._channel.is_open
 
-    async def fork_child(self, child: ChildSpec) -> GuardedProcess:
+    async def fork_child(self, child: ForkedChildSpec) -> GuardedProcess:
         self._last = identity = self._last + 1
 
         def send_signal(number: int) -> None:
@@ -94,7 +94,7 @@ class ForkServerClient:
             await self._process.stop(grace=0)
 
     def _dispatch_message(self, message: dict[str, Any]) -> None:
-        dispatch_message(message, self._children)
+        dispatch_guardian_message(message, self._children)
 
     def _on_end(self) -> None:
         reason = (
@@ -104,7 +104,7 @@ class ForkServerClient:
 
 
 async def start_fork_server(
-    processes: ProcessLauncher, clock: Clock, *, entry: str, preload: Sequence[str], log: ChildLog
+    processes: ProcessLauncher, clock: Clock, *, entry: str, preload: Sequence[str], log: ChildProcessLog
 ) -> ForkServerClient:
     """Start a fork server without waiting: it accepts orders once its imports are done."""
     own_end, server_end = socket.socketpair()
@@ -136,7 +136,7 @@ def _build_launch(entry: str, preload: Sequence[str], control: int, log: int) ->
     )
 
 
-def _build_order(identity: int, child: ChildSpec) -> dict[str, Any]:
+def _build_order(identity: int, child: ForkedChildSpec) -> dict[str, Any]:
     return {
         "spawn": identity,
         "title": f"shoal:{child.name}",

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shoal.backends.guardian import collect_descendants, read_process_tree, send_signals
-from shoal.backends.guardian_client import GuardianClient
+from shoal.backends.guardian_client import ProcessGuardianClient
 from shoal.backends.order_channel import to_utf8
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -64,7 +64,7 @@ class GuardedProcess:
             async with self._clock.deadline(KILL_TIMEOUT):
                 await self._gone.wait()
         except TimeoutError:
-            if self.may_have_members:
+            if self.may_have_group_members:
                 kill_process_trees([self.pid])
             if not self._exited.is_set():
                 raise ProcessError(f"Process {self.pid} was sent KILL but has not ended yet.") from None
@@ -76,7 +76,7 @@ class GuardedProcess:
         if not self.pid:
             raise ProcessError(self._failure)
 
-    def handle_message(self, message: dict[str, Any]) -> None:
+    def handle_guardian_message(self, message: dict[str, Any]) -> None:
         if "started" in message:
             self.pid = message["pid"]
             self._start_known.set()
@@ -89,7 +89,7 @@ class GuardedProcess:
             self._mark_finished(f"{message['error'][:1].upper()}{message['error'][1:]}.")
 
     @property
-    def may_have_members(self) -> bool:
+    def may_have_group_members(self) -> bool:
         """True if its group may have members."""
         return self.pid != 0 and not self._gone.is_set()
 
@@ -109,7 +109,7 @@ class GuardedProcesses:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._guardian_client: GuardianClient | None = None
+        self._guardian_client: ProcessGuardianClient | None = None
         self._running: dict[int, GuardedProcess] = {}
         self._last = 0
         self._closed = False
@@ -154,34 +154,34 @@ class GuardedProcesses:
             await self._guardian_client.close()
         mark_all_lost(self._running, SESSION_CLOSED)
 
-    def _get_guardian(self) -> GuardianClient:
+    def _get_guardian(self) -> ProcessGuardianClient:
         if self._closed:
             raise ProcessError("The session is closed: no program can be started.")
         if self._guardian_client is None or not self._guardian_client.is_alive:
             try:
-                self._guardian_client = GuardianClient(self._dispatch_message, self._on_guardian_lost)
+                self._guardian_client = ProcessGuardianClient(self._dispatch_message, self._on_guardian_lost)
             except OSError as error:
                 raise ProcessError(f"The guardian of processes cannot be started: {error}.") from error
         return self._guardian_client
 
     def _dispatch_message(self, message: dict[str, Any]) -> None:
-        dispatch_message(message, self._running)
+        dispatch_guardian_message(message, self._running)
 
     def _on_guardian_lost(self) -> None:
         mark_all_lost(self._running, GUARDIAN_LOST)
 
 
-def dispatch_message(message: dict[str, Any], running: dict[int, GuardedProcess]) -> None:
+def dispatch_guardian_message(message: dict[str, Any], running: dict[int, GuardedProcess]) -> None:
     """Pass a message to its process, which is removed after its end."""
     identity = next(message[kind] for kind in ("started", "failed", "exited", "gone") if kind in message)
-    running[identity].handle_message(message)
+    running[identity].handle_guardian_message(message)
     if "gone" in message or "failed" in message:
         del running[identity]
 
 
 def mark_all_lost(running: dict[int, GuardedProcess], why: str) -> None:
     """End all processes and their descendants from here, because their parent is gone."""
-    kill_process_trees([process.pid for process in running.values() if process.may_have_members])
+    kill_process_trees([process.pid for process in running.values() if process.may_have_group_members])
     for process in running.values():
         process.mark_lost(why)
     running.clear()
@@ -199,7 +199,7 @@ def kill_process_trees(leaders: list[int]) -> None:
     send_signals(signal.SIGKILL, groups=leaders, pids=list(stopped))
 
 
-def _send_spawn_order(guardian: GuardianClient, identity: int, launch: ProcessLaunch) -> None:
+def _send_spawn_order(guardian: ProcessGuardianClient, identity: int, launch: ProcessLaunch) -> None:
     order = {
         "spawn": identity,
         "argv": [to_utf8(word) for word in launch.argv],

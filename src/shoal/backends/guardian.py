@@ -39,7 +39,7 @@ class LeadDisconnected(Exception):
     """The socket is closed: the session ended or died."""
 
 
-class Guardian:
+class ProcessGuardian:
     descriptors = 3
     """Number of descriptors of each spawn order."""
 
@@ -161,15 +161,15 @@ class Guardian:
 
     def _end_all(self) -> None:
         started = time.monotonic()
-        self._deliver_to_all(signal.SIGTERM)
+        self._signal_all_processes(signal.SIGTERM)
         has_children = self._wait_for_children(started + KILL_GRACE)
         while has_children and time.monotonic() < started + END_LIMIT:
             # Repeated: a process may have forked between being listed and being killed.
-            self._deliver_to_all(signal.SIGKILL)
+            self._signal_all_processes(signal.SIGKILL)
             has_children = self._wait_for_children(min(time.monotonic() + 0.05, started + END_LIMIT))
-        self._deliver_to_all(signal.SIGKILL)
+        self._signal_all_processes(signal.SIGKILL)
 
-    def _deliver_to_all(self, number: int) -> None:
+    def _signal_all_processes(self, number: int) -> None:
         send_signals(number, groups=list(self._groups.values()), pids=list_descendants(os.getpid()))
 
     def _wait_for_children(self, deadline: float) -> bool:
@@ -346,7 +346,7 @@ def become_subreaper() -> None:
 def main() -> None:
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)  # noqa: FBT003
-    Guardian(socket.socket(fileno=fd), watch_children()).serve()
+    ProcessGuardian(socket.socket(fileno=fd), watch_children()).serve()
 
 
 def watch_children() -> int:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shoal.backends.order_channel import OrderChannel
+from shoal.backends.order_channel import GuardianOrderChannel
 
 GUARDIAN_SCRIPT = Path(__file__).with_name("guardian.py")
 END_TIMEOUT = 6.0
 """Seconds a guardian may take to end everything; it promises less."""
 
 
-class GuardianClient:
+class ProcessGuardianClient:
     """Handle of one guardian. `on_lost` is called once, if it ends without being asked to."""
 
     def __init__(self, on_message: Callable[[dict[str, Any]], None], on_lost: Callable[[], None]) -> None:
@@ -43,7 +43,7 @@ class GuardianClient:
                 cwd="/",
                 start_new_session=True,
             )
-        self._channel = OrderChannel(own_end, on_message, self._on_end)
+        self._channel = GuardianOrderChannel(own_end, on_message, self._on_end)
 
     @property
     def pid(self) -> int:

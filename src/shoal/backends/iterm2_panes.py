@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.backends.program_runner import ProgramResult, run_program
+from shoal.backends.program_runner import ProgramRunResult, run_program
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
 from shoal.core.member_backends import PaneExit, PaneSpec
@@ -64,7 +64,7 @@ class _Iterm2PaneState:
                 self._close_own_writer()
                 self.started.set()
             else:
-                self._status = _parse_status(int(number))
+                self._status = _parse_shell_status(int(number))
         if not data:
             self.close()
 
@@ -111,7 +111,7 @@ class Iterm2Panes:
         async with self._opening:
             session = await self._split_session(pane)
             try:
-                script, pipe = self._write_script(pane, session)
+                script, pipe = self._write_pane_script(pane, session)
                 state = self._panes[session] = _Iterm2PaneState(pipe)
             except OSError as error:
                 await self._close_session(session)
@@ -134,14 +134,14 @@ class Iterm2Panes:
             raise
         return session
 
-    def _write_script(self, pane: PaneSpec, session: str) -> tuple[Path, Path]:
+    def _write_pane_script(self, pane: PaneSpec, session: str) -> tuple[Path, Path]:
         """Write the script to a file: typed text would show on the screen and in the shell's history."""
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="shoal-iterm2-"))
         script, pipe = (self._directory / f"{session}.{kind}" for kind in ("sh", "pipe"))
         os.mkfifo(pipe, 0o600)
         script.touch(mode=0o600)
-        script.write_text(_build_script(pane, pipe))
+        script.write_text(_build_pane_script(pane, pipe))
         return script, pipe
 
     async def close_pane(self, pane: str) -> None:
@@ -191,7 +191,7 @@ class Iterm2Panes:
             raise ProcessError(f"it2 does not say which pane it made: {result.out.strip() or 'nothing'}")
         return str(found[-1])
 
-    async def _run_it2(self, *arguments: str, checked: bool = True) -> ProgramResult:
+    async def _run_it2(self, *arguments: str, checked: bool = True) -> ProgramRunResult:
         program = shutil.which("it2", path=self._env.get("PATH")) or "it2"
         result = await run_program((program, *arguments), self._env, self._clock, seconds=START_TIMEOUT)
         if checked and result.status != 0:
@@ -200,7 +200,7 @@ class Iterm2Panes:
         return result
 
 
-def _build_script(pane: PaneSpec, pipe: Path) -> str:
+def _build_pane_script(pane: PaneSpec, pipe: Path) -> str:
     """Build the script that sh runs in place of the pane's shell, so that the pane ends with it."""
     env = {name: shlex.quote(value) for name, value in pane.env.items() if _is_variable_name(name)}
     exports = "".join(f"export {name}={value}\n" for name, value in env.items())
@@ -227,6 +227,6 @@ def _build_tab_color(color: str | None) -> str:
     return f"printf '{codes}'\n"
 
 
-def _parse_status(shell_status: int) -> int:
+def _parse_shell_status(shell_status: int) -> int:
     """Convert the status of a shell, in which a signal is 128 plus its number."""
     return -(shell_status - 128) if shell_status > 128 else shell_status

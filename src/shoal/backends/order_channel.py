@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 
-class OrderChannel:
+class GuardianOrderChannel:
     """One JSON object per line, both ways. `on_end` is called once, when the other end is gone."""
 
     def __init__(

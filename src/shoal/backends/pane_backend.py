@@ -23,7 +23,7 @@ from shoal.core.member_backends import (
 )
 from shoal.core.roster import BackendType
 from shoal.core.task_groups import exit_task_group
-from shoal.wire.launch_args_codec import build_command_line
+from shoal.wire.launch_args_codec import build_member_launch_flags
 
 _TERMINAL_VARIABLES = frozenset(
     {"TERM", "TERMCAP", "TMUX", "TMUX_PANE", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "COLUMNS", "LINES"}
@@ -146,14 +146,14 @@ class PaneBackend:
     async def explain_unavailable(self) -> str:
         return await self._members.explain_unavailable() or await self._panes.explain_unavailable()
 
-    async def prepare(self) -> None:
-        await self._members.prepare()
+    async def start_setup(self) -> None:
+        await self._members.start_setup()
 
     async def spawn_member(self, launch: MemberLaunch) -> MemberProcessWithPane | ForeignMemberProcess:
         if launch.program:
-            argv = (*launch.program, *build_command_line(launch.launch_args))
+            argv = (*launch.program, *build_member_launch_flags(launch.launch_args))
             pane = await self._panes.open_pane(
-                _build_pane(launch, argv, {**launch.env, **AGENT_ENVIRONMENT_MARKS})
+                _build_pane_spec(launch, argv, {**launch.env, **AGENT_ENVIRONMENT_MARKS})
             )
             return ForeignMemberProcess(self._panes, pane, self._clock)
         process = await self._members.spawn_member(launch)
@@ -186,7 +186,7 @@ class PaneBackend:
         try:
             env = {each: value for each, value in launch.env.items() if each in _VIEWER_VARIABLES}
             pane = await self._panes.open_pane(
-                _build_pane(launch, self._viewer_command(launch.launch_args), env)
+                _build_pane_spec(launch, self._viewer_command(launch.launch_args), env)
             )
         except ProcessError as error:
             self._note(f"{name} works without a pane, for none could be opened: {error}")
@@ -210,7 +210,7 @@ class PaneBackend:
             self._note(f"The view of {name} in its pane failed: {describe_pane_exit(end)}. {name} works on.")
 
 
-def _build_pane(launch: MemberLaunch, argv: tuple[str, ...], env: Mapping[str, str]) -> PaneSpec:
+def _build_pane_spec(launch: MemberLaunch, argv: tuple[str, ...], env: Mapping[str, str]) -> PaneSpec:
     return PaneSpec(
         title=launch.launch_args.name,
         color=launch.launch_args.color,

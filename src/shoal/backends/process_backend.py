@@ -8,8 +8,8 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from shoal.backends.child_log import ChildLog
-from shoal.backends.fork_server_client import ChildSpec, ForkServerClient, start_fork_server
+from shoal.backends.child_log import ChildProcessLog
+from shoal.backends.fork_server_client import ForkedChildSpec, ForkServerClient, start_fork_server
 from shoal.backends.guarded_processes import GuardedProcess
 from shoal.backends.socket_channel import SocketChannel
 from shoal.core.clock import Clock
@@ -23,7 +23,7 @@ FORK_SERVER_LOG = ".fork-server.log"
 
 
 class ForkedMemberProcess:
-    def __init__(self, process: GuardedProcess, channel: SocketChannel, log: ChildLog) -> None:
+    def __init__(self, process: GuardedProcess, channel: SocketChannel, log: ChildProcessLog) -> None:
         self._process = process
         self._channel = channel
         self._log = log
@@ -99,7 +99,7 @@ class ProcessBackend:
             return ""
         return "This system cannot fork processes. Let teammates run in the lead's process (in-process)."
 
-    async def prepare(self) -> None:
+    async def start_setup(self) -> None:
         """Start the fork server before the first spawn, without waiting for its imports."""
         await self._get_server()
 
@@ -108,14 +108,16 @@ class ProcessBackend:
         if launch.program:
             raise ProcessError(f"{name} is not one of ours: {launch.program[0]} runs in a pane alone.")
         server = await self._get_server()
-        log = ChildLog(self._logs / f"{name}.log")
+        log = ChildProcessLog(self._logs / f"{name}.log")
         own_end, member_end = socket.socketpair()
         line = SocketChannel(own_end)
         try:
             with member_end:
                 line.send(launch.bootstrap)
                 process = await server.fork_child(
-                    ChildSpec(name=name, cwd=launch.cwd, env=launch.env, channel=member_end.fileno(), log=log)
+                    ForkedChildSpec(
+                        name=name, cwd=launch.cwd, env=launch.env, channel=member_end.fileno(), log=log
+                    )
                 )
         except BaseException:
             line.close()
@@ -142,6 +144,6 @@ class ProcessBackend:
                     self._clock,
                     entry=self._entry,
                     preload=self._preload,
-                    log=ChildLog(self._logs / FORK_SERVER_LOG),
+                    log=ChildProcessLog(self._logs / FORK_SERVER_LOG),
                 )
             return self._server

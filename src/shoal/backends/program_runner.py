@@ -14,7 +14,7 @@ from shoal.core.errors import ProcessError
 RUN_TIMEOUT = 10.0
 
 
-class ProgramResult(Struct, frozen=True, kw_only=True):
+class ProgramRunResult(Struct, frozen=True, kw_only=True):
     status: int
     out: str
     err: str
@@ -22,7 +22,7 @@ class ProgramResult(Struct, frozen=True, kw_only=True):
 
 async def run_program(
     words: Sequence[str], env: Mapping[str, str], clock: Clock, *, seconds: float = RUN_TIMEOUT
-) -> ProgramResult:
+) -> ProgramRunResult:
     """Run a program. Raises `ProcessError` if it cannot start or takes longer than `seconds`."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -39,6 +39,6 @@ async def run_program(
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return ProgramResult(
+    return ProgramRunResult(
         status=process.returncode or 0, out=out.decode(errors="replace"), err=err.decode(errors="replace")
     )

@@ -134,7 +134,7 @@ class TmuxControlClient:
         if not self.is_alive:
             raise TmuxDisconnected(self.last_error or _GONE)
 
-    async def wait_until_gone(self) -> None:
+    async def wait_until_disconnected(self) -> None:
         await self._gone.wait()
 
     def send_command(self, words: Sequence[str], on_reply: ReplyHandler | None = None) -> None:
@@ -142,7 +142,7 @@ class TmuxControlClient:
         if not self.is_alive:
             return
         self._reply_handlers.append(on_reply or _ignore_reply)
-        self._unsent += os.fsencode(" ".join(map(quote_word, words))) + b"\n"
+        self._unsent += os.fsencode(" ".join(map(quote_tmux_word, words))) + b"\n"
         self._write_pending()
 
     async def run_command(self, *words: str, on_late_reply: ReplyHandler | None = None) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ class TmuxControlClient:
             with suppress(TimeoutError):
                 async with self._clock.deadline(_DETACH_TIMEOUT):
                     await self._gone.wait()
-        self._mark_gone()
+        self._mark_disconnected()
 
     def _write_pending(self) -> None:
         try:
@@ -210,7 +210,7 @@ class TmuxControlClient:
             if self.is_alive:
                 self._process_line(line.decode("utf-8", "surrogateescape"))
         if not data:
-            self._mark_gone()
+            self._mark_disconnected()
 
     def _process_line(self, line: str) -> None:
         kind, _, rest = line.partition(" ")
@@ -229,12 +229,12 @@ class TmuxControlClient:
             if kind == "%session-changed":
                 self._attached.set()
             elif kind == "%exit":
-                self._mark_gone()
+                self._mark_disconnected()
             self._on_notification(kind)
         elif line.strip():
             self.last_error = line.strip()
 
-    def _mark_gone(self) -> None:
+    def _mark_disconnected(self) -> None:
         if self._gone.is_set():
             return
         self._gone.set()
@@ -250,7 +250,7 @@ class TmuxControlClient:
 def _ignore_reply(_: TmuxReply) -> None: ...
 
 
-def quote_word(word: str) -> str:
+def quote_tmux_word(word: str) -> str:
     """Quote one word of a command, whatever it contains."""
     return '"' + "".join(map(_escape_character, word)) + '"'
 

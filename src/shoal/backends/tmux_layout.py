@@ -81,7 +81,7 @@ def build_layout_commands(
     return [("resize-pane", "-t", pane, "-y", str(height // len(own_panes) - 1)) for pane in own_panes[:-1]]
 
 
-class WindowOptions:
+class TmuxWindowOptions:
     """Options of the user's windows, saved before our panes opened and restored when the last one closes."""
 
     _DRESS = (("pane-border-status", "top"), ("pane-border-format", _BORDER_FORMAT))
@@ -91,7 +91,7 @@ class WindowOptions:
         self._changed_windows: set[str] = set()
         self._before: dict[str, dict[str, str]] = {}
 
-    async def apply_options(
+    async def build_style_commands(
         self, control: TmuxControlClient, window: str, *, ours: bool
     ) -> list[tuple[str, ...]]:
         """Return the commands that style a window; the options of our own windows are not saved."""
@@ -108,7 +108,7 @@ class WindowOptions:
             }
         return [("set-option", "-w", "-t", window, *each) for each in self._DRESS]
 
-    def restore_options(self, in_use: set[str]) -> list[tuple[str, ...]]:
+    def build_restore_commands(self, in_use: set[str]) -> list[tuple[str, ...]]:
         """Return the commands that restore every window except those `in_use` by our panes."""
         found: list[tuple[str, ...]] = []
         for window in self._changed_windows - in_use:

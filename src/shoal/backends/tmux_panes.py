@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from secrets import token_hex
 
-from shoal.backends.program_runner import ProgramResult, run_program
+from shoal.backends.program_runner import ProgramRunResult, run_program
 from shoal.backends.tmux_control import TmuxCommandError, TmuxControlClient, TmuxDisconnected, TmuxReply
 from shoal.backends.tmux_layout import (
     MAX_PANES,
     TmuxPaneRow,
-    WindowOptions,
+    TmuxWindowOptions,
     build_layout_commands,
     get_pane_capacity,
     parse_pane_rows,
@@ -107,7 +107,7 @@ class TmuxPanes:
         """Windows that we created for several panes, and their numbers."""
         self._untidy_windows: set[str] = set()
         """Windows that need a new layout; a zoomed one waits until it is not."""
-        self._window_options = WindowOptions()
+        self._window_options = TmuxWindowOptions()
         self._refreshing = self._refresh_again = False
 
     @property
@@ -119,7 +119,7 @@ class TmuxPanes:
         if self._find_program() is None:
             return "tmux is not installed. Install it, for example with: apt install tmux"
         result = await self._run_tmux("-V")
-        version = _parse_version(result.out)
+        version = _parse_tmux_version(result.out)
         if version is not None and version < MIN_VERSION:
             oldest = ".".join(map(str, MIN_VERSION))
             return f"{result.out.strip()} is too old: panes need tmux {oldest} or newer. Install a newer one."
@@ -157,7 +157,7 @@ class TmuxPanes:
             except TmuxCommandError:
                 break  # its program has already ended
         state.marked = True
-        for words in await self._window_options.apply_options(
+        for words in await self._window_options.build_style_commands(
             control, state.window, ours=state.window in self._windows
         ):
             await control.run_command(*words)
@@ -174,39 +174,41 @@ class TmuxPanes:
 
     async def close_pane(self, pane: str) -> None:
         state = self._panes.get(pane)
-        if state is not None and await self._is_present(state) and self._control is not None:
+        if state is not None and await self._is_pane_present(state) and self._control is not None:
             # It was ours a moment ago, and a server never reuses a number: only another server does.
             self._control.send_command(("kill-pane", "-t", pane))
             await self.wait_for_pane_exit(pane)
 
     async def is_pane_alive(self, pane: str) -> bool:
         state = self._panes.get(pane)
-        return state is not None and await self._is_present(state)
+        return state is not None and await self._is_pane_present(state)
 
     def find_pane_pid(self, pane: str) -> int:
         return self._panes[pane].pid
 
     async def wait_for_pane_exit(self, pane: str) -> PaneExit:
         state = self._panes[pane]
-        while await self._is_present(state) and self._control is not None:
-            await _wait_for_either(state.gone, self._control)
+        while await self._is_pane_present(state) and self._control is not None:
+            await _wait_for_pane_or_client_end(state.gone, self._control)
         if state.status_client is not None:
-            await _wait_for_either(state.gone, state.status_client)
+            await _wait_for_pane_or_client_end(state.gone, state.status_client)
         if state.end is None:
             # Our own session ends with its last pane, and its client with it, before it could report how.
             state.close(PaneExit())
         assert state.end is not None
         return state.end
 
-    async def _is_present(self, state: _TmuxPaneState) -> bool:
+    async def _is_pane_present(self, state: _TmuxPaneState) -> bool:
         """Return True if the pane exists now; restarts a client that the user detached with `attach -d`."""
         while not state.missing and state.end is None:
             try:
-                self._update_panes(await self._list_rows(await self._connect_client(create_session=False)))
+                self._update_panes(
+                    await self._list_pane_rows(await self._connect_client(create_session=False))
+                )
             except TmuxDisconnected:
                 continue
             except ProcessError:
-                self._mark_all_gone()
+                self._mark_all_panes_gone()
             else:
                 break
         return not state.missing and state.end is None
@@ -219,7 +221,7 @@ class TmuxPanes:
             with suppress(ProcessError):
                 await self._run_tmux(*self._server, "kill-pane", "-t", self._placeholder)
         if self._control is not None:
-            for words in self._window_options.restore_options(set()):
+            for words in self._window_options.build_restore_commands(set()):
                 self._control.send_command(words)
             await self._control.close()
             self._control = None
@@ -276,7 +278,7 @@ class TmuxPanes:
             raise ProcessError(f"tmux has no session {self._session} any more.")
         return f"={self._session}"
 
-    async def _list_rows(self, control: TmuxControlClient) -> list[TmuxPaneRow]:
+    async def _list_pane_rows(self, control: TmuxControlClient) -> list[TmuxPaneRow]:
         return parse_pane_rows(await control.run_command("list-panes", "-a", "-F", _ROW_FORMAT))
 
     async def _create_pane(self, control: TmuxControlClient, pane: PaneSpec) -> str:
@@ -300,7 +302,7 @@ class TmuxPanes:
             if not answer.refused:
                 control.send_command(("kill-pane", "-t", answer.lines[0].split()[0]))
 
-        rows = await self._list_rows(control)
+        rows = await self._list_pane_rows(control)
         tail = ["-d", "-P", "-F", _NEW_PANE_FORMAT, *arguments, "--", *argv]
         for target, split_options in self._list_split_targets(rows) if pane.split else ():
             try:
@@ -366,7 +368,8 @@ class TmuxPanes:
         """Build the commands that mark a pane; a program that ends between two of them still closes it."""
         title = pane.title.replace("#", "##")
         exit_hook = (
-            f"set-option -s -F {_get_end_option(pane_id)} '#{{pane_dead_status}},#{{pane_dead_signal}}' ; "
+            f"set-option -s -F {_get_exit_status_option(pane_id)} "
+            "'#{pane_dead_status},#{pane_dead_signal}' ; "
             f"run-shell -b -C 'kill-pane -t {pane_id}'"
         )
         return [
@@ -385,9 +388,9 @@ class TmuxPanes:
             self._refresh_again = True
             return
         self._refreshing, self._refresh_again = True, False
-        self._control.send_command(("list-panes", "-a", "-F", _ROW_FORMAT), self._on_refreshed)
+        self._control.send_command(("list-panes", "-a", "-F", _ROW_FORMAT), self._on_panes_listed)
 
-    def _on_refreshed(self, answer: TmuxReply) -> None:
+    def _on_panes_listed(self, answer: TmuxReply) -> None:
         self._refreshing = False
         if not answer.refused:
             self._update_panes(parse_pane_rows(answer.lines))
@@ -411,7 +414,7 @@ class TmuxPanes:
         self._windows = {each: number for each, number in self._windows.items() if each in windows}
         self._untidy_windows &= {row.window for row in rows if row.owner == self._owner}
         if control is not None:
-            for words in self._window_options.restore_options(
+            for words in self._window_options.build_restore_commands(
                 {row.window for row in rows if row.owner == self._owner}
             ):
                 control.send_command(words)
@@ -420,11 +423,11 @@ class TmuxPanes:
 
     def _request_exit_status(self, control: TmuxControlClient, pane: str, state: _TmuxPaneState) -> None:
         def receive_reply(answer: TmuxReply) -> None:
-            state.close(PaneExit(status=_parse_status("".join(answer.lines))))
+            state.close(PaneExit(status=_parse_exit_status("".join(answer.lines))))
 
         state.status_client = control
-        control.send_command(("show-options", "-s", "-q", "-v", _get_end_option(pane)), receive_reply)
-        control.send_command(("set-option", "-s", "-q", "-u", _get_end_option(pane)))
+        control.send_command(("show-options", "-s", "-q", "-v", _get_exit_status_option(pane)), receive_reply)
+        control.send_command(("set-option", "-s", "-q", "-u", _get_exit_status_option(pane)))
 
     def _build_tidy_commands(self, rows: list[TmuxPaneRow]) -> list[tuple[str, ...]]:
         found: list[tuple[str, ...]] = []
@@ -436,45 +439,45 @@ class TmuxPanes:
         return found
 
     async def _tidy_windows(self, control: TmuxControlClient) -> None:
-        for words in self._build_tidy_commands(await self._list_rows(control)):
+        for words in self._build_tidy_commands(await self._list_pane_rows(control)):
             await control.run_command(*words)
 
-    def _mark_all_gone(self) -> None:
+    def _mark_all_panes_gone(self) -> None:
         remaining = [shown for shown in self._panes.values() if shown.end is None]
         for shown in remaining:
             # Our own session ends with its last pane, however that ended.
             shown.close(PaneExit(all_gone=bool(self._lead) or len(remaining) > 1))
         self._windows.clear()
-        self._window_options = WindowOptions()
+        self._window_options = TmuxWindowOptions()
 
     def _find_program(self) -> str | None:
         return shutil.which("tmux", path=self._env.get("PATH"))
 
-    async def _run_tmux(self, *words: str) -> ProgramResult:
+    async def _run_tmux(self, *words: str) -> ProgramRunResult:
         return await run_program((self._find_program() or "tmux", "-u", *words), self._env, self._clock)
 
 
-def _get_end_option(pane: str) -> str:
+def _get_exit_status_option(pane: str) -> str:
     return f"@shoal_end_{pane.removeprefix('%')}"
 
 
-def _parse_status(output: str) -> int | None:
+def _parse_exit_status(output: str) -> int | None:
     status, _, signal = output.strip().partition(",")
     if signal.isdecimal():
         return -int(signal)
     return int(status) if status.isdecimal() else None
 
 
-def _parse_version(output: str) -> tuple[int, int] | None:
+def _parse_tmux_version(output: str) -> tuple[int, int] | None:
     """Return the version; None for one without a number, built from the latest sources."""
     found = re.search(r"(\d+)\.(\d+)", output)
     return None if found is None else (int(found[1]), int(found[2]))
 
 
-async def _wait_for_either(gone: asyncio.Event, control: TmuxControlClient) -> None:
+async def _wait_for_pane_or_client_end(gone: asyncio.Event, control: TmuxControlClient) -> None:
     """Wait until the pane is gone, or the client that would report it."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(gone.wait()), group.create_task(control.wait_until_gone())]
+        tasks = [group.create_task(gone.wait()), group.create_task(control.wait_until_disconnected())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()

@@ -16,10 +16,10 @@ from shoal.core.limits import (
     BudgetMeter,
     BudgetRefusal,
     LimitScope,
-    create_meters,
-    format_amount,
+    create_budget_meters,
+    format_limit_amount,
 )
-from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, Price, Usage
+from shoal.core.usage import CostTotals, LongPromptPrice, ModelCard, TokenPrice, Usage
 
 if TYPE_CHECKING:
     from shoal.core.budget import Budget
@@ -45,7 +45,7 @@ class BudgetReservation(Struct):
     is_open: bool = True
 
 
-class ModelTally:
+class AgentModelSpending:
     """Spending of one agent on one model."""
 
     __slots__ = ("cache_read", "cache_written", "input", "output", "requests", "unpriced", "usd")
@@ -55,7 +55,7 @@ class ModelTally:
         self.input = self.output = self.cache_written = self.cache_read = 0
         self.usd = 0.0
 
-    def add_request(self, usage: Usage, cost: float | None) -> None:
+    def add_request_usage(self, usage: Usage, cost: float | None) -> None:
         self.requests += 1
         self.input += usage.input_tokens
         self.output += usage.output_tokens
@@ -66,13 +66,13 @@ class ModelTally:
         else:
             self.usd += cost
 
-    def add_earlier(self, spent: CostTotals) -> None:
-        self.add_request(spent.usage, spent.usd)
+    def add_earlier_spending(self, spent: CostTotals) -> None:
+        self.add_request_usage(spent.usage, spent.usd)
         self.requests += spent.requests - 1
         self.unpriced += spent.unpriced
 
 
-def sum_usage(tallies: Iterable[ModelTally]) -> Usage:
+def sum_usage(tallies: Iterable[AgentModelSpending]) -> Usage:
     tallies = tuple(tallies)
     return Usage(
         input_tokens=sum(tally.input for tally in tallies),
@@ -82,7 +82,7 @@ def sum_usage(tallies: Iterable[ModelTally]) -> Usage:
     )
 
 
-def sum_usage_and_cost(tallies: Iterable[ModelTally]) -> tuple[Usage, float]:
+def sum_usage_and_cost(tallies: Iterable[AgentModelSpending]) -> tuple[Usage, float]:
     tallies = tuple(tallies)
     return sum_usage(tallies), sum(tally.usd for tally in tallies)
 
@@ -119,7 +119,7 @@ class AgentBudget:
         self.budget = budget
         self.agent = agent
         self.kind = kind
-        self.tallies: dict[str, ModelTally] = {}
+        self.tallies: dict[str, AgentModelSpending] = {}
         self._unsettled_usd, self._unsettled_tokens, self._unsettled_requests = 0.0, 0, 0
         self._answers = self._output_tokens = 0
         self._expected = budget.expected_answer_tokens
@@ -133,7 +133,7 @@ class AgentBudget:
     def apply_limits(self, kind: str, limits: BudgetLimits) -> None:
         """Apply these limits from now on; earlier spending counts."""
         self.kind = kind
-        own_meters = create_meters(limits, "agent", self.agent)
+        own_meters = create_budget_meters(limits, "agent", self.agent)
         if own_meters:
             self._charge_past_spending(own_meters)
         type_limits = self.budget.per_type.get(kind, NO_LIMITS)
@@ -153,7 +153,7 @@ class AgentBudget:
         }
         for meter in own_meters:
             meter.spent = spent[meter.limit]
-            meter.take_passed_mark()
+            meter.take_passed_warning_percent()
 
     @property
     def usage(self) -> Usage:
@@ -165,11 +165,11 @@ class AgentBudget:
         return sum(tally.usd for tally in self.tallies.values())
 
     @property
-    def is_priced(self) -> bool:
+    def has_only_priced_requests(self) -> bool:
         return not any(tally.unpriced for tally in self.tallies.values())
 
     @property
-    def by_model(self) -> dict[str, tuple[Usage, float]]:
+    def spending_by_model(self) -> dict[str, tuple[Usage, float]]:
         return {model: sum_usage_and_cost((tally,)) for model, tally in self.tallies.items()}
 
     def require_priced_model(self, card: ModelCard) -> None:
@@ -177,7 +177,7 @@ class AgentBudget:
         if self._usd and card.price is None:
             raise BudgetError(explain_unpriced_model(card, self._usd[0].maximum))
 
-    def begin_work(self) -> float | None:
+    def start_work_timer(self) -> float | None:
         """Start counting working time; return the seconds left, or None without a limit."""
         now = self._since = self.budget.clock.monotonic()
         self._deadline = self.budget.deadline
@@ -186,7 +186,7 @@ class AgentBudget:
             self._deadline = own_deadline if self._deadline is None else min(own_deadline, self._deadline)
         return None if self._deadline is None else max(0.0, self._deadline - now)
 
-    def end_work(self) -> None:
+    def stop_work_timer(self) -> None:
         """Stop counting working time: idle time does not count against the agent's limit."""
         if self._since is not None:
             self._worked += self.budget.clock.monotonic() - self._since
@@ -199,16 +199,16 @@ class AgentBudget:
         return (
             None
             if deadline is None or self.budget.clock.monotonic() < deadline
-            else self._refuse_for_time(deadline)
+            else self._build_time_refusal(deadline)
         )
 
-    def _refuse_for_time(self, deadline: float) -> BudgetRefusal:
+    def _build_time_refusal(self, deadline: float) -> BudgetRefusal:
         is_tree_limit = deadline == self.budget.deadline
         scope: LimitScope = "tree" if is_tree_limit else "agent"
         owner = "" if is_tree_limit else self.agent
         max_seconds = self.budget.limits.max_seconds if is_tree_limit else self._max_seconds
         subject = "the whole run" if is_tree_limit else owner
-        sentence = f"the {format_amount('seconds', max_seconds or 0)} for {subject} have passed"
+        sentence = f"the {format_limit_amount('seconds', max_seconds or 0)} for {subject} have passed"
         return BudgetRefusal(limit="seconds", scope=scope, whose=owner, sentence=sentence)
 
     async def wait_and_reserve(
@@ -219,9 +219,9 @@ class AgentBudget:
         if not isinstance(result, BudgetRefusal) or not result.for_now:
             return result
         while isinstance(result, BudgetRefusal) and result.for_now:
-            await self.budget.wait_for_release()
+            await self.budget.wait_for_released_reservation()
             result = self.reserve(card, prompt_tokens, max_tokens)
-        self.budget.wake_next()
+        self.budget.wake_next_reservation_waiter()
         return result
 
     def reserve(
@@ -230,7 +230,7 @@ class AgentBudget:
         """Reserve the expected cost of a request; it counts as spent until settled or released."""
         deadline = self._deadline
         if deadline is not None and self.budget.clock.monotonic() >= deadline:
-            return self._refuse_for_time(deadline)
+            return self._build_time_refusal(deadline)
         for meter in self._meters:
             if meter.spent + meter.held >= meter.maximum:
                 return meter.build_refusal()
@@ -259,8 +259,8 @@ class AgentBudget:
         cost = None if price is None else price.compute_cost(usage)
         tally = self.tallies.get(card.id)
         if tally is None:
-            tally = self.tallies[card.id] = ModelTally()
-        tally.add_request(usage, cost)
+            tally = self.tallies[card.id] = AgentModelSpending()
+        tally.add_request_usage(usage, cost)
         budget = self.budget
         prompt_tokens, output_tokens = usage.prompt_tokens, usage.output_tokens
         self._answers += 1
@@ -276,7 +276,7 @@ class AgentBudget:
                 self._update_prompt_discount(price, prompt_tokens, output_tokens, cost)
         if self._meters or budget.deadline is not None:
             self._charge_meters(cost or 0.0, prompt_tokens + output_tokens, 1)
-            self._check_warnings()
+            self._emit_due_warnings()
         return cost
 
     def release(self, reservation: BudgetReservation) -> None:
@@ -292,7 +292,7 @@ class AgentBudget:
         for meter in request_meters:
             meter.held -= 1
         if self.budget.waiting:
-            self.budget.wake_next()
+            self.budget.wake_next_reservation_waiter()
 
     def write_off(self, reservation: BudgetReservation) -> None:
         """Charge the estimate for an attempt that may be billed and whose cost is unknown."""
@@ -300,16 +300,16 @@ class AgentBudget:
         self._unsettled_usd += reservation.usd
         self._unsettled_tokens += reservation.tokens
         self._charge_meters(reservation.usd, reservation.tokens, 1)
-        self._check_warnings()
+        self._emit_due_warnings()
 
     def restore_spending(self, model: str, spent: CostTotals) -> None:
         """Add what earlier processes of the session spent, without repeating their warnings."""
-        self.tallies.setdefault(model, ModelTally()).add_earlier(spent)
+        self.tallies.setdefault(model, AgentModelSpending()).add_earlier_spending(spent)
         self.budget.usd += spent.usd
         self.budget.is_priced = self.budget.is_priced and not spent.unpriced
         self._charge_meters(spent.usd, spent.usage.total_tokens, spent.requests)
         for meter in self._meters:
-            meter.take_passed_mark()
+            meter.take_passed_warning_percent()
 
     def _charge_meters(self, usd: float, tokens: int, requests: int) -> None:
         for meter in self._usd:
@@ -319,33 +319,35 @@ class AgentBudget:
         for meter in self._requests:
             meter.spent += requests
 
-    def _check_warnings(self) -> None:
+    def _emit_due_warnings(self) -> None:
         """Emit the warnings that are due."""
         for meter in self._meters:
             if meter.spent >= meter.next_mark:
-                self.budget.warn_if_passed(meter, self.agent)
+                self.budget.warn_if_threshold_passed(meter, self.agent)
         if self.budget.deadline is not None:
-            self.budget.check_time_limit()
+            self.budget.update_time_warnings()
 
-    def _estimate_usd(self, price: Price, prompt_tokens: int, output_tokens: int) -> float:
+    def _estimate_usd(self, price: TokenPrice, prompt_tokens: int, output_tokens: int) -> float:
         if price.beyond is not None:
-            price = _applicable_price(price.beyond, price, prompt_tokens)
+            price = _choose_price_by_prompt_size(price.beyond, price, prompt_tokens)
         usd = (prompt_tokens * price.input * self._prompt_discount + output_tokens * price.output) / 1_000_000
         return ceil(usd * _USD_GRAIN) / _USD_GRAIN
 
     def _update_prompt_discount(
-        self, price: Price, prompt_tokens: int, output_tokens: int, cost: float
+        self, price: TokenPrice, prompt_tokens: int, output_tokens: int, cost: float
     ) -> None:
         """Update the share of the full prompt price that is really paid, which caching lowers."""
         if price.beyond is not None:
-            price = _applicable_price(price.beyond, price, prompt_tokens)
+            price = _choose_price_by_prompt_size(price.beyond, price, prompt_tokens)
         self._full_usd += prompt_tokens * price.input / 1_000_000
         self._prompt_usd += cost - output_tokens * price.output / 1_000_000
         if self._full_usd:
             self._prompt_discount = self._prompt_usd / self._full_usd
 
 
-def _applicable_price(beyond: LongPromptPrice, normal: Price, prompt_tokens: int) -> Price:
+def _choose_price_by_prompt_size(
+    beyond: LongPromptPrice, normal: TokenPrice, prompt_tokens: int
+) -> TokenPrice:
     return beyond.price if prompt_tokens > beyond.tokens else normal
 
 

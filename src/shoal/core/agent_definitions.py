@@ -117,25 +117,25 @@ _FORMER_TOOL_NAMES = {
 }
 
 
-def select_tools(
+def select_definition_tools(
     definition: AgentDefinition, available: Iterable[str], also: Collection[str] = ()
 ) -> ToolSelection:
     """Select the tools of a definition. Disallowed ones are removed last; `also` is always added."""
     offered = tuple(dict.fromkeys(available))
-    allowed_entries = tuple(_replace_former_name(entry, offered) for entry in definition.tools or ())
-    denied_entries = tuple(_replace_former_name(entry, offered) for entry in definition.disallowed_tools)
+    allowed_entries = tuple(_replace_former_tool_name(entry, offered) for entry in definition.tools or ())
+    denied_entries = tuple(_replace_former_tool_name(entry, offered) for entry in definition.disallowed_tools)
     selects_all = definition.tools is None or ALL_TOOLS in allowed_entries
-    denied_names = [entry for entry in denied_entries if not _has_pattern(entry)]
+    denied_names = [entry for entry in denied_entries if not _has_tool_pattern(entry)]
     chosen = offered if selects_all else _match_tools((*allowed_entries, *also), offered)
     removed = _match_tools(denied_names, offered)
     names = tuple(name for name in chosen if name not in removed) if removed else chosen
     return ToolSelection(
         names=names,
         only=tuple(
-            entry for entry in allowed_entries if _has_pattern(entry) and _tool_name_of(entry) in names
+            entry for entry in allowed_entries if _has_tool_pattern(entry) and _tool_name_of(entry) in names
         ),
         never=tuple(
-            entry for entry in denied_entries if _has_pattern(entry) and _tool_name_of(entry) in names
+            entry for entry in denied_entries if _has_tool_pattern(entry) and _tool_name_of(entry) in names
         ),
         missing=tuple(
             entry for entry in allowed_entries if entry != ALL_TOOLS and not _match_tools((entry,), offered)
@@ -143,7 +143,7 @@ def select_tools(
     )
 
 
-def select_model(
+def select_agent_model(
     *, env: str | None, call: str | None, definition: str | None, parent: Collection[str] = ()
 ) -> str | None:
     """Return the first requested model that is set; None for the parent's running model.
@@ -154,7 +154,7 @@ def select_model(
     return None if requested == INHERIT_MODEL or requested in parent else requested
 
 
-def _replace_former_name(entry: str, offered: Collection[str]) -> str:
+def _replace_former_tool_name(entry: str, offered: Collection[str]) -> str:
     tool = _tool_name_of(entry)
     current = _FORMER_TOOL_NAMES.get(tool)
     return current + entry[len(tool) :] if current is not None and tool not in offered else entry
@@ -164,7 +164,7 @@ def _tool_name_of(entry: str) -> str:
     return entry.partition("(")[0]
 
 
-def _has_pattern(entry: str) -> bool:
+def _has_tool_pattern(entry: str) -> bool:
     return "(" in entry
 
 
@@ -172,11 +172,11 @@ def _match_tools(entries: Collection[str], offered: tuple[str, ...]) -> tuple[st
     if not entries:
         return ()
     return tuple(
-        name for name in offered if any(matches_tool(_tool_name_of(entry), name) for entry in entries)
+        name for name in offered if any(entry_matches_tool(_tool_name_of(entry), name) for entry in entries)
     )
 
 
-def matches_tool(named: str, tool: str) -> bool:
+def entry_matches_tool(named: str, tool: str) -> bool:
     """Return True if the entry names the tool. `mcp__server` and `mcp__server__*` match all its tools."""
     if named in (tool, ALL_TOOLS):
         return True

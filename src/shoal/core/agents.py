@@ -63,7 +63,7 @@ class WorkEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     """Acceptance command that decides if the work is done, as the runtime ran it."""
 
 
-class RetainedWork(Struct, frozen=True, kw_only=True):
+class RetainedWorktreeWork(Struct, frozen=True, kw_only=True):
     """Work that an agent left in its worktree."""
 
     path: str
@@ -103,10 +103,10 @@ class AgentResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fals
     duration_ms: int = 0
     evidence: WorkEvidence = WorkEvidence()
     one_shot: bool = False
-    worktree: RetainedWork | None = None
+    worktree: RetainedWorktreeWork | None = None
 
 
-class ResolvedSpawn(Struct, frozen=True, kw_only=True):
+class ResolvedAgentSettings(Struct, frozen=True, kw_only=True):
     """Resolved settings of a spawned agent."""
 
     kind: str
@@ -127,7 +127,7 @@ class ResolvedSpawn(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class BackgroundLaunch(Struct, frozen=True, kw_only=True):
+class BackgroundAgentLaunch(Struct, frozen=True, kw_only=True):
     """Agent that runs in the background; a notification reports its end."""
 
     agent: AgentId
@@ -135,7 +135,7 @@ class BackgroundLaunch(Struct, frozen=True, kw_only=True):
     description: str
     prompt: str
     output: Path
-    resolved: ResolvedSpawn
+    resolved: ResolvedAgentSettings
     moved: bool = False
     """True if the caller waited for it until now."""
 
@@ -158,7 +158,7 @@ class AgentSnapshot(Struct, frozen=True, kw_only=True):
     output: str = ""
 
 
-class DeliveryReceipt(Struct, frozen=True, kw_only=True):
+class MessageDeliveryReceipt(Struct, frozen=True, kw_only=True):
     """Delivery of a message: a running agent gets it at its next step, an ended one is resumed."""
 
     to: AgentId
@@ -172,11 +172,11 @@ class AgentOperations(Protocol):
 
     async def start_agent(
         self, request: SpawnRequest, context: ToolContext
-    ) -> AgentResult | BackgroundLaunch: ...
+    ) -> AgentResult | BackgroundAgentLaunch: ...
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext
-    ) -> tuple[DeliveryReceipt, ...]:
+    ) -> tuple[MessageDeliveryReceipt, ...]:
         """Send to a name, an id, or all running agents (`*`)."""
         ...
 

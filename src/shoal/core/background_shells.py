@@ -22,7 +22,7 @@ class BackgroundShell(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Output file written while it runs; empty if none could be created."""
 
 
-class ShellResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class BackgroundShellResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Result of a background command."""
 
     facts: BackgroundShell
@@ -37,29 +37,29 @@ class ShellResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """True if its agent needs no notification: it ended the command itself, or has ended."""
 
 
-class ShellObserver(Protocol):
+class BackgroundShellObserver(Protocol):
     """Observer of background commands."""
 
     def on_started(self, facts: BackgroundShell) -> None: ...
 
-    def on_ended(self, end: ShellResult) -> None: ...
+    def on_ended(self, end: BackgroundShellResult) -> None: ...
 
-    def on_stuck(self, facts: BackgroundShell, tail: str) -> None:
+    def on_waiting_for_input(self, facts: BackgroundShell, tail: str) -> None:
         """Report, once per command, that it seems to wait for input that nobody can give."""
         ...
 
-    def on_end_seen(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
+    def on_end_shown_to_agent(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
         """Report that a status check showed its end."""
         ...
 
 
-class NullShellObserver:
+class NullBackgroundShellObserver:
     """Observer that ignores everything."""
 
     def on_started(self, facts: BackgroundShell) -> None: ...
 
-    def on_ended(self, end: ShellResult) -> None: ...
+    def on_ended(self, end: BackgroundShellResult) -> None: ...
 
-    def on_stuck(self, facts: BackgroundShell, tail: str) -> None: ...
+    def on_waiting_for_input(self, facts: BackgroundShell, tail: str) -> None: ...
 
-    def on_end_seen(self, facts: BackgroundShell, by: AgentId, call: str) -> None: ...
+    def on_end_shown_to_agent(self, facts: BackgroundShell, by: AgentId, call: str) -> None: ...

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from shoal.core.agent_budgets import (
     INITIAL_ANSWER_TOKENS,
     AgentBudget,
-    ModelTally,
+    AgentModelSpending,
     explain_unpriced_model,
     sum_usage,
     sum_usage_and_cost,
@@ -24,12 +24,12 @@ from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.limits import (
     NO_LIMITS,
     AgentCaps,
-    AgentGate,
+    AgentCountLimiter,
     AgentSlot,
     BudgetLimits,
     BudgetMeter,
     BudgetRefusal,
-    create_meters,
+    create_budget_meters,
 )
 from shoal.core.usage import CostTotals, ModelCard, Usage
 
@@ -58,7 +58,7 @@ class Budget:
         self.per_agent = per_agent or NO_LIMITS
         self.per_type = per_type or {}
         self.clock = clock or SystemClock()
-        self.meters = create_meters(limits, "tree")
+        self.meters = create_budget_meters(limits, "tree")
         self.usd = 0.0
         self.is_priced = True
         self.expected_answer_tokens = INITIAL_ANSWER_TOKENS
@@ -66,7 +66,7 @@ class Budget:
         self.waiting: deque[asyncio.Future[None]] = deque()
         """Requests that can be sent only if others in flight turn out cheaper."""
         self._on_warning = on_warning
-        self._gate = AgentGate(caps or AgentCaps())
+        self._gate = AgentCountLimiter(caps or AgentCaps())
         self._agent_budgets: dict[AgentId, AgentBudget] = {}
         self._type_meters: dict[str, tuple[BudgetMeter, ...]] = {}
         self._started = self.clock.monotonic()
@@ -77,7 +77,7 @@ class Budget:
             self.deadline = self._started + limits.max_seconds
             self._time_meter = BudgetMeter("seconds", limits.max_seconds, "tree")
 
-    async def wait_for_release(self) -> None:
+    async def wait_for_released_reservation(self) -> None:
         """Wait until a reservation is released; the longest waiter is woken first."""
         waiter = asyncio.get_running_loop().create_future()
         self.waiting.append(waiter)
@@ -86,10 +86,10 @@ class Budget:
         except asyncio.CancelledError:
             # It was woken and can no longer use its turn.
             if waiter.done() and not waiter.cancelled():
-                self.wake_next()
+                self.wake_next_reservation_waiter()
             raise
 
-    def wake_next(self) -> None:
+    def wake_next_reservation_waiter(self) -> None:
         """Wake one waiter to try again; it wakes the next as soon as it can proceed."""
         while self.waiting:
             waiter = self.waiting.popleft()
@@ -120,7 +120,7 @@ class Budget:
         if limits.max_usd is not None and card.price is None:
             raise BudgetError(explain_unpriced_model(card, limits.max_usd))
 
-    def open_slot(
+    def open_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False, idle: bool = False
     ) -> AgentSlot | BudgetRefusal:
         """Open a slot for an agent before it is created; `is_resumed` for one that continues after a pause.
@@ -134,21 +134,21 @@ class Budget:
                     return meter.build_refusal()
         return self._gate.open_slot(kind, depth, is_resumed=is_resumed, idle=idle)
 
-    async def activate_slot(self, slot: AgentSlot) -> None:
+    async def activate_agent_slot(self, slot: AgentSlot) -> None:
         """Wait until the agent may run; waiters are admitted in order."""
         await self._gate.activate_slot(slot)
 
-    def deactivate_slot(self, slot: AgentSlot) -> None:
+    def deactivate_agent_slot(self, slot: AgentSlot) -> None:
         """Stop counting an agent that waits for work as running."""
         self._gate.deactivate_slot(slot)
 
-    async def request_slot(
+    async def request_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
         """Open a slot like `open_slot`, also if the budget is in another process."""
-        return self.open_slot(kind, depth, is_resumed=is_resumed)
+        return self.open_agent_slot(kind, depth, is_resumed=is_resumed)
 
-    def close_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
+    def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
         """Close a slot; idempotent. An agent that never began does not count as started."""
         self._gate.close_slot(slot, was_started=was_started)
 
@@ -182,15 +182,15 @@ class Budget:
         )
 
     @property
-    def by_model(self) -> dict[str, tuple[Usage, float]]:
-        tallies: dict[str, list[ModelTally]] = {}
+    def spending_by_model(self) -> dict[str, tuple[Usage, float]]:
+        tallies: dict[str, list[AgentModelSpending]] = {}
         for agent_budget in self._agent_budgets.values():
             for model, tally in agent_budget.tallies.items():
                 tallies.setdefault(model, []).append(tally)
         return {model: sum_usage_and_cost(of_model) for model, of_model in tallies.items()}
 
     @property
-    def by_agent(self) -> dict[AgentId, tuple[Usage, float]]:
+    def spending_by_agent(self) -> dict[AgentId, tuple[Usage, float]]:
         agent_budgets = self._agent_budgets.items()
         return {
             agent: sum_usage_and_cost(account.tallies.values())
@@ -199,8 +199,8 @@ class Budget:
         }
 
     @property
-    def by_kind(self) -> dict[str, tuple[Usage, float]]:
-        tallies: dict[str, list[ModelTally]] = {}
+    def spending_by_agent_type(self) -> dict[str, tuple[Usage, float]]:
+        tallies: dict[str, list[AgentModelSpending]] = {}
         for agent_budget in self._agent_budgets.values():
             if agent_budget.tallies:
                 tallies.setdefault(agent_budget.kind, []).extend(agent_budget.tallies.values())
@@ -211,11 +211,11 @@ class Budget:
         if kind not in self.per_type:
             return ()
         if kind not in self._type_meters:
-            self._type_meters[kind] = create_meters(self.per_type[kind], "kind", kind)
+            self._type_meters[kind] = create_budget_meters(self.per_type[kind], "kind", kind)
         return self._type_meters[kind]
 
-    def warn_if_passed(self, meter: BudgetMeter, agent: AgentId) -> None:
-        if percent := meter.take_passed_mark():
+    def warn_if_threshold_passed(self, meter: BudgetMeter, agent: AgentId) -> None:
+        if percent := meter.take_passed_warning_percent():
             self._on_warning(
                 BudgetThresholdReached(
                     agent=agent if meter.scope == "agent" else LEAD_ID,
@@ -227,8 +227,8 @@ class Budget:
                 )
             )
 
-    def check_time_limit(self) -> None:
+    def update_time_warnings(self) -> None:
         if self._time_meter is not None:
             self._time_meter.spent = self.clock.monotonic() - self._started
             if self._time_meter.spent >= self._time_meter.next_mark:
-                self.warn_if_passed(self._time_meter, LEAD_ID)
+                self.warn_if_threshold_passed(self._time_meter, LEAD_ID)

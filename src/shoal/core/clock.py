@@ -39,13 +39,13 @@ class Clock(Protocol):
     def deadline(self, seconds: float) -> Deadline: ...
 
 
-class _LoopDeadline:
+class _EventLoopDeadline:
     __slots__ = ("_timeout",)
 
     def __init__(self, seconds: float) -> None:
         self._timeout = asyncio.timeout(seconds)
 
-    async def __aenter__(self) -> _LoopDeadline:
+    async def __aenter__(self) -> _EventLoopDeadline:
         await self._timeout.__aenter__()
         return self
 
@@ -69,7 +69,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
     def deadline(self, seconds: float) -> Deadline:
-        return _LoopDeadline(seconds)
+        return _EventLoopDeadline(seconds)
 
 
 async def run_with_deadline(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:

@@ -115,7 +115,7 @@ def _starts_control_tag(text: str, position: int) -> bool:
     following = text[position : position + _MAX_TAG_LENGTH]
     if not following.isascii():
         following = _normalize_lookalikes(following)
-    return _compile_control_pattern().match(following) is not None
+    return _compile_control_tag_pattern().match(following) is not None
 
 
 def _normalize_lookalikes(text: str) -> str:
@@ -126,7 +126,7 @@ def _normalize_lookalikes(text: str) -> str:
 
 
 @cache
-def _compile_control_pattern() -> re.Pattern[str]:
+def _compile_control_tag_pattern() -> re.Pattern[str]:
     # Words may be separated by anything except letters, and letters by blanks and line ends.
     tags = "|".join(_build_tag_pattern(tag) for tag in _TAGS)
     tokens = "|".join(map(re.escape, _TOKENS))

@@ -94,7 +94,7 @@ def parse_cron(text: str) -> CronExpression:
             field="",
         )
     minutes, hours, days, months, weekdays = (
-        _parse_field(word, field) for word, field in zip(words, _FIELDS, strict=True)
+        _parse_cron_field(word, field) for word, field in zip(words, _FIELDS, strict=True)
     )
     return CronExpression(
         minutes=minutes,
@@ -106,40 +106,40 @@ def parse_cron(text: str) -> CronExpression:
     )
 
 
-def _parse_field(word: str, field: _CronField) -> frozenset[int]:
-    return frozenset(value for part in word.split(",") for value in _parse_part(part, field))
+def _parse_cron_field(word: str, field: _CronField) -> frozenset[int]:
+    return frozenset(value for part in word.split(",") for value in _parse_cron_part(part, field))
 
 
-def _parse_part(part: str, field: _CronField) -> range:
+def _parse_cron_part(part: str, field: _CronField) -> range:
     span, slash, step_text = part.partition("/")
-    step = _parse_number(step_text, field, part) if slash else 1
+    step = _parse_cron_number(step_text, field, part) if slash else 1
     if step < 1:
-        raise _field_error(part, field, "a step is at least 1")
+        raise _build_cron_field_error(part, field, "a step is at least 1")
     if span == "*":
         # Weekday 7 is another name for 0.
         return range(field.lowest, min(field.highest, 6 if field.names == _DAYS else field.highest) + 1, step)
     first_text, dash, last_text = span.partition("-")
-    first = _parse_value(first_text, field, part)
-    last = _parse_value(last_text, field, part) if dash else field.highest if slash else first
+    first = _parse_cron_value(first_text, field, part)
+    last = _parse_cron_value(last_text, field, part) if dash else field.highest if slash else first
     if last < first:
-        raise _field_error(part, field, "a range runs from the lower to the higher")
+        raise _build_cron_field_error(part, field, "a range runs from the lower to the higher")
     return range(first, last + 1, step)
 
 
-def _parse_value(text: str, field: _CronField, part: str) -> int:
+def _parse_cron_value(text: str, field: _CronField, part: str) -> int:
     if text.lower() in field.names:
         return field.names.index(text.lower()) + field.lowest
-    value = _parse_number(text, field, part)
+    value = _parse_cron_number(text, field, part)
     if not field.lowest <= value <= field.highest:
-        raise _field_error(part, field, f"it goes from {field.lowest} to {field.highest}")
+        raise _build_cron_field_error(part, field, f"it goes from {field.lowest} to {field.highest}")
     return value
 
 
-def _parse_number(text: str, field: _CronField, part: str) -> int:
+def _parse_cron_number(text: str, field: _CronField, part: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 4):
-        raise _field_error(part, field, f"{text!r} is no number")
+        raise _build_cron_field_error(part, field, f"{text!r} is no number")
     return int(text)
 
 
-def _field_error(part: str, field: _CronField, problem: str) -> InvalidCronExpression:
+def _build_cron_field_error(part: str, field: _CronField, problem: str) -> InvalidCronExpression:
     return InvalidCronExpression(f"The field {field.name} cannot be {part!r}: {problem}.", field=field.name)

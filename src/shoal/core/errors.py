@@ -55,7 +55,7 @@ from shoal.core.limits import BudgetRefusal
 
 if TYPE_CHECKING:
     from shoal.core.agent_definitions import DefinitionProblem
-    from shoal.core.team_templates import TemplateProblem
+    from shoal.core.team_templates import TeamTemplateProblem
 
 
 class ShoalError(Exception):
@@ -134,16 +134,16 @@ class AgentRequestRefused(ShoalError): ...
 class NoModelConfigured(ShoalError): ...
 
 
-class StoreError(ShoalError):
+class StateFileError(ShoalError):
     def __init__(self, message: str, *, path: Path) -> None:
         super().__init__(message)
         self.path = path
 
 
-class SessionNotFound(StoreError): ...
+class SessionNotFound(StateFileError): ...
 
 
-class RunUnresponsive(StoreError): ...
+class RunUnresponsive(StateFileError): ...
 
 
 class InvalidName(ShoalError): ...
@@ -164,7 +164,7 @@ class TeamNotFound(TeamStoreError): ...
 class TaskUpdateRefused(TeamStoreError): ...
 
 
-class TeamBusy(TeamStoreError): ...
+class TeamHasActiveMembers(TeamStoreError): ...
 
 
 class SettingsError(ShoalError):
@@ -227,7 +227,7 @@ class UnknownSkill(ShoalError):
 
 
 class InvalidTeamTemplate(ShoalError):
-    def __init__(self, problem: TemplateProblem) -> None:
+    def __init__(self, problem: TeamTemplateProblem) -> None:
         super().__init__(str(problem))
         self.problem = problem
 
@@ -243,10 +243,10 @@ class BudgetExhausted(BudgetError):
         self.refusal = refusal
 
 
-class BlockedByHook(ShoalError): ...
+class CompactionBlockedByHook(ShoalError): ...
 
 
-class MissingExtra(ShoalError):
+class MissingPackageExtra(ShoalError):
     def __init__(self, need: str, extra: str) -> None:
         super().__init__(f"{need} needs an optional part. Install it with: pip install 'shoal[{extra}]'")
         self.extra = extra

@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.agents import AgentResult, RetainedWork
-from shoal.core.background_shells import BackgroundShell, ShellResult
+from shoal.core.agents import AgentResult, RetainedWorktreeWork
+from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.limits import LimitKind
 from shoal.core.mail_bodies import IdleReason
@@ -62,14 +62,14 @@ class TurnStarted(JournaledEvent, frozen=True, tag="turn_started"):
     """Last entry before the turn, for rewinding; None at the start of the conversation."""
 
 
-class RequestSent(JournaledEvent, frozen=True, tag="request_sent"):
+class ModelRequestSent(JournaledEvent, frozen=True, tag="request_sent"):
     """A request was sent to a model. Its estimated cost is reserved."""
 
     request: RequestId
     model: str
 
 
-class RequestSettled(JournaledEvent, frozen=True, tag="request_settled"):
+class ModelRequestSettled(JournaledEvent, frozen=True, tag="request_settled"):
     """A model answered, and the provider reported the usage."""
 
     request: RequestId
@@ -80,7 +80,7 @@ class RequestSettled(JournaledEvent, frozen=True, tag="request_settled"):
     duration_ms: int
 
 
-class RequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
+class ModelRequestFailed(JournaledEvent, frozen=True, tag="request_failed"):
     """A request failed. A `billed` one may cost an unknown amount: it is listed as unsettled."""
 
     request: RequestId
@@ -231,10 +231,10 @@ class MemberWoken(JournaledEvent, frozen=True, tag="member_woken"):
     """A teammate was woken because it has something to do."""
 
 
-class WorkRetained(JournaledEvent, frozen=True, tag="work_kept"):
+class WorktreeWorkRetained(JournaledEvent, frozen=True, tag="work_kept"):
     """The agent left work in a worktree."""
 
-    work: RetainedWork
+    work: RetainedWorktreeWork
 
 
 class NotificationDelivered(JournaledEvent, frozen=True, tag="notified"):
@@ -245,18 +245,18 @@ class NotificationDelivered(JournaledEvent, frozen=True, tag="notified"):
     call: str = ""
 
 
-class ShellStarted(JournaledEvent, frozen=True, tag="shell_started"):
+class BackgroundShellStarted(JournaledEvent, frozen=True, tag="shell_started"):
     """A background command started."""
 
     facts: BackgroundShell
 
 
-class ShellEnded(JournaledEvent, frozen=True, tag="shell_ended"):
+class BackgroundShellEnded(JournaledEvent, frozen=True, tag="shell_ended"):
     """A background command ended."""
 
     id: str
     """Id of the notification: `NotificationDelivered` confirms that the agent has it."""
-    end: ShellResult
+    end: BackgroundShellResult
 
 
 class ScheduleCreated(JournaledEvent, frozen=True, tag="schedule_made"):
@@ -392,7 +392,7 @@ class TextStreamed(LiveEvent, frozen=True, tag="heard"):
     text: str
 
 
-class StreamDiscarded(LiveEvent, frozen=True, tag="discarded"):
+class PartialReplyDiscarded(LiveEvent, frozen=True, tag="discarded"):
     """The streamed part of the current answer was discarded: the request is retried."""
 
     reason: str
@@ -413,7 +413,7 @@ class MessageAdded(LiveEvent, frozen=True, tag="message_added"):
     stop_reason: str = ""
 
 
-class ToolReturned(LiveEvent, frozen=True, tag="tool_returned"):
+class ToolOutputReturned(LiveEvent, frozen=True, tag="tool_returned"):
     """A tool call returned; holds the full result."""
 
     call: str

@@ -166,7 +166,7 @@ _Value = TypeVar("_Value")
 _STRENGTH: tuple[RuleBehavior, ...] = ("deny", "ask", "allow")
 
 
-def merge_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
+def merge_hook_decisions(decisions: Sequence[HookDecision]) -> HookDecision:
     """Merge decisions: the strictest permission, the first of each refusal, all contexts."""
     if len(decisions) == 1:
         return decisions[0]

@@ -64,17 +64,17 @@ _identity_context: ContextVar[_IdentityContext | None] = ContextVar("shoal_servi
 
 def current_identity() -> AgentIdentity:
     """Return the agent that the running code serves. Raises `LookupError` outside of one."""
-    return _current_context().run
+    return _current_identity_context().run
 
 
 def current_member() -> AgentIdentity:
     """Return the lead or teammate that owns the work; for a sub-agent, the one that started it."""
-    return _current_context().member
+    return _current_identity_context().member
 
 
 def current_cwd() -> Path:
     """Return the agent's current working directory."""
-    workspace = _current_context().workspace
+    workspace = _current_identity_context().workspace
     if workspace is None:
         raise LookupError("no agent with a directory is running in this context")
     return workspace.cwd
@@ -82,27 +82,27 @@ def current_cwd() -> Path:
 
 def assume_identity(identity: AgentIdentity, workspace: HasCwd | None = None) -> None:
     """Set the identity of the running task and of every task it starts from now on."""
-    _identity_context.set(_context_for(identity, workspace))
+    _identity_context.set(_build_identity_context(identity, workspace))
 
 
 @contextmanager
 def acting_as(identity: AgentIdentity, workspace: HasCwd | None = None) -> Iterator[None]:
     """Run the block, including the tasks it starts, as this agent."""
-    token = _identity_context.set(_context_for(identity, workspace))
+    token = _identity_context.set(_build_identity_context(identity, workspace))
     try:
         yield
     finally:
         _identity_context.reset(token)
 
 
-def _context_for(identity: AgentIdentity, workspace: HasCwd | None) -> _IdentityContext:
+def _build_identity_context(identity: AgentIdentity, workspace: HasCwd | None) -> _IdentityContext:
     outer = _identity_context.get()
     is_member = identity.is_lead or identity.is_teammate or outer is None
     member = identity if is_member or outer is None else outer.member
     return _IdentityContext(member, identity, workspace or (outer.workspace if outer else None))
 
 
-def _current_context() -> _IdentityContext:
+def _current_identity_context() -> _IdentityContext:
     context = _identity_context.get()
     if context is None:
         raise LookupError("no agent is running in this context")

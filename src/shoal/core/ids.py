@@ -49,7 +49,7 @@ class IdGenerator:
         """Create a generator for work whose timing must not change the ids of this one."""
         return IdGenerator(self._next_bits())
 
-    def derive_after(self, entry: EntryId) -> IdGenerator:
+    def derive_for_resumed_session(self, entry: EntryId) -> IdGenerator:
         """Create a generator for a session resumed after this entry, so that no id is used twice."""
         return IdGenerator(self._next_bits() ^ zlib.crc32(entry.encode()) << 128)
 
@@ -90,6 +90,6 @@ def is_uuid(text: str) -> bool:
         return False
 
 
-def slugify_path(path: str) -> str:
+def slugify_project_path(path: str) -> str:
     """Return the directory name under `projects/`: every character outside [A-Za-z0-9] becomes a dash."""
     return re.sub(r"[^A-Za-z0-9]", "-", path)

@@ -33,7 +33,7 @@ def find_schema_violations(value: Any, schema: Any) -> list[str]:
     """
     found: list[str] = []
     for violation in _SchemaValidator(
-        schema, _BASE_CHECKS + _CHECKS_PER_VALUE * _count_values(value)
+        schema, _BASE_CHECKS + _CHECKS_PER_VALUE * _count_nested_values(value)
     ).validate_value(value, schema, "", 0):
         found.append(violation)
         if len(found) == _MAX_VIOLATIONS:
@@ -74,12 +74,12 @@ class _SchemaValidator:
         self, value: Any, schema: Mapping[str, Any], path: str, depth: int
     ) -> Iterator[str]:
         location = path or "the value"
-        for subschema in _get_list(schema, "allOf"):
+        for subschema in _get_schema_list(schema, "allOf"):
             yield from self.validate_value(value, subschema, path, depth + 1)
-        choices = _get_list(schema, "anyOf")
+        choices = _get_schema_list(schema, "anyOf")
         if choices and not any(self._is_valid(value, each, depth) for each in choices):
             yield f"{location}: it fits none of the {len(choices)} choices"
-        if choices := _get_list(schema, "oneOf"):
+        if choices := _get_schema_list(schema, "oneOf"):
             match_count = sum(self._is_valid(value, each, depth) for each in choices)
             if match_count != 1:
                 yield f"{location}: it has to fit one of {len(choices)} choices, and fits {match_count}"
@@ -89,8 +89,11 @@ class _SchemaValidator:
     def _validate_object(
         self, value: Mapping[str, Any], schema: Mapping[str, Any], path: str, depth: int
     ) -> Iterator[str]:
-        properties, patterns = _get_mapping(schema, "properties"), _get_mapping(schema, "patternProperties")
-        for name in _get_list(schema, "required"):
+        properties, patterns = (
+            _get_schema_mapping(schema, "properties"),
+            _get_schema_mapping(schema, "patternProperties"),
+        )
+        for name in _get_schema_list(schema, "required"):
             if isinstance(name, str) and name not in value:
                 yield f"{_join_path(path, name)}: it is missing"
         for name, item in value.items():
@@ -103,18 +106,20 @@ class _SchemaValidator:
                 subschemas = [schema["additionalProperties"]] if schema["additionalProperties"] else []
             for subschema in subschemas:
                 yield from self.validate_value(item, subschema, _join_path(path, name), depth + 1)
-        yield from _validate_count(len(value), schema, ("minProperties", "maxProperties"), path, "fields")
+        yield from _validate_size_limits(
+            len(value), schema, ("minProperties", "maxProperties"), path, "fields"
+        )
 
     def _validate_array(
         self, value: Sequence[Any], schema: Mapping[str, Any], path: str, depth: int
     ) -> Iterator[str]:
-        prefix_schemas = _get_list(schema, "prefixItems")
+        prefix_schemas = _get_schema_list(schema, "prefixItems")
         for index, item in enumerate(value):
             subschema = prefix_schemas[index] if index < len(prefix_schemas) else schema.get("items", True)
             yield from self.validate_value(item, subschema, f"{path}[{index}]", depth + 1)
         if schema.get("uniqueItems") and len({_to_comparable(each) for each in value}) < len(value):
             yield f"{path or 'the value'}: an item stands in it twice"
-        yield from _validate_count(len(value), schema, ("minItems", "maxItems"), path, "items")
+        yield from _validate_size_limits(len(value), schema, ("minItems", "maxItems"), path, "items")
 
     def _resolve_ref(self, ref: str) -> Any:
         """Resolve a reference in the same document; one that cannot be resolved accepts everything."""
@@ -130,7 +135,7 @@ class _SchemaValidator:
 def _validate_type(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     location = path or "the value"
     type_name = schema.get("type")
-    type_names = [type_name] if isinstance(type_name, str) else _get_list(schema, "type")
+    type_names = [type_name] if isinstance(type_name, str) else _get_schema_list(schema, "type")
     kinds = [each for each in type_names if isinstance(each, str)]
     if kinds and not any(_TYPES.get(kind, lambda _: True)(value) for kind in kinds):
         yield f"{location}: {' or '.join(kinds)} is expected, not {_short_repr(value)}"
@@ -142,7 +147,7 @@ def _validate_type(value: Any, schema: Mapping[str, Any], path: str) -> Iterator
 
 
 def _validate_string(value: str, schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    yield from _validate_count(len(value), schema, ("minLength", "maxLength"), path, "characters")
+    yield from _validate_size_limits(len(value), schema, ("minLength", "maxLength"), path, "characters")
     pattern = schema.get("pattern")
     if isinstance(pattern, str) and not _matches_pattern(pattern, value):
         yield f"{path or 'the value'}: {_short_repr(value)} does not match {pattern}"
@@ -186,17 +191,17 @@ def _matches_pattern(pattern: str, text: str) -> bool:
         return True
 
 
-def _get_list(schema: Mapping[str, Any], key: str) -> Sequence[Any]:
+def _get_schema_list(schema: Mapping[str, Any], key: str) -> Sequence[Any]:
     value = schema.get(key)
     return value if isinstance(value, list | tuple) else ()
 
 
-def _get_mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _get_schema_mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = schema.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
-def _validate_count(
+def _validate_size_limits(
     size: int, schema: Mapping[str, Any], keys: tuple[str, str], path: str, noun: str
 ) -> Iterator[str]:
     minimum, maximum = schema.get(keys[0]), schema.get(keys[1])
@@ -206,7 +211,7 @@ def _validate_count(
         yield f"{path or 'the value'}: {size} {noun} are more than {maximum}"
 
 
-def _count_values(value: Any) -> int:
+def _count_nested_values(value: Any) -> int:
     """Return the number of values it consists of."""
     size, pending = 0, [value]
     while pending:

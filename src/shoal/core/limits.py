@@ -78,7 +78,7 @@ class AgentSlot(Struct, kw_only=True):
     """True if it holds one of the concurrent places."""
 
 
-class AgentGate:
+class AgentCountLimiter:
     """Counts the agents of a tree and enforces their caps."""
 
     __slots__ = ("_waiting", "caps", "running", "total")
@@ -96,16 +96,16 @@ class AgentGate:
         """Open a slot; an `idle` one takes a place only when it is activated."""
         caps = self.caps
         if depth > caps.max_depth:
-            return _refuse_start(
+            return _refuse_agent_start(
                 "depth", f"agents may start agents to a depth of {caps.max_depth}, not {depth}"
             )
         if not idle and self._is_full:
             limit = caps.max_concurrent
-            return _refuse_start(
+            return _refuse_agent_start(
                 "concurrent", f"{self.running} agents are running, and {limit} may run at once"
             )
         if caps.max_total is not None and self.total >= caps.max_total and not is_resumed:
-            return _refuse_start(
+            return _refuse_agent_start(
                 "total", f"{self.total} of the {caps.max_total} agents of this run were started"
             )
         self.running += not idle
@@ -156,7 +156,7 @@ class AgentGate:
         self.running -= 1
 
 
-def _refuse_start(limit: LimitKind, sentence: str) -> BudgetRefusal:
+def _refuse_agent_start(limit: LimitKind, sentence: str) -> BudgetRefusal:
     return BudgetRefusal(limit=limit, scope="tree", whose="", sentence=sentence)
 
 
@@ -175,7 +175,7 @@ class BudgetMeter:
         self.next_mark = maximum * _WARNING_PERCENTS[0] / 100
         """Amount at which the next warning is due."""
 
-    def take_passed_mark(self) -> int:
+    def take_passed_warning_percent(self) -> int:
         """Return the highest newly passed mark in percent, each once; 0 if none is new."""
         if self.spent < self.next_mark:
             return 0
@@ -201,17 +201,17 @@ class BudgetMeter:
             "agent": f" for agent {self.owner}",
         }
         limit_text, spent_text = (
-            format_amount(self.limit, self.maximum),
-            format_amount(self.limit, self.spent),
+            format_limit_amount(self.limit, self.maximum),
+            format_limit_amount(self.limit, self.spent),
         )
         budget_text = f"the budget of {limit_text}{owner_texts[self.scope]}"
         if self.spent >= self.maximum:
             return f"{budget_text} is spent ({spent_text})"
-        held_text = format_amount(self.limit, self.held)
+        held_text = format_limit_amount(self.limit, self.held)
         return f"{budget_text} is spoken for ({spent_text} spent, {held_text} for requests in flight)"
 
 
-def format_amount(limit: LimitKind, value: float) -> str:
+def format_limit_amount(limit: LimitKind, value: float) -> str:
     """Format an amount for people and models."""
     match limit:
         case "usd":
@@ -222,7 +222,7 @@ def format_amount(limit: LimitKind, value: float) -> str:
             return f"{value:,.0f} {limit}"
 
 
-def create_meters(limits: BudgetLimits, scope: LimitScope, owner: str = "") -> tuple[BudgetMeter, ...]:
+def create_budget_meters(limits: BudgetLimits, scope: LimitScope, owner: str = "") -> tuple[BudgetMeter, ...]:
     """Create a meter for each limit that is set, except time, which needs none."""
     maximums: tuple[tuple[LimitKind, float | None], ...] = (
         ("usd", limits.max_usd),

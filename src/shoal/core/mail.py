@@ -31,7 +31,7 @@ MailDeliveryState: TypeAlias = Literal["delivered", "queued"]
 """`delivered`: in the inbox file. `queued`: in the overflow, in order, until earlier mail is taken."""
 
 
-class PostReceipt(Struct, frozen=True, kw_only=True):
+class MailPostReceipt(Struct, frozen=True, kw_only=True):
     """Receipt for posted mail, which is on disk in either state."""
 
     id: str

@@ -19,7 +19,7 @@ class _MailBody(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     """Base class of mail bodies. Timestamps are ISO, UTC, milliseconds."""
 
 
-class TaskAssignment(_MailBody, frozen=True, tag="task_assignment", rename="camel"):
+class TaskAssignmentMail(_MailBody, frozen=True, tag="task_assignment", rename="camel"):
     task_id: TaskId
     subject: str
     description: str
@@ -30,7 +30,7 @@ class TaskAssignment(_MailBody, frozen=True, tag="task_assignment", rename="came
 IdleReason: TypeAlias = Literal["available", "interrupted", "failed"]
 
 
-class IdleNotification(
+class IdleNotificationMail(
     _MailBody,
     frozen=True,
     tag="idle_notification",
@@ -54,7 +54,7 @@ class IdleNotification(
     result: str | None = None
 
 
-class ShutdownRequest(
+class ShutdownRequestMail(
     _MailBody, frozen=True, kw_only=True, omit_defaults=False, tag="shutdown_request", rename=_CAMEL
 ):
     request_id: str
@@ -63,7 +63,7 @@ class ShutdownRequest(
     timestamp: str
 
 
-class ShutdownApproved(
+class ShutdownApprovedMail(
     _MailBody,
     frozen=True,
     tag="shutdown_approved",
@@ -78,7 +78,7 @@ class ShutdownApproved(
     backend_type: str | None = None
 
 
-class ShutdownRejected(
+class ShutdownRejectedMail(
     _MailBody, frozen=True, kw_only=True, omit_defaults=False, tag="shutdown_rejected", rename=_CAMEL
 ):
     request_id: str
@@ -87,7 +87,7 @@ class ShutdownRejected(
     timestamp: str
 
 
-class PlanApprovalRequest(
+class PlanApprovalRequestMail(
     _MailBody,
     frozen=True,
     tag="plan_approval_request",
@@ -104,7 +104,7 @@ class PlanApprovalRequest(
             raise ValueError("planFilePath is not absolute")
 
 
-class PlanApprovalResponse(
+class PlanApprovalResponseMail(
     _MailBody,
     frozen=True,
     tag="plan_approval_response",
@@ -128,27 +128,27 @@ class AddDirectoriesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", 
     destination: str
 
 
-class SetModeUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+class SetPermissionModeUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
     mode: PermissionMode
     destination: str
 
 
-class PermissionRule(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class MailedPermissionRule(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     tool_name: str
     rule_content: str | None = None
 
 
-class AddRulesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
-    rules: tuple[PermissionRule, ...]
+class AddPermissionRulesUpdate(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
+    rules: tuple[MailedPermissionRule, ...]
     behavior: Literal["allow", "deny", "ask"]
     destination: str
 
 
-PermissionUpdate: TypeAlias = AddDirectoriesUpdate | SetModeUpdate | AddRulesUpdate
+PermissionUpdate: TypeAlias = AddDirectoriesUpdate | SetPermissionModeUpdate | AddPermissionRulesUpdate
 """Permission change beyond the one call that a request suggests or an answer grants."""
 
 
-class PermissionRequest(_MailBody, frozen=True, omit_defaults=False, tag="permission_request"):
+class PermissionRequestMail(_MailBody, frozen=True, omit_defaults=False, tag="permission_request"):
     request_id: str
     agent_id: AgentName
     """Bare name of the agent."""
@@ -170,7 +170,7 @@ class PermissionGrant(Struct, frozen=True, kw_only=True):
     permission_updates: tuple[PermissionUpdate, ...] = ()
 
 
-class PermissionResponse(_MailBody, frozen=True, tag="permission_response"):
+class PermissionResponseMail(_MailBody, frozen=True, tag="permission_response"):
     """Answer to a permission request: `success` has a response, `error` the reason."""
 
     request_id: str
@@ -185,15 +185,15 @@ class PermissionResponse(_MailBody, frozen=True, tag="permission_response"):
 
 
 MailBody: TypeAlias = (
-    TaskAssignment
-    | IdleNotification
-    | ShutdownRequest
-    | ShutdownApproved
-    | ShutdownRejected
-    | PlanApprovalRequest
-    | PlanApprovalResponse
-    | PermissionRequest
-    | PermissionResponse
+    TaskAssignmentMail
+    | IdleNotificationMail
+    | ShutdownRequestMail
+    | ShutdownApprovedMail
+    | ShutdownRejectedMail
+    | PlanApprovalRequestMail
+    | PlanApprovalResponseMail
+    | PermissionRequestMail
+    | PermissionResponseMail
 )
 
 
@@ -221,26 +221,31 @@ def create_permission_request_id(ms: int, random_source: random.Random) -> str:
     return f"perm-{ms}-{''.join(random_source.choices(_ALPHABET, k=7))}"
 
 
-def format_peer_summary(recipient: AgentName, summary: str) -> str:
+def format_peer_message_summary(recipient: AgentName, summary: str) -> str:
     """Return the summary of an idle notification after a message to a peer."""
     return f"[to {recipient}] {summary}"
 
 
-def can_send_body(sender: AgentName, body: MailBody) -> bool:
+def can_send_mail_body(sender: AgentName, body: MailBody) -> bool:
     """Return True if this sender may send this body; else it is treated as text.
 
     Only the lead shuts down teammates and answers their requests; others may only speak for themselves.
     """
     match body:
-        case ShutdownRequest():
+        case ShutdownRequestMail():
             return sender == body.sender == LEAD_NAME
-        case PlanApprovalResponse() | PermissionResponse():
+        case PlanApprovalResponseMail() | PermissionResponseMail():
             return sender == LEAD_NAME
-        case IdleNotification() | ShutdownApproved() | ShutdownRejected() | PlanApprovalRequest():
+        case (
+            IdleNotificationMail()
+            | ShutdownApprovedMail()
+            | ShutdownRejectedMail()
+            | PlanApprovalRequestMail()
+        ):
             return sender == body.sender != LEAD_NAME
-        case PermissionRequest():
+        case PermissionRequestMail():
             return sender == body.agent_id != LEAD_NAME
-        case TaskAssignment():
+        case TaskAssignmentMail():
             return sender == body.assigned_by
         case _:
             assert_never(body)

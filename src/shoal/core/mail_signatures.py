@@ -28,7 +28,7 @@ class MailSigner:
         if len(key) != KEY_SIZE:
             raise ValueError(f"a key has {KEY_SIZE} bytes, not {len(key)}")
         self._key = key
-        self._start = _encode_framed(_FORMAT_VERSION) + _encode_framed(team)
+        self._start = _encode_length_prefixed(_FORMAT_VERSION) + _encode_length_prefixed(team)
 
     def __repr__(self) -> str:
         return "MailSigner()"  # the key must not appear in logs
@@ -46,15 +46,18 @@ class MailSigner:
 
     def _compute_signature(self, mail: MailMessage, to: AgentName) -> str:
         fields = (mail.id, mail.sender, to, mail.timestamp, mail.text)
-        summary_part = b"" if mail.summary is None else _encode_framed(mail.summary)
+        summary_part = b"" if mail.summary is None else _encode_length_prefixed(mail.summary)
         # In front, so that it cannot be mistaken for a summary.
         content = (
-            (_FYI if mail.fyi else b"") + self._start + b"".join(map(_encode_framed, fields)) + summary_part
+            (_FYI if mail.fyi else b"")
+            + self._start
+            + b"".join(map(_encode_length_prefixed, fields))
+            + summary_part
         )
         return hmac.digest(self._key, content, _digest).hex()
 
 
-def _encode_framed(text: str) -> bytes:
+def _encode_length_prefixed(text: str) -> bytes:
     """Encode text with a length prefix, so that no two lists of fields encode alike.
 
     In UTF-16, in which two surrogate halves equal the character that JSON makes of them in transit.
@@ -63,4 +66,4 @@ def _encode_framed(text: str) -> bytes:
     return len(raw).to_bytes(8, "big") + raw
 
 
-_FYI = _encode_framed("fyi")
+_FYI = _encode_length_prefixed("fyi")

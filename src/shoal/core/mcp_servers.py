@@ -49,10 +49,10 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        return format_server_prefix(self.name)
+        return format_mcp_tool_prefix(self.name)
 
 
-class ChannelMessage(Struct, frozen=True, kw_only=True):
+class McpChannelMessage(Struct, frozen=True, kw_only=True):
     """Unsolicited message that a server sends through its channel."""
 
     content: str
@@ -94,7 +94,7 @@ class McpPrompt(Struct, frozen=True, kw_only=True):
     arguments: tuple[McpPromptArgument, ...] = ()
 
 
-def format_server_prefix(server: str) -> str:
+def format_mcp_tool_prefix(server: str) -> str:
     """Return the prefix of the server's tool names; rules split names at the double underscore."""
     plain = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", server)).strip("_") or "server"
     return f"{MCP_PREFIX}{_shorten_name(plain, _MAX_SERVER_NAME_LENGTH)}__"
@@ -102,11 +102,11 @@ def format_server_prefix(server: str) -> str:
 
 def format_mcp_tool_name(server: str, tool: str) -> str:
     return _shorten_name(
-        format_server_prefix(server) + re.sub(r"[^A-Za-z0-9_-]", "_", tool), MAX_TOOL_NAME_LENGTH
+        format_mcp_tool_prefix(server) + re.sub(r"[^A-Za-z0-9_-]", "_", tool), MAX_TOOL_NAME_LENGTH
     )
 
 
-def list_tool_servers(tools: Iterable[str]) -> tuple[str, ...]:
+def list_mcp_servers_of_tools(tools: Iterable[str]) -> tuple[str, ...]:
     """Return the servers named in these tool names."""
     servers = (
         tool.removeprefix(MCP_PREFIX).partition("__")[0] for tool in tools if tool.startswith(MCP_PREFIX)
@@ -114,10 +114,10 @@ def list_tool_servers(tools: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(servers))
 
 
-def matches_server_pattern(pattern: str, server: str) -> bool:
+def matches_mcp_server_pattern(pattern: str, server: str) -> bool:
     """Return True if an entry of `requiredMcpServers` matches this server."""
     return any(
-        fnmatchcase(name.lower(), pattern.lower()) for name in (server, format_server_prefix(server)[5:-2])
+        fnmatchcase(name.lower(), pattern.lower()) for name in (server, format_mcp_tool_prefix(server)[5:-2])
     )
 
 

@@ -107,7 +107,7 @@ class MemberBackend(Protocol):
         """Return why it cannot be used here, and what to do; empty if it can."""
         ...
 
-    async def prepare(self) -> None:
+    async def start_setup(self) -> None:
         """Begin the setup that the first teammate would have to wait for, without waiting for it."""
         ...
 

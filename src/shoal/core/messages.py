@@ -18,45 +18,45 @@ INTERRUPTED_RESULT = (
 """Result of a call that will get no other."""
 
 
-class BaseBlock(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
+class BaseContentBlock(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", gc=False):
     """Base class of the parts of a message."""
 
 
-class TextBlock(BaseBlock, frozen=True, tag="text"):
+class TextBlock(BaseContentBlock, frozen=True, tag="text"):
     text: str
 
 
-class ThinkingBlock(BaseBlock, frozen=True, tag="thinking"):
+class ThinkingBlock(BaseContentBlock, frozen=True, tag="thinking"):
     """Reasoning signed by a provider; it must be sent back unchanged, or the provider rejects the history."""
 
     thinking: str
     signature: str = ""
 
 
-class RedactedThinkingBlock(BaseBlock, frozen=True, tag="redacted_thinking"):
+class RedactedThinkingBlock(BaseContentBlock, frozen=True, tag="redacted_thinking"):
     data: str
 
 
-class Base64Source(Struct, frozen=True, kw_only=True, tag_field="type", tag="base64", gc=False):
+class Base64ImageSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="base64", gc=False):
     media_type: str
     data: str
 
 
-class UrlSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="url", gc=False):
+class UrlImageSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="url", gc=False):
     url: str
 
 
-class ImageBlock(BaseBlock, frozen=True, tag="image"):
-    source: Base64Source | UrlSource
+class ImageBlock(BaseContentBlock, frozen=True, tag="image"):
+    source: Base64ImageSource | UrlImageSource
 
 
-class ToolUseBlock(BaseBlock, frozen=True, tag="tool_use"):
+class ToolUseBlock(BaseContentBlock, frozen=True, tag="tool_use"):
     id: str
     name: str
     input: dict[str, Any]
 
 
-class ToolResultBlock(BaseBlock, frozen=True, tag="tool_result"):
+class ToolResultBlock(BaseContentBlock, frozen=True, tag="tool_result"):
     tool_use_id: str
     content: str | tuple[TextBlock | ImageBlock, ...] = ""
     is_error: bool = False
@@ -85,14 +85,14 @@ def user_message(text: str) -> Message:
     return Message(role="user", content=(TextBlock(text=text),))
 
 
-def extract_result_text(result: ToolResultBlock) -> str:
+def extract_tool_result_text(result: ToolResultBlock) -> str:
     """Return the text of a tool result, with a marker for each image."""
     if isinstance(result.content, str):
         return result.content
     return "\n".join(b.text if isinstance(b, TextBlock) else "[image]" for b in result.content)
 
 
-def find_interrupted_call(messages: Iterable[Message], call_id: str) -> ToolUseBlock | None:
+def find_interrupted_tool_call(messages: Iterable[Message], call_id: str) -> ToolUseBlock | None:
     """Return the call with that id if it was interrupted before it returned a result."""
     found: ToolUseBlock | None = None
     for message in messages:

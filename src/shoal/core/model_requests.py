@@ -48,7 +48,7 @@ class ModelReply(Struct, frozen=True, kw_only=True, gc=False):
     """False if the provider reported no usage: the zeros are not a count, and the request is unsettled."""
 
 
-class AttemptStarted(Struct, frozen=True, gc=False):
+class ModelAttemptStarted(Struct, frozen=True, gc=False):
     """An attempt is about to be sent; from here on it may cost something."""
 
 
@@ -67,7 +67,7 @@ class ToolInputDelta(Struct, frozen=True, gc=False):
     size: int
 
 
-class RetryScheduled(Struct, frozen=True, kw_only=True, gc=False):
+class ModelRetryScheduled(Struct, frozen=True, kw_only=True, gc=False):
     """An attempt failed and another follows: discard what was streamed so far."""
 
     reason: str
@@ -76,9 +76,11 @@ class RetryScheduled(Struct, frozen=True, kw_only=True, gc=False):
     billed: bool
 
 
-StreamDelta: TypeAlias = AttemptStarted | TextDelta | ThinkingDelta | ToolInputDelta | RetryScheduled
+StreamDelta: TypeAlias = (
+    ModelAttemptStarted | TextDelta | ThinkingDelta | ToolInputDelta | ModelRetryScheduled
+)
 DeltaListener: TypeAlias = Callable[[StreamDelta], Awaitable[None]]
 
 
-async def ignore_delta(_: StreamDelta) -> None:
+async def ignore_stream_delta(_: StreamDelta) -> None:
     """Ignore a delta, for callers that need only the reply."""

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TASK_ID = re.compile(r"[1-9][0-9]{0,17}")
 
 
-def parse_name(text: str) -> str:
+def parse_safe_name(text: str) -> str:
     """Parse a name: fold compatibility forms, then allow only letters, digits, `_` and `-`."""
     folded = unicodedata.normalize("NFKC", text).strip()
     if _NAME.fullmatch(folded) is None:
@@ -34,11 +34,11 @@ def parse_name(text: str) -> str:
 
 
 def parse_team_name(text: str) -> TeamName:
-    return TeamName(parse_name(text))
+    return TeamName(parse_safe_name(text))
 
 
 def parse_agent_name(text: str) -> AgentName:
-    return AgentName(parse_name(text))
+    return AgentName(parse_safe_name(text))
 
 
 def parse_task_id(text: str) -> TaskId:

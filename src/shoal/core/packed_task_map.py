@@ -80,7 +80,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
             self._remove_completed(number)
         self._loose_values[number] = value
         if len(self._loose_values) > self._max_loose:
-            self._pack_completed()
+            self._pack_completed_tasks()
 
     def __delitem__(self, task: TaskId) -> None:
         if self.unfinished.pop(task, None) is None and not self._remove_completed(_parse_task_number(task)):
@@ -128,7 +128,7 @@ class PackedTaskMap(MutableMapping[TaskId, V]):
         self._store_pack(pack_number, values)
         return True
 
-    def _pack_completed(self) -> None:
+    def _pack_completed_tasks(self) -> None:
         values_by_pack: dict[int, dict[int, V]] = {}
         unpackable: dict[int, V] = {}
         for number, value in self._loose_values.items():

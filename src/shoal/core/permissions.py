@@ -13,7 +13,7 @@ RuleBehavior: TypeAlias = Literal["allow", "ask", "deny"]
 RuleDestination: TypeAlias = Literal["session", "localSettings", "projectSettings", "userSettings"]
 
 
-class SuggestedRule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class SuggestedPermissionRule(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Rule `Tool` or `Tool(content)`."""
 
     tool_name: str
@@ -23,8 +23,8 @@ class SuggestedRule(Struct, frozen=True, kw_only=True, rename="camel", omit_defa
         return self.tool_name if self.rule_content is None else f"{self.tool_name}({self.rule_content})"
 
 
-class AddRulesSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
-    rules: tuple[SuggestedRule, ...]
+class AddPermissionRulesSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="addRules"):
+    rules: tuple[SuggestedPermissionRule, ...]
     behavior: RuleBehavior = "allow"
     destination: RuleDestination = "session"
 
@@ -34,22 +34,24 @@ class AddDirectoriesSuggestion(Struct, frozen=True, kw_only=True, tag_field="typ
     destination: RuleDestination = "session"
 
 
-class SetModeSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
+class SetPermissionModeSuggestion(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"):
     mode: PermissionMode
     destination: RuleDestination = "session"
 
 
-PermissionSuggestion: TypeAlias = AddRulesSuggestion | AddDirectoriesSuggestion | SetModeSuggestion
+PermissionSuggestion: TypeAlias = (
+    AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion
+)
 
 
-def find_suggestion(
+def find_permission_suggestion(
     suggestions: tuple[PermissionSuggestion, ...], destination: RuleDestination
 ) -> PermissionSuggestion | None:
     """Return the suggestion for that destination: the first, which is the narrowest."""
     return next((each for each in suggestions if each.destination == destination), None)
 
 
-def format_session_rule(suggestions: tuple[PermissionSuggestion, ...]) -> str:
+def format_session_permission_rules(suggestions: tuple[PermissionSuggestion, ...]) -> str:
     """Return the rules that an answer for the whole session would add, as text; empty if none."""
-    found = find_suggestion(suggestions, "session")
-    return ", ".join(map(str, found.rules)) if isinstance(found, AddRulesSuggestion) else ""
+    found = find_permission_suggestion(suggestions, "session")
+    return ", ".join(map(str, found.rules)) if isinstance(found, AddPermissionRulesSuggestion) else ""

@@ -76,15 +76,17 @@ class AgentInbox(Protocol):
 
 
 class PermissionPolicy(Protocol):
-    def decide_call(self, call: ToolUseBlock, tool: Tool, agent: AgentIdentity) -> PermissionDecision: ...
+    def decide_tool_call(
+        self, call: ToolUseBlock, tool: Tool, agent: AgentIdentity
+    ) -> PermissionDecision: ...
 
-    def remember_answer(self, call: ToolUseBlock, answer: Answer) -> None: ...
+    def remember_permission_answer(self, call: ToolUseBlock, answer: Answer) -> None: ...
 
     def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
         """Return a filter for a search below `top`: True for files it may not read. All are real paths."""
         ...
 
-    def end_turn(self) -> None:
+    def drop_turn_permissions(self) -> None:
         """Drop what was allowed for this turn only."""
         ...
 
@@ -142,7 +144,7 @@ class Workspace(Protocol):
         """
         ...
 
-    def begin_turn(self, turn: int) -> None: ...
+    def set_checkpoint_turn(self, turn: int) -> None: ...
 
 
 class Process(Protocol):

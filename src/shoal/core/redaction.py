@@ -58,16 +58,16 @@ _BREAK = rb"(?:\s|\\[nrt])*"
 _BLOCK = rb"-*" + _BREAK + rb"(?:(?:[A-Za-z0-9+/=]{8,}|(?:Proc-Type|DEK-Info)[^\\\n]*)" + _BREAK + rb")*"
 
 
-def _build_class_table(extra: bytes) -> bytes:
+def _build_character_class_table(extra: bytes) -> bytes:
     return bytes(97 if chr(code).isalnum() or code in extra else 32 for code in range(128)) + b" " * 128
 
 
-_ALPHANUMERIC, _WORD = _build_class_table(b""), _build_class_table(b"_-")
+_ALPHANUMERIC, _WORD = _build_character_class_table(b""), _build_character_class_table(b"_-")
 _LONG_RUN = b"a" * _MIN_RUN
 _BLANK, _BACKSLASH = b" \\"
 
 
-def is_secret_name(name: str) -> bool:
+def is_secret_variable_name(name: str) -> bool:
     """Return True if a variable of this name holds a secret."""
     return not _SECRET_WORDS.isdisjoint(name.upper().split("_")) or name == "ANTHROPIC_CUSTOM_HEADERS"
 
@@ -78,9 +78,11 @@ class SecretRedactor:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         """Redact the values in `environ` whose names mark them as secrets."""
         secrets = [
-            (_encode_value(value), name)
+            (_encode_variable_value(value), name)
             for name, value in (environ or {}).items()
-            if len(value) >= _MIN_VALUE_LENGTH and is_secret_name(name) and not _is_harmless_value(value)
+            if len(value) >= _MIN_VALUE_LENGTH
+            and is_secret_variable_name(name)
+            and not _is_harmless_value(value)
         ]
         # Longest first: one value may contain another.
         secrets.sort(key=lambda pair: len(pair[0]), reverse=True)
@@ -106,7 +108,7 @@ class SecretRedactor:
         """Return the redacted text; the very same object if there is nothing to redact."""
         for head, value, replacement in self._other_values:
             if head in text:
-                text = _replace_value(text, value, replacement)
+                text = _replace_secret_value(text, value, replacement)
         run_map = text.translate(_ALPHANUMERIC)
         run_start = run_map.find(_LONG_RUN)
         if run_start < 0:
@@ -114,16 +116,16 @@ class SecretRedactor:
         original = text
         for head, value, replacement in self._long_run_values:
             if head in text:
-                text = _replace_value(text, value, replacement)
+                text = _replace_secret_value(text, value, replacement)
         if _PRIVATE in text:
-            text = _redact_key_blocks(text)
+            text = _redact_private_key_blocks(text)
         if text is not original:
             run_map = text.translate(_ALPHANUMERIC)
             run_start = run_map.find(_LONG_RUN)
-        return _redact_key_shapes(text, run_map, run_start)
+        return _redact_api_keys(text, run_map, run_start)
 
 
-def _encode_value(value: str) -> bytes:
+def _encode_variable_value(value: str) -> bytes:
     """Return the bytes of a variable; text that no variable can hold is encoded as stores encode it."""
     try:
         return value.encode("utf-8", "surrogateescape")
@@ -147,20 +149,22 @@ def _find_all(text: bytes, mark: bytes) -> Iterator[int]:
         position = text.find(mark, position + 1)
 
 
-def _replace_value(text: bytes, value: bytes, replacement: bytes) -> bytes:
+def _replace_secret_value(text: bytes, value: bytes, replacement: bytes) -> bytes:
     pieces: list[bytes] = []
     copied_to = 0
     for position in _find_all(text, value[:_HEAD]):
         if position < copied_to:
             continue
-        size = len(value) if text.startswith(value, position) else _match_truncated(text, position, value)
+        size = (
+            len(value) if text.startswith(value, position) else _match_truncated_secret(text, position, value)
+        )
         if size:
             pieces += (text[copied_to:position], replacement)
             copied_to = position + size
     return b"".join([*pieces, text[copied_to:]]) if pieces else text
 
 
-def _match_truncated(text: bytes, position: int, value: bytes) -> int:
+def _match_truncated_secret(text: bytes, position: int, value: bytes) -> int:
     """Return the length of a value that the end of the text or of its string cut short; else 0."""
     size = _HEAD
     while size < len(value) and text[position + size : position + size + 1] == value[size : size + 1]:
@@ -168,7 +172,7 @@ def _match_truncated(text: bytes, position: int, value: bytes) -> int:
     return size if text[position + size : position + size + 1] in (b"", b'"', b"\n") else 0
 
 
-def _redact_key_shapes(text: bytes, run_map: bytes, run_start: int) -> bytes:
+def _redact_api_keys(text: bytes, run_map: bytes, run_start: int) -> bytes:
     """Redact keys. `flat` has a blank for each byte that is not alphanumeric; `run` is the first long run."""
     pieces: list[bytes] = []
     copied_to = 0
@@ -183,7 +187,7 @@ def _redact_key_shapes(text: bytes, run_map: bytes, run_start: int) -> bytes:
             start += 1  # in JSON the letter belongs to an escape
         # Most long runs are in words that do not start like a key and do not follow `Bearer`.
         if (previous_byte == _BLANK or text[start : start + 2] in _KEY_BEGINNINGS) and start >= copied_to:
-            found = _match_key(text, start)
+            found = _match_api_key(text, start)
             if found is not None:
                 pieces += (text[copied_to : found[0]], b"[redacted]")
                 copied_to = found[1]
@@ -194,7 +198,7 @@ def _redact_key_shapes(text: bytes, run_map: bytes, run_start: int) -> bytes:
     return b"".join([*pieces, text[copied_to:]]) if pieces else text
 
 
-def _match_key(text: bytes, start: int) -> tuple[int, int] | None:
+def _match_api_key(text: bytes, start: int) -> tuple[int, int] | None:
     """Return the span of the secret part of a key that starts here, or None."""
     if text[start : start + 2] in _KEY_BEGINNINGS:
         for mark, tail in _KEY_SHAPES.items():
@@ -206,7 +210,7 @@ def _match_key(text: bytes, start: int) -> tuple[int, int] | None:
     return None
 
 
-def _redact_key_blocks(text: bytes) -> bytes:
+def _redact_private_key_blocks(text: bytes) -> bytes:
     pieces: list[bytes] = []
     copied_to = 0
     for position in _find_all(text, _BEGIN):

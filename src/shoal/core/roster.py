@@ -82,7 +82,7 @@ class NewMember(Struct, frozen=True, kw_only=True):
             cwd=self.cwd,
             tmux_pane_id=self.tmux_pane_id,
             prompt=self.prompt,
-            color=next_color(spawned_before),
+            color=next_member_color(spawned_before),
             plan_mode_required=self.plan_mode_required,
             backend_type=self.backend_type,
             is_active=True,
@@ -110,5 +110,5 @@ def format_agent_id(name: AgentName, team: TeamName) -> str:
     return f"{name}@{team}"
 
 
-def next_color(spawned_before: int) -> MemberColor:
+def next_member_color(spawned_before: int) -> MemberColor:
     return MEMBER_COLORS[spawned_before % len(MEMBER_COLORS)]

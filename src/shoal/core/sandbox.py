@@ -49,7 +49,7 @@ class Sandbox(Protocol):
         """True if the end of a command ends every process it started."""
         ...
 
-    async def prepare(self) -> None:
+    async def detect_availability(self) -> None:
         """Detect availability without blocking the event loop."""
         ...
 

@@ -21,7 +21,7 @@ async def exit_task_group(
         await group.__aexit__(None, None, None)
 
 
-async def wait_for_first(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:
+async def wait_for_first_coroutine(group: asyncio.TaskGroup, *awaited: Coroutine[Any, Any, None]) -> None:
     """Wait until one of the coroutines ends and cancel the others."""
     tasks = [group.create_task(each) for each in awaited]
     try:

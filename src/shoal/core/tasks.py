@@ -52,7 +52,7 @@ class Task(Struct, frozen=True, kw_only=True):
         return (number if rank is None else rank, number)
 
 
-def extract_attempt_mark(attempt: str | None) -> str:
+def extract_stable_attempt_part(attempt: str | None) -> str:
     """Return the part of an attempt id that stays when its owner continues in another process."""
     return "" if attempt is None else attempt.partition("-")[2]
 
@@ -91,7 +91,7 @@ class ClaimResult(Struct, frozen=True, kw_only=True):
     attempt: str | None = None
 
 
-def sort_by_number(tasks: Iterable[Task]) -> list[Task]:
+def sort_tasks_by_number(tasks: Iterable[Task]) -> list[Task]:
     return sorted(tasks, key=lambda task: int(task.id))
 
 
@@ -132,7 +132,7 @@ def find_claim_refusal(
     return "blocked" if find_open_blockers(task, board) else None
 
 
-def is_legal_transition(old: TaskStatus, new: TaskStatus) -> bool:
+def is_legal_status_transition(old: TaskStatus, new: TaskStatus) -> bool:
     """Return True if the transition is legal: from `completed` only back to `pending`, else any."""
     return not (old == "completed" and new == "in_progress")
 
@@ -155,7 +155,7 @@ def select_related_tasks(task: Task, board: Mapping[TaskId, Task]) -> dict[TaskI
 
 def find_startable_tasks(done: TaskId, board: Mapping[TaskId, Task]) -> list[Task]:
     """Return the owned tasks that can start now that `done` is completed."""
-    return sort_by_number(
+    return sort_tasks_by_number(
         task
         for task in board.values()
         if done in task.blocked_by
@@ -165,7 +165,7 @@ def find_startable_tasks(done: TaskId, board: Mapping[TaskId, Task]) -> list[Tas
     )
 
 
-def would_close_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
+def would_close_dependency_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: TaskId) -> bool:
     """Return True if `blocked` waiting for `blocker` would close a dependency cycle."""
     pending, seen = [blocker], set[TaskId]()
     while pending:
@@ -178,7 +178,7 @@ def would_close_cycle(board: Mapping[TaskId, Task], blocker: TaskId, blocked: Ta
     return False
 
 
-def apply_update(task: Task, change: TaskUpdate) -> Task:
+def apply_task_update(task: Task, change: TaskUpdate) -> Task:
     """Return the task after the change, except for its dependencies. Raises `TaskUpdateRefused`.
 
     The attempt that held it ends when its owner changes or it goes back to pending; a task put back without
@@ -189,14 +189,14 @@ def apply_update(task: Task, change: TaskUpdate) -> Task:
             f"Task {task.id} is no longer held by this attempt: it was given back or taken over since. "
             "Look at it again before you go on with it."
         )
-    metadata = merge_metadata(task.metadata, change.metadata)
+    metadata = merge_task_metadata(task.metadata, change.metadata)
     changes = {
         name: value
         for name in ("subject", "description", "active_form", "status", "owner")
         if (value := getattr(change, name)) is not UNSET
     }
     status = changes.get("status", task.status)
-    if not is_legal_transition(task.status, status):
+    if not is_legal_status_transition(task.status, status):
         raise TaskUpdateRefused(
             f"Task {task.id} is completed. To work on it again, set it back to pending first."
         )
@@ -207,14 +207,16 @@ def apply_update(task: Task, change: TaskUpdate) -> Task:
     return structs.replace(task, **changes, metadata=metadata)
 
 
-def merge_metadata(metadata: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def merge_task_metadata(metadata: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Merge key by key; None deletes a key. The attempt that holds a task cannot be changed this way."""
     updates = {key: value for key, value in new.items() if key != ATTEMPT_KEY}
     deleted = {key for key, value in updates.items() if value is None}
     return {key: value for key, value in {**metadata, **updates}.items() if key not in deleted}
 
 
-def apply_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: TaskUpdate) -> dict[TaskId, Task]:
+def apply_task_dependencies(
+    board: Mapping[TaskId, Task], task: TaskId, change: TaskUpdate
+) -> dict[TaskId, Task]:
     """Return the tasks that the new dependencies change, on both sides. Raises `TaskUpdateRefused`."""
     pairs = [(blocker, task) for blocker in change.add_blocked_by]
     pairs += [(task, blocked) for blocked in change.add_blocks]
@@ -232,7 +234,7 @@ def apply_dependencies(board: Mapping[TaskId, Task], task: TaskId, change: TaskU
     for blocker, blocked in pairs:
         if blocker == blocked:
             raise TaskUpdateRefused(f"Task {task} cannot wait for itself.")
-        if would_close_cycle(updated_board, blocker, blocked):
+        if would_close_dependency_cycle(updated_board, blocker, blocked):
             raise TaskUpdateRefused(
                 f"Task {blocked} cannot wait for task {blocker}, because {blocker} already waits for "
                 f"{blocked}: both would wait forever."

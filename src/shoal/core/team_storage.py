@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from shoal.core.ids import AgentId
-from shoal.core.mail import MailMessage, PostReceipt
+from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.core.names import AgentName, TaskId, TeamName
 from shoal.core.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.tasks import ClaimResult, Task, TaskDraft, TaskUpdate
@@ -27,7 +27,7 @@ class MailboxStore(Protocol):
         """Create the inbox. A `foreign` owner is another program: its mail never goes to the overflow."""
         ...
 
-    async def post(self, to: AgentName, mail: MailMessage) -> PostReceipt:
+    async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         """Post mail; it is on disk when this returns. Concurrent posts share one write."""
         ...
 
@@ -95,7 +95,7 @@ class TaskBoard(Protocol):
         """Claim the first claimable task; return None if there is none."""
         ...
 
-    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+    async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         """Reclaim the tasks that this owner held when its process died, unless another has taken them.
 
         The attempt is the same except for the process that holds it (see `extract_attempt_mark`).
@@ -106,7 +106,7 @@ class TaskBoard(Protocol):
         """Release a task; return False if the attempt no longer holds it."""
         ...
 
-    async def release_all(self, owner: AgentName) -> tuple[TaskId, ...]:
+    async def release_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         """Put the tasks that a departed member had claimed back to pending."""
         ...
 
@@ -143,7 +143,7 @@ class RosterStore(Protocol):
 
     async def update_member(self, team: TeamName, name: AgentName, **fields: object) -> RosterEntry: ...
 
-    async def set_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+    async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
         """Set which of these are active, in one write; names that are no members are ignored."""
         ...
 
@@ -175,6 +175,6 @@ class TeamStorage(Protocol):
         """Return the key that signs the mail of the team's own processes; it is deleted with the team."""
         ...
 
-    async def close_team(self, team: TeamName) -> None:
+    async def close_team_stores(self, team: TeamName) -> None:
         """Close everything that is open for a deleted team."""
         ...

@@ -22,7 +22,7 @@ FieldPath: TypeAlias = tuple[str | int, ...]
 RoleMode: TypeAlias = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 
 
-class TemplateSource(Struct, frozen=True, kw_only=True):
+class TeamTemplateSource(Struct, frozen=True, kw_only=True):
     """File of a template, with the line of each field."""
 
     kind: DefinitionSourceKind
@@ -44,7 +44,7 @@ class TemplateSource(Struct, frozen=True, kw_only=True):
         return escape_filename(self.path)
 
 
-class TemplateRole(Struct, frozen=True, kw_only=True):
+class TeamTemplateRole(Struct, frozen=True, kw_only=True):
     """Role of one or more teammates."""
 
     name: str
@@ -63,7 +63,7 @@ class TemplateRole(Struct, frozen=True, kw_only=True):
         return tuple(f"{self.name}-{number}" for number in range(1, self.count + 1))
 
 
-class TemplateTask(Struct, frozen=True, kw_only=True):
+class TeamTemplateTask(Struct, frozen=True, kw_only=True):
     key: str
     """Key by which other tasks of the template refer to it."""
     subject: str
@@ -79,14 +79,14 @@ class TeamTemplate(Struct, frozen=True, kw_only=True):
     description: str
     prompt: str
     """Prompt of the lead."""
-    source: TemplateSource
-    roles: tuple[TemplateRole, ...]
-    tasks: tuple[TemplateTask, ...] = ()
+    source: TeamTemplateSource
+    roles: tuple[TeamTemplateRole, ...]
+    tasks: tuple[TeamTemplateTask, ...] = ()
     budget_usd: float | None = None
     budget_tokens: int | None = None
 
     @property
-    def members(self) -> tuple[tuple[str, TemplateRole], ...]:
+    def members(self) -> tuple[tuple[str, TeamTemplateRole], ...]:
         return tuple((name, role) for role in self.roles for name in role.members)
 
     @property
@@ -114,9 +114,9 @@ class TeamTemplate(Struct, frozen=True, kw_only=True):
             ),
         )
 
-    def order_tasks(self) -> tuple[TemplateTask, ...]:
+    def order_tasks_by_dependency(self) -> tuple[TeamTemplateTask, ...]:
         """Return the tasks after their blockers, else as written. Requires a template without problems."""
-        ordered: dict[str, TemplateTask] = {}
+        ordered: dict[str, TeamTemplateTask] = {}
         remaining = list(self.tasks)
         while remaining:
             task = next(each for each in remaining if all(key in ordered for key in each.blocked_by))
@@ -125,11 +125,11 @@ class TeamTemplate(Struct, frozen=True, kw_only=True):
         return tuple(ordered.values())
 
 
-class TemplateProblem(Struct, frozen=True, kw_only=True):
+class TeamTemplateProblem(Struct, frozen=True, kw_only=True):
     """Problem in a template: what, where, and how to fix it."""
 
     what: str
-    source: TemplateSource
+    source: TeamTemplateSource
     field_path: FieldPath = ()
 
     @property
@@ -146,11 +146,11 @@ class TemplateProblem(Struct, frozen=True, kw_only=True):
         return f"{location}: {self.field}: {self.what}" if self.field_path else f"{location}: {self.what}"
 
 
-def find_template_problems(template: TeamTemplate) -> Iterator[TemplateProblem]:
+def find_team_template_problems(template: TeamTemplate) -> Iterator[TeamTemplateProblem]:
     """Yield the inconsistencies between the parts of a template."""
 
-    def make_problem(what: str, *field_path: str | int) -> TemplateProblem:
-        return TemplateProblem(what=what, source=template.source, field_path=field_path)
+    def make_problem(what: str, *field_path: str | int) -> TeamTemplateProblem:
+        return TeamTemplateProblem(what=what, source=template.source, field_path=field_path)
 
     if not template.roles:
         yield make_problem("there are no roles: a team needs at least one", "roles")
@@ -175,8 +175,8 @@ def find_template_problems(template: TeamTemplate) -> Iterator[TemplateProblem]:
 
 
 def _find_task_problems(
-    template: TeamTemplate, members: Mapping[str, int], make_problem: Callable[..., TemplateProblem]
-) -> Iterator[TemplateProblem]:
+    template: TeamTemplate, members: Mapping[str, int], make_problem: Callable[..., TeamTemplateProblem]
+) -> Iterator[TeamTemplateProblem]:
     keys: dict[str, int] = {}
     for number, task in enumerate(template.tasks):
         if task.key in keys:
@@ -197,14 +197,14 @@ def _find_task_problems(
             yield make_problem(
                 f"no role is named {task.owner!r}; there are: {listing}", "tasks", number, "owner"
             )
-    cycle = _find_cycle(template.tasks)
+    cycle = _find_task_cycle(template.tasks)
     if cycle:
         cycle_text = " → ".join((*cycle, cycle[0]))
         what = f"these tasks wait for each other for ever: {cycle_text}; take one of them out of blockedBy"
         yield make_problem(what, "tasks", keys[cycle[0]], "blockedBy")
 
 
-def _find_cycle(tasks: Sequence[TemplateTask]) -> tuple[str, ...]:
+def _find_task_cycle(tasks: Sequence[TeamTemplateTask]) -> tuple[str, ...]:
     """Return the keys of tasks that block each other in a cycle; empty if there is none."""
     blockers = {task.key: task.blocked_by for task in tasks}
     checked: set[str] = set()
@@ -224,7 +224,7 @@ def _find_cycle(tasks: Sequence[TemplateTask]) -> tuple[str, ...]:
     return ()
 
 
-def _check_role_name(role: TemplateRole) -> str | None:
+def _check_role_name(role: TeamTemplateRole) -> str | None:
     if role.name in RESERVED_NAMES:
         return f"{role.name!r} is kept for the program itself; choose another"
     try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.core.agents import ResolvedSpawn
+from shoal.core.agents import ResolvedAgentSettings
 from shoal.core.ids import AgentId
 from shoal.core.mail import MailDeliveryState
 from shoal.core.names import AgentName, TeamName
@@ -27,7 +27,7 @@ class SpawnedTeammate(Struct, frozen=True, kw_only=True):
     name: AgentName
     team: TeamName
     color: str | None
-    resolved: ResolvedSpawn
+    resolved: ResolvedAgentSettings
 
 
 class PostedMessage(Struct, frozen=True, kw_only=True):
@@ -85,11 +85,11 @@ class TeamOperations(Protocol):
         """Ask a member to shut down and return the request id. Without an answer it ends after the grace."""
         ...
 
-    async def answer_shutdown(
+    async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None: ...
 
-    async def answer_plan(
+    async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName: ...
 

@@ -25,7 +25,7 @@ def to_one_line(text: str) -> str:
     return " ".join(strip_terminal_codes(text).split())
 
 
-def format_count(number: int) -> str:
+def format_token_count(number: int) -> str:
     """Format a number of tokens: 940, 12.4k, 3.1M."""
     if number < 1_000:
         return str(number)

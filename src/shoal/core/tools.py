@@ -45,7 +45,7 @@ def error_output(why: str) -> ToolOutput:
     return ToolOutput(content=why, is_error=True)
 
 
-def hide_no_files(top: str) -> Callable[[str], bool]:
+def build_hide_nothing_filter(top: str) -> Callable[[str], bool]:
     return lambda _: False
 
 
@@ -64,7 +64,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     ids: IdGenerator
     report_progress: ProgressCallback
     env: Mapping[str, str]
-    unreadable_filter: Callable[[str], Callable[[str], bool]] = hide_no_files
+    unreadable_filter: Callable[[str], Callable[[str], bool]] = build_hide_nothing_filter
     """Returns a filter for a search below a directory: True for files it may not read. All are real paths."""
     sandbox: Sandbox | None = None
     """Sandbox of this agent, instead of the session's."""

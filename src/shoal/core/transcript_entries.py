@@ -11,7 +11,7 @@ from shoal.core.messages import Message
 from shoal.core.usage import Usage
 
 
-class ReplyMetadata(Struct, frozen=True, kw_only=True, gc=False):
+class ModelReplyMetadata(Struct, frozen=True, kw_only=True, gc=False):
     """Provider's metadata of a reply."""
 
     message_id: str
@@ -21,12 +21,12 @@ class ReplyMetadata(Struct, frozen=True, kw_only=True, gc=False):
     request: RequestId | None = None
 
 
-class MessageEntry(Struct, frozen=True, kw_only=True, gc=False):
+class TranscriptMessageEntry(Struct, frozen=True, kw_only=True, gc=False):
     id: EntryId
     parent: EntryId | None
     at: int
     message: Message
-    billing: ReplyMetadata | None = None
+    billing: ModelReplyMetadata | None = None
     meta: bool = False
     """True for a message of the runtime, not of a person: a summary, an interruption, a notification."""
     summary: bool = False
@@ -35,7 +35,7 @@ class MessageEntry(Struct, frozen=True, kw_only=True, gc=False):
     """Id of the inbox item delivered with it, so that it is delivered once."""
 
 
-class CompactionEntry(Struct, frozen=True, kw_only=True, gc=False):
+class TranscriptCompactionMarker(Struct, frozen=True, kw_only=True, gc=False):
     """The conversation restarts here; `before` is the last entry before the compaction."""
 
     id: EntryId
@@ -45,7 +45,7 @@ class CompactionEntry(Struct, frozen=True, kw_only=True, gc=False):
     tokens_before: int
 
 
-class RewindEntry(Struct, frozen=True, kw_only=True, gc=False):
+class TranscriptRewindMarker(Struct, frozen=True, kw_only=True, gc=False):
     """The conversation was rewound: it continues after `parent`."""
 
     id: EntryId
@@ -54,4 +54,4 @@ class RewindEntry(Struct, frozen=True, kw_only=True, gc=False):
     turn: int
 
 
-TranscriptEntry: TypeAlias = MessageEntry | CompactionEntry | RewindEntry
+TranscriptEntry: TypeAlias = TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker

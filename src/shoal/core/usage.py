@@ -59,7 +59,7 @@ class CostTotals(Struct, frozen=True, kw_only=True):
         )
 
 
-class Price(Struct, frozen=True, kw_only=True):
+class TokenPrice(Struct, frozen=True, kw_only=True):
     """US dollars per million tokens."""
 
     input: float
@@ -86,7 +86,7 @@ class LongPromptPrice(Struct, frozen=True, kw_only=True):
     """Price that applies to a whole request if its prompt has more than `tokens` tokens."""
 
     tokens: int
-    price: Price
+    price: TokenPrice
 
 
 class ModelCard(Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ class ModelCard(Struct, frozen=True, kw_only=True):
     provider: str
     window: int = 128_000
     max_output: int = 8_192
-    price: Price | None = None
+    price: TokenPrice | None = None
     images: bool = True
     tools: bool = True
     api: Literal["chat", "responses"] | None = None

@@ -14,14 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from shoal.core.errors import SettingsError, UnknownModel
-from shoal.core.usage import LongPromptPrice, ModelCard, Price
+from shoal.core.usage import LongPromptPrice, ModelCard, TokenPrice
 
 PROVIDERS = ("anthropic", "openai", "openai-responses", "openrouter", "ollama")
 _VERSION_SUFFIX = re.compile(r"(?:[-@]\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-v\d+(?::\d+)?)$")
 _LOCAL_TAG = re.compile(r"[^:/]+(?:/[^:]+)?:(?:latest|[ae]?\d+(?:\.\d+)?[bm]\b.*|q\d.*|\d.*)", re.IGNORECASE)
 
 
-class LongPromptEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LongPromptPriceEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokens: int
     input: float
     output: float
@@ -29,14 +29,14 @@ class LongPromptEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cache_read: float | None = None
 
 
-class CatalogueEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class ModelCatalogueEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Entry of a model: prices in US dollars per million tokens. Omitted fields are unknown."""
 
     input: float | None = None
     output: float | None = None
     cache_write: float | None = None
     cache_read: float | None = None
-    beyond: LongPromptEntry | None = None
+    beyond: LongPromptPriceEntry | None = None
     window: int | None = None
     max_output: int | None = None
     images: bool | None = None
@@ -46,9 +46,9 @@ class CatalogueEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """The OpenAI API to use; in built-in entries it applies to OpenAI's own address only."""
 
 
-class _CatalogueData(Struct, frozen=True, kw_only=True):
+class _ModelCatalogueData(Struct, frozen=True, kw_only=True):
     aliases: dict[str, dict[str, str]]
-    models: dict[str, dict[str, CatalogueEntry]]
+    models: dict[str, dict[str, ModelCatalogueEntry]]
 
 
 class ResolvedModel(NamedTuple):
@@ -58,9 +58,9 @@ class ResolvedModel(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _load_catalogue() -> _CatalogueData:
+def _load_model_catalogue() -> _ModelCatalogueData:
     data = Path(__file__).with_name("catalogue.json").read_bytes()
-    return msgspec.json.decode(data, type=_CatalogueData)
+    return msgspec.json.decode(data, type=_ModelCatalogueData)
 
 
 def resolve_model(
@@ -77,7 +77,7 @@ def resolve_model(
     """
     overrides = {key: parse_model_entry(key, value) for key, value in (models or {}).items()}
     name = (aliases or {}).get(name, name).strip()
-    named_provider, model = _split_provider(name)
+    named_provider, model = _split_provider_prefix(name)
     chosen_provider = named_provider or _guess_provider(model, overrides) or provider
     if model in _list_alias_names():
         chosen_provider = named_provider or provider or "anthropic"
@@ -87,31 +87,31 @@ def resolve_model(
     return ResolvedModel(chosen_provider, model, get_model_card(chosen_provider, model, overrides=overrides))
 
 
-def list_equivalent_names(card: ModelCard) -> set[str]:
+def list_equivalent_model_names(card: ModelCard) -> set[str]:
     """Return the names that mean the current model.
 
     An alias does if the model belongs to its family. Every alias does if the provider has no model for it, or
     if the model is in no list: a self-hosted server does not have the vendor's other models.
     """
-    aliases = _find_aliases(card.provider) if _find_entries(card.provider, card.id) else {}
+    aliases = _find_aliases(card.provider) if _find_catalogue_entries(card.provider, card.id) else {}
     other_aliases = {
         alias for alias, model in aliases.items() if _get_model_family(model) != _get_model_family(card.id)
     }
     return {card.id, f"{card.provider}:{card.id}"} | (_list_alias_names() - other_aliases)
 
 
-def qualify_alias(name: str, card: ModelCard) -> str:
+def qualify_model_alias(name: str, card: ModelCard) -> str:
     """Return the name for `resolve_model`, with a bare alias bound to the current model's provider."""
     return f"{card.provider}:{name}" if name in _find_aliases(card.provider) else name
 
 
 def get_model_card(
-    provider: str, model: str, *, overrides: Mapping[str, CatalogueEntry] | None = None
+    provider: str, model: str, *, overrides: Mapping[str, ModelCatalogueEntry] | None = None
 ) -> ModelCard:
     """Return the known facts about the model; user entries override built-in ones."""
     values: dict[str, Any] = {}
     for row in (
-        *reversed(_find_entries(provider, model)),
+        *reversed(_find_catalogue_entries(provider, model)),
         *_find_override_entries(provider, model, overrides or {}),
     ):
         fields = ((field, getattr(row, field)) for field in row.__struct_fields__)
@@ -131,7 +131,7 @@ def select_openai_api(provider: str, card: ModelCard, base_url: str) -> Literal[
         return card.api
     if not is_openai_url(base_url):
         return None
-    return next((row.api for row in _find_entries(provider, card.id) if row.api is not None), None)
+    return next((row.api for row in _find_catalogue_entries(provider, card.id) if row.api is not None), None)
 
 
 def is_openai_url(base_url: str) -> bool:
@@ -144,19 +144,19 @@ def is_local_url(base_url: str) -> bool:
 
 
 def _find_aliases(provider: str) -> dict[str, str]:
-    return _load_catalogue().aliases.get(_get_maker(provider), {})
+    return _load_model_catalogue().aliases.get(_get_maker(provider), {})
 
 
 def _get_maker(provider: str) -> str:
     return "openai" if provider == "openai-responses" else provider
 
 
-def parse_model_entry(name: str, value: Any) -> CatalogueEntry:
+def parse_model_entry(name: str, value: Any) -> ModelCatalogueEntry:
     """Parse a model entry of the user's settings."""
     try:
-        return msgspec.convert(value, CatalogueEntry)
+        return msgspec.convert(value, ModelCatalogueEntry)
     except msgspec.ValidationError as error:
-        fields = ", ".join(CatalogueEntry.__struct_fields__)
+        fields = ", ".join(ModelCatalogueEntry.__struct_fields__)
         raise SettingsError(
             f'The setting "models", "{name}" cannot be used: {error}. Known fields are {fields}.'
         ) from error
@@ -164,10 +164,10 @@ def parse_model_entry(name: str, value: Any) -> CatalogueEntry:
 
 def list_known_models(provider: str) -> list[str]:
     """Return the ids that have their own entry, not only one for their family."""
-    return [name for name in _load_catalogue().models.get(_get_maker(provider), {}) if "*" not in name]
+    return [name for name in _load_model_catalogue().models.get(_get_maker(provider), {}) if "*" not in name]
 
 
-def get_aliases(provider: str) -> Mapping[str, str]:
+def get_model_aliases(provider: str) -> Mapping[str, str]:
     return _find_aliases(provider)
 
 
@@ -175,7 +175,7 @@ def suggest_models(name: str, *, overrides: Mapping[str, Any] | None = None) -> 
     """Return similar names that the user may have meant."""
     from difflib import get_close_matches
 
-    by_provider = _load_catalogue().models
+    by_provider = _load_model_catalogue().models
     names = {model for provider in by_provider.values() for model in provider if "*" not in model}
     model_name = name.partition(":")[2] if name.partition(":")[0] in PROVIDERS else name
     candidates = sorted({*names, *_list_alias_names(), *(overrides or {})} - {name, model_name})
@@ -197,15 +197,15 @@ def _get_model_family(model: str) -> str:
 
 
 def _list_alias_names() -> set[str]:
-    return {alias for aliases in _load_catalogue().aliases.values() for alias in aliases}
+    return {alias for aliases in _load_model_catalogue().aliases.values() for alias in aliases}
 
 
-def _split_provider(name: str) -> tuple[str | None, str]:
+def _split_provider_prefix(name: str) -> tuple[str | None, str]:
     head, colon, rest = name.partition(":")
     return (head, rest) if colon and head in PROVIDERS else (None, name)
 
 
-def _guess_provider(model: str, overrides: Mapping[str, CatalogueEntry]) -> str | None:
+def _guess_provider(model: str, overrides: Mapping[str, ModelCatalogueEntry]) -> str | None:
     if model in overrides and overrides[model].provider is not None:
         return overrides[model].provider
     if model.startswith("claude"):
@@ -217,7 +217,7 @@ def _guess_provider(model: str, overrides: Mapping[str, CatalogueEntry]) -> str 
     return "openrouter" if re.fullmatch(r"[\w.-]+/[\w.:-]+", model) else None
 
 
-def _build_unknown_model_error(name: str, overrides: Mapping[str, CatalogueEntry]) -> UnknownModel:
+def _build_unknown_model_error(name: str, overrides: Mapping[str, ModelCatalogueEntry]) -> UnknownModel:
     close = suggest_models(name, overrides=overrides)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     return UnknownModel(
@@ -228,12 +228,12 @@ def _build_unknown_model_error(name: str, overrides: Mapping[str, CatalogueEntry
 
 
 def _find_override_entries(
-    provider: str, model: str, overrides: Mapping[str, CatalogueEntry]
-) -> list[CatalogueEntry]:
+    provider: str, model: str, overrides: Mapping[str, ModelCatalogueEntry]
+) -> list[ModelCatalogueEntry]:
     return [overrides[name] for name in (model, f"{provider}:{model}") if name in overrides]
 
 
-def _find_entries(provider: str, model: str) -> list[CatalogueEntry]:
+def _find_catalogue_entries(provider: str, model: str) -> list[ModelCatalogueEntry]:
     """Return the matching entries, the closest first: the id, the id without its date, families.
 
     Entries of paid families have no price: their next release may cost anything.
@@ -242,18 +242,18 @@ def _find_entries(provider: str, model: str) -> list[CatalogueEntry]:
         maker, _, model = model.partition(":")[0].rpartition("/")
         provider = maker
         model = model.replace(".", "-") if maker == "anthropic" else model
-    table = _load_catalogue().models.get(_get_maker(provider), {})
+    table = _load_model_catalogue().models.get(_get_maker(provider), {})
     base_name = _VERSION_SUFFIX.sub("", model)
     exact = [table[name] for name in dict.fromkeys((model, base_name)) if name in table]
     families = [row for name, row in table.items() if "*" in name and fnmatchcase(model, name)]
     return exact + families
 
 
-def _build_price(values: Mapping[str, Any]) -> Price | None:
+def _build_price(values: Mapping[str, Any]) -> TokenPrice | None:
     if "input" not in values or "output" not in values:
         return None
-    beyond: LongPromptEntry | None = values.get("beyond")
-    return Price(
+    beyond: LongPromptPriceEntry | None = values.get("beyond")
+    return TokenPrice(
         input=values["input"],
         output=values["output"],
         cache_write=values.get("cache_write"),
@@ -262,7 +262,7 @@ def _build_price(values: Mapping[str, Any]) -> Price | None:
         if beyond is None
         else LongPromptPrice(
             tokens=beyond.tokens,
-            price=Price(
+            price=TokenPrice(
                 input=beyond.input,
                 output=beyond.output,
                 cache_write=beyond.cache_write,

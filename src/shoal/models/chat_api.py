@@ -9,20 +9,24 @@ from msgspec import structs
 from shoal.core.errors import BadRequest, ServerFault
 from shoal.core.messages import TextBlock
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
     StreamDelta,
     TextDelta,
 )
 from shoal.core.usage import ModelCard
-from shoal.models.chat_body import ChatDialect, build_chat_body
+from shoal.models.chat_body import ChatServerDialect, build_chat_body
 from shoal.models.chat_stream import ChatReplyAssembler
 from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reply_stream import ReplyStreamReader
-from shoal.models.tool_emulation import build_response_format, emulate_tools, parse_emulated_reply
+from shoal.models.tool_emulation import (
+    build_emulated_reply_schema,
+    emulate_tools_in_prompt,
+    parse_emulated_reply,
+)
 
 _NO_TOOLS = (
     r"(?i)not support tool|tools\b.{0,40}\b(?:is|are) not supported|requires --jinja|enable-auto-tool-choice"
@@ -32,13 +36,13 @@ _NO_TOOLS = (
 _REASONING_REQUIRED = r"(?i)(?:missing|required|must).{0,80}reasoning_content"
 
 
-class ChatModel:
+class ChatApiModel:
     """Model behind Chat Completions. Adapts to what a server's errors say it accepts.
 
     Tools are emulated for a server without tool support; reasoning is sent back to one that requires it.
     """
 
-    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ChatDialect) -> None:
+    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ChatServerDialect) -> None:
         self._card = card
         self._endpoint = endpoint
         self._dialect = dialect
@@ -50,16 +54,16 @@ class ChatModel:
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         if request.tools and self._emulates_tools:
-            return await self._generate_emulated_reply(request, on_delta)
+            return await self._generate_with_emulated_tools(request, on_delta)
         try:
             body = build_chat_body(request, self._card, self._dialect)
             return await self._send_request(encode_json(body), request, on_delta)
         except (BadRequest, ServerFault) as error:
-            if not self._adapt_dialect(str(error), request):
+            if not self._adapt_dialect_to_error(str(error), request):
                 raise
         return await self.generate_reply(request, on_delta)
 
-    def _adapt_dialect(self, error_text: str, request: ModelRequest) -> bool:
+    def _adapt_dialect_to_error(self, error_text: str, request: ModelRequest) -> bool:
         """Adapt to what the complaint says about the server. Return True if something changed."""
         if request.tools and re.search(_NO_TOOLS, error_text):
             self._emulates_tools = True
@@ -72,19 +76,21 @@ class ChatModel:
     async def _send_request(self, body: bytes, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         assembler = ChatReplyAssembler(self._endpoint.target, request.messages)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
-        await on_delta(AttemptStarted())
-        await self._endpoint.post(body, reader.feed)
+        await on_delta(ModelAttemptStarted())
+        await self._endpoint.post_request(body, reader.feed)
         return assembler.build_reply()
 
-    async def _generate_emulated_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        body = build_chat_body(emulate_tools(request), self._card, self._dialect)
-        body["response_format"] = build_response_format(request.tools)
+    async def _generate_with_emulated_tools(
+        self, request: ModelRequest, on_delta: DeltaListener
+    ) -> ModelReply:
+        body = build_chat_body(emulate_tools_in_prompt(request), self._card, self._dialect)
+        body["response_format"] = build_emulated_reply_schema(request.tools)
 
-        async def forward_without_text(delta: StreamDelta) -> None:
+        async def forward_non_text_delta(delta: StreamDelta) -> None:
             if not isinstance(delta, TextDelta):
                 await on_delta(delta)
 
-        raw = await self._send_request(encode_json(body), request, forward_without_text)
+        raw = await self._send_request(encode_json(body), request, forward_non_text_delta)
         reply = parse_emulated_reply(raw, request.messages)
         for block in reply.message.content:
             if isinstance(block, TextBlock):

@@ -9,25 +9,25 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from shoal.core.messages import (
-    Base64Source,
+    Base64ImageSource,
     ContentBlock,
     ImageBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.model_requests import ModelRequest
 from shoal.core.usage import ModelCard
 from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
 from shoal.models.provider_json import encode_json
-from shoal.models.request_turns import alternate_turns, prepare_block
+from shoal.models.request_turns import group_messages_into_turns, prepare_openai_block
 
 _EFFORTS = ((4_000, "low"), (16_000, "medium"))
 
 
-class ChatDialect(Struct, frozen=True, kw_only=True):
+class ChatServerDialect(Struct, frozen=True, kw_only=True):
     """Differences between servers of this API."""
 
     limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -43,26 +43,26 @@ class ChatDialect(Struct, frozen=True, kw_only=True):
     """The cache holds only marked prefixes; elsewhere it holds every prefix."""
 
 
-def select_chat_dialect(provider: str, model: str, base_url: str) -> ChatDialect:
+def select_chat_dialect(provider: str, model: str, base_url: str) -> ChatServerDialect:
     if provider == "openrouter":
-        return ChatDialect(thinking="budget", cache_marks=model.startswith("anthropic/"))
+        return ChatServerDialect(thinking="budget", cache_marks=model.startswith("anthropic/"))
     if not is_openai_url(base_url):
         # A small local model may never stop; a hosted one has its own limit.
-        return ChatDialect(always_limited=is_local_url(base_url))
+        return ChatServerDialect(always_limited=is_local_url(base_url))
     version = parse_model_version(model)
-    return ChatDialect(
+    return ChatServerDialect(
         limit="max_completion_tokens",
         thinking="effort" if version >= (5, 0) or model.startswith("o") else "unsaid",
         tools_forbid_thinking=version >= (5, 4),
     )
 
 
-def build_chat_body(request: ModelRequest, card: ModelCard, dialect: ChatDialect) -> dict[str, Any]:
+def build_chat_body(request: ModelRequest, card: ModelCard, dialect: ChatServerDialect) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": card.id,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **_build_limits(request, card, dialect),
+        **_build_limit_fields(request, card, dialect),
     }
     if request.tools:
         body["tools"] = [
@@ -84,8 +84,8 @@ def build_chat_body(request: ModelRequest, card: ModelCard, dialect: ChatDialect
         # A signature belongs to another provider, and so does what it signs.
         return dialect.reasoning_back and not block.signature
 
-    prepare = partial(prepare_block, images=card.images, keeps_thinking=is_sendable_thinking)
-    for role, blocks in alternate_turns(request.messages, prepare):
+    prepare = partial(prepare_openai_block, images=card.images, keeps_thinking=is_sendable_thinking)
+    for role, blocks in group_messages_into_turns(request.messages, prepare):
         messages += _encode_assistant_turn(blocks) if role == "assistant" else _encode_user_turn(blocks)
     if dialect.cache_marks:
         _add_cache_breakpoints(messages)
@@ -114,7 +114,7 @@ def _add_cache_breakpoints(messages: list[dict[str, Any]]) -> None:
             messages[index]["content"] = [*parts[:-1], {**parts[-1], "cache_control": {"type": "ephemeral"}}]
 
 
-def _build_limits(request: ModelRequest, card: ModelCard, dialect: ChatDialect) -> dict[str, Any]:
+def _build_limit_fields(request: ModelRequest, card: ModelCard, dialect: ChatServerDialect) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if request.max_tokens is not None or dialect.always_limited:
         limits[dialect.limit] = min(request.max_tokens or card.max_output, card.max_output)
@@ -160,7 +160,7 @@ def _encode_user_turn(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
                 yield {
                     "role": "tool",
                     "tool_call_id": block.tool_use_id,
-                    "content": format_tool_result(block),
+                    "content": format_chat_tool_result(block),
                 }
                 parts = [] if isinstance(block.content, str) else block.content
                 if images := [part for part in parts if isinstance(part, ImageBlock)]:
@@ -173,8 +173,8 @@ def _encode_user_turn(blocks: list[ContentBlock]) -> Iterator[dict[str, Any]]:
         yield {"role": "user", "content": _encode_parts(visible)}
 
 
-def format_tool_result(result: ToolResultBlock) -> str:
-    text = extract_result_text(result)
+def format_chat_tool_result(result: ToolResultBlock) -> str:
+    text = extract_tool_result_text(result)
     # The API has no flag for a failed call.
     return f"Error: {text}" if result.is_error and not text.lower().startswith("error") else text
 
@@ -187,13 +187,13 @@ def _encode_parts(blocks: Iterable[TextBlock | ImageBlock]) -> str | list[dict[s
     return [
         {"type": "text", "text": block.text}
         if isinstance(block, TextBlock)
-        else {"type": "image_url", "image_url": {"url": build_image_url(block)}}
+        else {"type": "image_url", "image_url": {"url": build_image_data_url(block)}}
         for block in blocks
     ]
 
 
-def build_image_url(image: ImageBlock) -> str:
+def build_image_data_url(image: ImageBlock) -> str:
     source = image.source
-    if isinstance(source, Base64Source):
+    if isinstance(source, Base64ImageSource):
         return f"data:{source.media_type};base64,{source.data}"
     return source.url

@@ -9,8 +9,8 @@ from shoal.core.messages import ContentBlock, Message, TextBlock, ThinkingBlock,
 from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
 from shoal.models.messages_stream import parse_tool_input
-from shoal.models.model_errors import RequestTarget, error_from_stream_event
-from shoal.models.provider_json import encode_json, parse_count, require_text
+from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
+from shoal.models.provider_json import encode_json, parse_token_count, require_text
 from shoal.models.reply_assembler import ReplyAssembler
 
 _STOP_REASONS: Mapping[str, StopReason] = {
@@ -38,7 +38,7 @@ class _PartialToolCall:
 
 
 class ChatReplyAssembler(ReplyAssembler):
-    def __init__(self, target: RequestTarget, history: Sequence[Message]) -> None:
+    def __init__(self, target: ModelRequestTarget, history: Sequence[Message]) -> None:
         super().__init__(target)
         self._history = history
         self._text: list[str] = []
@@ -53,13 +53,13 @@ class ChatReplyAssembler(ReplyAssembler):
         self._id = ""
         self._model = ""
 
-    def is_complete(self) -> bool:
+    def is_complete_without_end_mark(self) -> bool:
         """Return True if the reply is complete without an end mark, which some servers omit."""
         return self.done or (self._finish_reason is not None and self._usage is not None)
 
     def _handle_event(self, event: Mapping[str, Any]) -> None:
         if event.get("error"):
-            raise error_from_stream_event(self._target, event["error"])
+            raise build_stream_event_error(self._target, event["error"])
         self._id = self._id or require_text(event.get("id"))
         self._model = require_text(event.get("model")) or self._model
         # Counts are cumulative if a server repeats them.
@@ -83,9 +83,9 @@ class ChatReplyAssembler(ReplyAssembler):
             self._text.append(_extract_text(content))
             self.deltas.append(TextDelta(self._text[-1]))
         for part in delta.get("tool_calls") or ():
-            self._add_call_part(part)
+            self._add_tool_call_part(part)
 
-    def _add_call_part(self, part: Mapping[str, Any]) -> None:
+    def _add_tool_call_part(self, part: Mapping[str, Any]) -> None:
         function = part.get("function") or {}
         call = self._find_or_open_call(part, require_text(function.get("name")))
         call.id = require_text(part.get("id")) or call.id
@@ -125,7 +125,7 @@ class ChatReplyAssembler(ReplyAssembler):
             content.append(ThinkingBlock(thinking=thinking))
         if text := "".join(self._text):
             content.append(TextBlock(text=text))
-        ids = assign_call_ids([call.id for call in calls], self._history)
+        ids = assign_tool_call_ids([call.id for call in calls], self._history)
         for call, call_id in zip(calls, ids, strict=True):
             is_cut = self._finish_reason == "length" and call is calls[-1]
             raw = "".join(call.arguments)
@@ -146,7 +146,7 @@ class ChatReplyAssembler(ReplyAssembler):
         return "tool_use" if calls and reason == "end_turn" else reason
 
 
-def assign_call_ids(given: Sequence[str], history: Sequence[Message]) -> Iterator[str]:
+def assign_tool_call_ids(given: Sequence[str], history: Sequence[Message]) -> Iterator[str]:
     """Yield the calls' ids; missing or duplicate ones are replaced by the next free number."""
     used: set[str] = set()
     if any(len(call_id) < _SHORT_ID for call_id in given):
@@ -169,12 +169,12 @@ def _extract_text(content: Any) -> str:
 
 def _parse_usage(raw: Mapping[str, Any]) -> Usage:
     details = raw.get("prompt_tokens_details") or {}
-    cache_read = parse_count(details.get("cached_tokens") or raw.get("prompt_cache_hit_tokens"))
-    cache_written = parse_count(details.get("cache_write_tokens"))
-    prompt = parse_count(raw.get("prompt_tokens"))
+    cache_read = parse_token_count(details.get("cached_tokens") or raw.get("prompt_cache_hit_tokens"))
+    cache_written = parse_token_count(details.get("cache_write_tokens"))
+    prompt = parse_token_count(raw.get("prompt_tokens"))
     return Usage(
         input_tokens=max(0, prompt - cache_read - cache_written),
-        output_tokens=parse_count(raw.get("completion_tokens")),
+        output_tokens=parse_token_count(raw.get("completion_tokens")),
         cache_creation_input_tokens=cache_written,
         cache_read_input_tokens=cache_read,
     )

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from shoal.core.errors import TransientModelError
-from shoal.core.model_requests import DeltaListener, ModelReply, ModelRequest, RetryScheduled, StreamDelta
+from shoal.core.model_requests import (
+    DeltaListener,
+    ModelReply,
+    ModelRequest,
+    ModelRetryScheduled,
+    StreamDelta,
+)
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
 
@@ -28,14 +34,14 @@ class FallbackModel:
         return self._fallback.card if self._switched else self._primary.card
 
     async def generate_reply(self, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
-        async def stop_after_failures(delta: StreamDelta) -> None:
+        async def forward_delta_until_limit(delta: StreamDelta) -> None:
             await on_delta(delta)
-            if isinstance(delta, RetryScheduled) and delta.attempt >= MAX_FAILURES:
+            if isinstance(delta, ModelRetryScheduled) and delta.attempt >= MAX_FAILURES:
                 raise _FailureLimitReached
 
         if not self._switched:
             try:
-                return await self._primary.generate_reply(request, stop_after_failures)
+                return await self._primary.generate_reply(request, forward_delta_until_limit)
             except (_FailureLimitReached, TransientModelError):
                 self._switched = True
         return await self._fallback.generate_reply(request, on_delta)

@@ -70,11 +70,11 @@ class HttpConnection(asyncio.Protocol):
     def is_reusable(self) -> bool:
         return not self.closed and not self._received
 
-    def send(self, *parts: bytes) -> None:
+    def write_bytes(self, *parts: bytes) -> None:
         assert self._transport is not None
         self._transport.writelines(parts)
 
-    async def read(self) -> bytes:
+    async def read_bytes(self) -> bytes:
         if not self._received and not self.closed:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
@@ -106,7 +106,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
 
-class ConnectionPool:
+class HttpConnectionPool:
     """Pool of idle connections to one scheme, host and port, possibly through a proxy."""
 
     def __init__(self, url: SplitResult, clock: Clock, *, proxy: str | None = None) -> None:
@@ -121,7 +121,7 @@ class ConnectionPool:
 
     async def acquire(self, *, timeout: float) -> HttpConnection:
         """Return a connection for one request; `release` it after. Raises OSError, including TimeoutError."""
-        idle = self._take_idle()
+        idle = self._take_idle_connection()
         if idle is not None:
             return idle
         async with self._clock.deadline(timeout):
@@ -137,7 +137,7 @@ class ConnectionPool:
         else:
             connection.close()
 
-    def _take_idle(self) -> HttpConnection | None:
+    def _take_idle_connection(self) -> HttpConnection | None:
         min_idle_since = self._clock.monotonic() - _IDLE_SECONDS
         while self._idle and (self._idle[0].idle_since < min_idle_since or not self._idle[0].is_reusable):
             self._idle.pop(0).close()
@@ -163,7 +163,7 @@ class ConnectionPool:
             HttpConnection, self._proxy.hostname or "", self._proxy.port or 8080
         )
         try:
-            await self._open_tunnel(connection)
+            await self._open_proxy_tunnel(connection)
             if self._uses_tls:
                 await connection.start_tls(self._host)
         except BaseException:
@@ -171,7 +171,7 @@ class ConnectionPool:
             raise
         return connection
 
-    async def _open_tunnel(self, connection: HttpConnection) -> None:
+    async def _open_proxy_tunnel(self, connection: HttpConnection) -> None:
         """Open a tunnel through the proxy, for plain http as well."""
         assert self._proxy is not None
         target = f"{self._host}:{self._port}"
@@ -179,10 +179,10 @@ class ConnectionPool:
         if self._proxy.username:
             credentials = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
             lines.append(f"Proxy-Authorization: Basic {b64encode(credentials.encode()).decode()}")
-        connection.send("\r\n".join([*lines, "", ""]).encode())
+        connection.write_bytes("\r\n".join([*lines, "", ""]).encode())
         response = HttpResponseParser()
         while response.head is None:
-            data = await connection.read()
+            data = await connection.read_bytes()
             if not data:
                 raise ConnectionResetError(f"the proxy {self._proxy.hostname} closed the connection")
             response.feed(data)

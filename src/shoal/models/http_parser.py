@@ -13,11 +13,11 @@ _MAX_LENGTH_DIGITS = 18
 _HEXADECIMAL = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
-class MalformedResponse(Exception):
+class MalformedHttpResponse(Exception):
     """The server does not speak valid HTTP/1.1."""
 
 
-class ResponseHead(Struct, frozen=True, kw_only=True):
+class HttpResponseHead(Struct, frozen=True, kw_only=True):
     status: int
     headers: Mapping[str, str]
     """By lower-case name; repeated headers are joined with a comma."""
@@ -30,7 +30,7 @@ class HttpResponseParser:
     __slots__ = ("_in_trailers", "_is_chunked", "_pending", "_remaining", "head", "is_complete")
 
     def __init__(self) -> None:
-        self.head: ResponseHead | None = None
+        self.head: HttpResponseHead | None = None
         self.is_complete = False
         self._pending = b""
         self._is_chunked = False
@@ -53,7 +53,7 @@ class HttpResponseParser:
         self.is_complete = self._remaining <= 0
         return body
 
-    def finish(self) -> bool:
+    def handle_connection_end(self) -> bool:
         """Handle the end of the connection; return True if the response is complete."""
         if self.head is not None and not self._is_chunked and self._remaining is None:
             self.is_complete = True
@@ -67,9 +67,9 @@ class HttpResponseParser:
             text, blank_line, rest = data.partition(b"\r\n\r\n")
             if not blank_line:
                 if len(data) > _MAX_HEAD_BYTES:
-                    raise MalformedResponse("the head of the response does not end")
+                    raise MalformedHttpResponse("the head of the response does not end")
                 if data and not b"HTTP/1.".startswith(data[:7]):
-                    raise MalformedResponse(f"it begins with {data[:40]!r}")
+                    raise MalformedHttpResponse(f"it begins with {data[:40]!r}")
                 self._pending = data
                 return b""
             head = _parse_head(text)
@@ -78,7 +78,7 @@ class HttpResponseParser:
                 return rest
             data = rest
 
-    def _begin_body(self, head: ResponseHead) -> None:
+    def _begin_body(self, head: HttpResponseHead) -> None:
         self.head = head
         if head.status in (204, 304):
             self.is_complete = True
@@ -93,7 +93,7 @@ class HttpResponseParser:
         # A proxy that repeats the header sends "12, 12".
         digits = length.split(",")[0].strip()
         if not digits.isascii() or not digits.isdigit() or len(digits) > _MAX_LENGTH_DIGITS:
-            raise MalformedResponse(f"its length is {length!r}")
+            raise MalformedHttpResponse(f"its length is {length!r}")
         self._remaining = int(digits)
         self.is_complete = self._remaining == 0
 
@@ -117,7 +117,7 @@ class HttpResponseParser:
                 end = data.find(b"\r\n", position)
                 if end < 0:
                     if len(data) - position > _MAX_LINE_BYTES:
-                        raise MalformedResponse("a chunk's size does not end")
+                        raise MalformedHttpResponse("a chunk's size does not end")
                     self._pending = data[position:]
                     break
                 self._begin_chunk(data[position:end])
@@ -131,7 +131,7 @@ class HttpResponseParser:
         digits = line.split(b";")[0].strip()
         # A sign would lead back to this line forever.
         if _HEXADECIMAL.fullmatch(digits) is None:
-            raise MalformedResponse(f"{line[:40]!r} is not the size of a chunk")
+            raise MalformedHttpResponse(f"{line[:40]!r} is not the size of a chunk")
         size = int(digits, 16)
         if size == 0:
             self._in_trailers = True
@@ -139,12 +139,12 @@ class HttpResponseParser:
             self._remaining = size + 2
 
 
-def _parse_head(text: bytes) -> ResponseHead:
+def _parse_head(text: bytes) -> HttpResponseHead:
     status_line, *lines = text.decode("latin-1").split("\r\n")
     version, _, rest = status_line.partition(" ")
     code = rest[:3]
     if not version.startswith("HTTP/1.") or not (code.isascii() and code.isdigit()):
-        raise MalformedResponse(f"it begins with {status_line[:40]!r}")
+        raise MalformedHttpResponse(f"it begins with {status_line[:40]!r}")
     headers: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
@@ -153,4 +153,4 @@ def _parse_head(text: bytes) -> ResponseHead:
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     connection = headers.get("connection", "").lower()
     keep_alive = "close" not in connection if version == "HTTP/1.1" else "keep-alive" in connection
-    return ResponseHead(status=int(code), headers=headers, keep_alive=keep_alive)
+    return HttpResponseHead(status=int(code), headers=headers, keep_alive=keep_alive)

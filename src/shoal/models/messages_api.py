@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from shoal.core.messages import ContentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResultBlock
-from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard
 from shoal.models.catalogue import parse_model_version
 from shoal.models.messages_stream import MessagesReplyAssembler
@@ -16,7 +16,7 @@ from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reasoning_items import has_reasoning_item
 from shoal.models.reply_stream import ReplyStreamReader
-from shoal.models.request_turns import alternate_turns, has_text, replace_unsupported_image
+from shoal.models.request_turns import group_messages_into_turns, has_visible_text, replace_unsupported_image
 
 _BREAKPOINT = {"type": "ephemeral"}
 _MAX_BREAKPOINTS = 4
@@ -24,7 +24,7 @@ _MIN_THINKING_TOKENS = 1024
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 
 
-class MessagesModel:
+class MessagesApiModel:
     def __init__(self, card: ModelCard, endpoint: ModelEndpoint) -> None:
         self._card = card
         self._endpoint = endpoint
@@ -37,8 +37,8 @@ class MessagesModel:
         body = encode_json(build_messages_body(request, self._card))
         assembler = MessagesReplyAssembler(self._endpoint.target)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
-        await on_delta(AttemptStarted())
-        await self._endpoint.post(body, reader.feed)
+        await on_delta(ModelAttemptStarted())
+        await self._endpoint.post_request(body, reader.feed)
         return assembler.build_reply()
 
     async def aclose(self) -> None:
@@ -52,7 +52,7 @@ def build_messages_body(request: ModelRequest, card: ModelCard) -> dict[str, Any
     previous one cached, and caches what the next one reads. Text after tool results gets one before it too:
     siblings that differ only in that text share the rest. A remaining breakpoint goes on the tools.
     """
-    body: dict[str, Any] = {"model": card.id, "stream": True, **_build_limits(request, card)}
+    body: dict[str, Any] = {"model": card.id, "stream": True, **_build_limit_fields(request, card)}
     if request.tools:
         tools = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
@@ -63,7 +63,9 @@ def build_messages_body(request: ModelRequest, card: ModelCard) -> dict[str, Any
         body["system"] = [{"type": "text", "text": request.system, "cache_control": _BREAKPOINT}]
     messages: list[dict[str, Any]] = [
         {"role": role, "content": blocks}
-        for role, blocks in alternate_turns(request.messages, partial(_prepare_block, images=card.images))
+        for role, blocks in group_messages_into_turns(
+            request.messages, partial(_prepare_content_block, images=card.images)
+        )
     ]
     breakpoints = ("system" in body) + _add_cache_breakpoints(
         [turn["content"] for turn in messages if turn["role"] == "user"]
@@ -86,7 +88,7 @@ def _add_cache_breakpoints(turns: list[list[Any]]) -> int:
     return len(ends)
 
 
-def _build_limits(request: ModelRequest, card: ModelCard) -> dict[str, Any]:
+def _build_limit_fields(request: ModelRequest, card: ModelCard) -> dict[str, Any]:
     """Return the limits on length, thinking and temperature in the form this model generation expects."""
     limits: dict[str, Any] = {"max_tokens": min(request.max_tokens or card.max_output, card.max_output)}
     version = parse_model_version(card.id)
@@ -106,28 +108,28 @@ def _build_limits(request: ModelRequest, card: ModelCard) -> dict[str, Any]:
     return limits
 
 
-def _prepare_block(block: ContentBlock, *, images: bool) -> ContentBlock | None:
+def _prepare_content_block(block: ContentBlock, *, images: bool) -> ContentBlock | None:
     match block:
         case TextBlock():
-            return block if has_text(block) else None
+            return block if has_visible_text(block) else None
         case ThinkingBlock():
             # Another provider's reasoning has no signature, or a foreign one, and would be rejected.
             return block if block.signature and not has_reasoning_item(block) else None
         case ImageBlock():
             return replace_unsupported_image(block, images=images)
         case ToolResultBlock():
-            return _prepare_result(block, images=images)
+            return _prepare_tool_result(block, images=images)
         case _:
             return block
 
 
-def _prepare_result(result: ToolResultBlock, *, images: bool) -> ToolResultBlock:
+def _prepare_tool_result(result: ToolResultBlock, *, images: bool) -> ToolResultBlock:
     content = result.content
     if not isinstance(content, str):
         content = tuple(
             part if isinstance(part, TextBlock) else replace_unsupported_image(part, images=images)
             for part in content
-            if isinstance(part, ImageBlock) or has_text(part)
+            if isinstance(part, ImageBlock) or has_visible_text(part)
         )
     if not content and result.is_error:
         content = "The call failed and said nothing."  # an error without content is rejected

@@ -16,8 +16,8 @@ from shoal.core.messages import (
 )
 from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
-from shoal.models.model_errors import RequestTarget, error_from_stream_event
-from shoal.models.provider_json import decode_json, parse_count, require_text
+from shoal.models.model_errors import ModelRequestTarget, build_stream_event_error
+from shoal.models.provider_json import decode_json, parse_token_count, require_text
 from shoal.models.reply_assembler import ReplyAssembler
 
 _STOP_REASONS = frozenset(get_args(StopReason))
@@ -38,7 +38,7 @@ def parse_tool_input(raw: str, *, cut: bool = False) -> dict[str, Any]:
     return value if isinstance(value, dict) else {MALFORMED_INPUT_KEY: raw}
 
 
-class _PartialBlock:
+class _PartialContentBlock:
     """A content block that is still being streamed."""
 
     __slots__ = ("kind", "pieces", "signature", "size", "start")
@@ -52,9 +52,9 @@ class _PartialBlock:
 
 
 class MessagesReplyAssembler(ReplyAssembler):
-    def __init__(self, target: RequestTarget) -> None:
+    def __init__(self, target: ModelRequestTarget) -> None:
         super().__init__(target)
-        self._parts: dict[int, _PartialBlock] = {}
+        self._parts: dict[int, _PartialContentBlock] = {}
         self._usage: dict[str, int] = {}
         self._stop_reason: str | None = None
         self._id = ""
@@ -77,7 +77,7 @@ class MessagesReplyAssembler(ReplyAssembler):
             case "message_stop":
                 self.done = True
             case "error":
-                raise error_from_stream_event(self._target, event.get("error"))
+                raise build_stream_event_error(self._target, event.get("error"))
             case _:
                 pass  # pings, the end of a block, and unknown kinds
 
@@ -86,10 +86,10 @@ class MessagesReplyAssembler(ReplyAssembler):
         for name in _USAGE_FIELDS:
             count = (usage or {}).get(name)
             if count is not None:
-                self._usage[name] = parse_count(count)
+                self._usage[name] = parse_token_count(count)
 
     def _start_block(self, index: int, first: Mapping[str, Any]) -> None:
-        part = self._parts[int(index)] = _PartialBlock(_validate_block_start(first))
+        part = self._parts[int(index)] = _PartialContentBlock(_validate_block_start(first))
         if part.kind == "text" and first.get("text"):
             self._add_delta(part, {"type": "text_delta", "text": first["text"]})
         elif part.kind == "thinking" and first.get("thinking"):
@@ -97,7 +97,7 @@ class MessagesReplyAssembler(ReplyAssembler):
         elif part.kind == "tool_use":
             self.deltas.append(ToolInputDelta(name=first["name"], size=0))
 
-    def _add_delta(self, part: _PartialBlock, delta: Mapping[str, Any]) -> None:
+    def _add_delta(self, part: _PartialContentBlock, delta: Mapping[str, Any]) -> None:
         match delta.get("type"):
             case "text_delta":
                 part.pieces.append(require_text(delta["text"]))
@@ -121,7 +121,7 @@ class MessagesReplyAssembler(ReplyAssembler):
         content = tuple(
             block
             for part in parts
-            if (block := _build_block(part, cut=is_cut and part is parts[-1])) is not None
+            if (block := _build_content_block(part, cut=is_cut and part is parts[-1])) is not None
         )
         return ModelReply(
             message=Message(role="assistant", content=content),
@@ -152,7 +152,7 @@ def _validate_block_start(first: Mapping[str, Any]) -> Mapping[str, Any]:
     return first
 
 
-def _build_block(part: _PartialBlock, *, cut: bool) -> ContentBlock | None:
+def _build_content_block(part: _PartialContentBlock, *, cut: bool) -> ContentBlock | None:
     text = "".join(part.pieces)
     match part.kind:
         case "text":

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.errors import BadReply, BadRequest, ConnectionLost, ModelError, StreamCut, StreamStalled
-from shoal.models.http_connection import ConnectionPool, HttpConnection
-from shoal.models.http_parser import HttpResponseParser, MalformedResponse, ResponseHead
-from shoal.models.model_errors import RequestTarget, error_from_non_stream, error_from_response
+from shoal.models.http_connection import HttpConnection, HttpConnectionPool
+from shoal.models.http_parser import HttpResponseHead, HttpResponseParser, MalformedHttpResponse
+from shoal.models.model_errors import ModelRequestTarget, build_non_stream_error, build_response_error
 from shoal.models.provider_json import decode_json
 
 _MAX_ERROR_BYTES = 64 * 1024
@@ -45,7 +45,7 @@ class ModelEndpoint:
 
     def __init__(
         self,
-        target: RequestTarget,
+        target: ModelRequestTarget,
         *,
         headers: Mapping[str, str],
         clock: Clock,
@@ -54,7 +54,7 @@ class ModelEndpoint:
     ) -> None:
         url = urlsplit(target.url)
         try:
-            self._pool = ConnectionPool(url, clock, proxy=proxy)
+            self._pool = HttpConnectionPool(url, clock, proxy=proxy)
             head = _build_request_head(url, headers)
         except ValueError as error:
             raise target.build_error(BadRequest, f"A request cannot be made: {error}.") from error
@@ -63,7 +63,7 @@ class ModelEndpoint:
         self._clock = clock
         self._deadlines = deadlines
 
-    async def post(self, body: bytes, on_chunk: ChunkHandler) -> None:
+    async def post_request(self, body: bytes, on_chunk: ChunkHandler) -> None:
         """Post the body and pass chunks to `on_chunk` until it has the whole answer.
 
         Raises a `ModelError`; `StreamCut` if the answer started and did not end.
@@ -87,9 +87,9 @@ class ModelEndpoint:
     async def _post_once(self, body: bytes, on_chunk: ChunkHandler) -> None:
         connection = await self._acquire_connection()
         try:
-            connection.send(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
+            connection.write_bytes(b"%s%d\r\n\r\n" % (self._head, len(body)), body)
             await self._read_answer(connection, on_chunk)
-        except MalformedResponse as error:
+        except MalformedHttpResponse as error:
             raise self._build_error(BadReply, f"does not answer in HTTP/1.1: {error}") from error
         finally:
             self._pool.release(connection)
@@ -131,13 +131,13 @@ class ModelEndpoint:
                 raise self._build_error(ConnectionLost, f"closed the connection without an answer{reason}")
             content = response.feed(data)
             has_started = True
-        if not _is_stream(response.head):
+        if not _is_event_stream(response.head):
             raise await self._read_refusal(connection, response, response.head, content)
         decompress = _create_decompressor(response.head)
         is_done = bool(content) and await on_chunk(decompress(content))
         while not is_done:
             if response.is_complete or not (data := await self._read_chunk(connection, self._deadlines.gap)):
-                if (response.is_complete or response.finish()) and await on_chunk(b""):
+                if (response.is_complete or response.handle_connection_end()) and await on_chunk(b""):
                     break
                 reason = f": {connection.error}" if connection.error else ""
                 raise self._build_error(StreamCut, f"broke off its answer{reason}")
@@ -146,22 +146,22 @@ class ModelEndpoint:
         await self._drain_response(connection, response, response.head)
 
     async def _drain_response(
-        self, connection: HttpConnection, response: HttpResponseParser, head: ResponseHead
+        self, connection: HttpConnection, response: HttpResponseParser, head: HttpResponseHead
     ) -> None:
         """Read to the end of the response, so that the connection can be reused; failures are ignored."""
         try:
             while not response.is_complete:
                 async with self._clock.deadline(_DRAIN_TIMEOUT):
-                    data = await connection.read()
+                    data = await connection.read_bytes()
                 if not data:
                     return
                 response.feed(data)
-        except (TimeoutError, MalformedResponse):
+        except (TimeoutError, MalformedHttpResponse):
             return
         connection.response_finished = head.keep_alive
 
     async def _read_refusal(
-        self, connection: HttpConnection, response: HttpResponseParser, head: ResponseHead, content: bytes
+        self, connection: HttpConnection, response: HttpResponseParser, head: HttpResponseHead, content: bytes
     ) -> ModelError:
         body = bytearray(content)
         try:
@@ -175,17 +175,17 @@ class ModelEndpoint:
         connection.response_finished = response.is_complete and head.keep_alive
         try:
             text = _create_decompressor(head)(bytes(body))
-        except MalformedResponse:
+        except MalformedHttpResponse:
             text = b""
         if head.status == 200:
-            return error_from_non_stream(self.target, head, text)
-        return error_from_response(self.target, head, text, now_ms=self._clock.now())
+            return build_non_stream_error(self.target, head, text)
+        return build_response_error(self.target, head, text, now_ms=self._clock.now())
 
     async def _read_chunk(self, connection: HttpConnection, timeout: float) -> bytes:
         # The deadline covers only the read: a slow consumer is not the provider's silence.
         try:
             async with self._clock.deadline(timeout):
-                return await connection.read()
+                return await connection.read_bytes()
         except TimeoutError:
             raise self._build_error(StreamStalled, f"sent nothing for {timeout:g} s") from None
 
@@ -208,26 +208,26 @@ async def fetch_json(
     parts = urlsplit(url)
     header_lines = [f"{name}: {value}" for name, value in (headers or {}).items()]
     try:
-        pool = ConnectionPool(parts, clock, proxy=proxy)
+        pool = HttpConnectionPool(parts, clock, proxy=proxy)
         async with clock.deadline(timeout):
             connection = await pool.acquire(timeout=timeout)
             try:
                 host = parts.netloc.rpartition("@")[2]
                 lines = (f"GET {_build_request_target(parts)} HTTP/1.1", f"Host: {host}", "Connection: close")
-                connection.send("\r\n".join((*lines, *header_lines, "", "")).encode())
+                connection.write_bytes("\r\n".join((*lines, *header_lines, "", "")).encode())
                 return await _read_json_body(connection)
             finally:
                 connection.close()
-    except (OSError, ValueError, MalformedResponse):
+    except (OSError, ValueError, MalformedHttpResponse):
         return None
 
 
 async def _read_json_body(connection: HttpConnection) -> Any:
     response, body = HttpResponseParser(), bytearray()
     while not response.is_complete and len(body) < _MAX_JSON_BYTES:
-        data = await connection.read()
+        data = await connection.read_bytes()
         if not data:
-            response.finish()
+            response.handle_connection_end()
             break
         body += response.feed(data)
     is_ok = response.is_complete and response.head is not None and response.head.status == 200
@@ -255,18 +255,18 @@ def _build_request_head(url: SplitResult, headers: Mapping[str, str]) -> bytes:
     return f"POST {target} HTTP/1.1\r\n{text}Content-Length: ".encode()
 
 
-def _is_stream(head: ResponseHead) -> bool:
+def _is_event_stream(head: HttpResponseHead) -> bool:
     content_type = head.headers.get("content-type", "")
     return head.status == 200 and not content_type.startswith(("text/html", "application/json"))
 
 
-def _create_decompressor(head: ResponseHead) -> Callable[[bytes], bytes]:
+def _create_decompressor(head: HttpResponseHead) -> Callable[[bytes], bytes]:
     """Return a function that undoes a compression that was not requested."""
     encoding = head.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("identity", ""):
         return bytes
     if encoding not in ("gzip", "deflate"):
-        raise MalformedResponse(f"its content is encoded with {encoding!r}, which was not asked for")
+        raise MalformedHttpResponse(f"its content is encoded with {encoding!r}, which was not asked for")
     import zlib
 
     decompress_chunk = zlib.decompressobj(wbits=47).decompress  # 47: detects gzip or zlib
@@ -275,6 +275,6 @@ def _create_decompressor(head: ResponseHead) -> Callable[[bytes], bytes]:
         try:
             return decompress_chunk(data)
         except zlib.error as error:
-            raise MalformedResponse(f"its content is not the {encoding} it says: {error}") from error
+            raise MalformedHttpResponse(f"its content is not the {encoding} it says: {error}") from error
 
     return decompress

@@ -23,7 +23,7 @@ from shoal.core.errors import (
 )
 from shoal.core.redaction import KEY_SHAPE_REDACTOR
 from shoal.models.catalogue import suggest_models
-from shoal.models.http_parser import ResponseHead
+from shoal.models.http_parser import HttpResponseHead
 from shoal.models.provider_json import decode_json
 
 _MAX_MESSAGE_CHARACTERS = 400
@@ -52,7 +52,7 @@ PARSE_ERRORS = (KeyError, TypeError, AttributeError, ValueError, OverflowError)
 """Exceptions raised when parsing data of an unexpected shape."""
 
 
-class RequestTarget(Struct, frozen=True, kw_only=True):
+class ModelRequestTarget(Struct, frozen=True, kw_only=True):
     """Provider, model and address of a request, for error messages."""
 
     provider: str
@@ -69,7 +69,9 @@ class RequestTarget(Struct, frozen=True, kw_only=True):
         return self.build_error(BadReply, f"{self.provider} sent {what} ({error!r})")
 
 
-def error_from_response(target: RequestTarget, head: ResponseHead, body: bytes, *, now_ms: int) -> ModelError:
+def build_response_error(
+    target: ModelRequestTarget, head: HttpResponseHead, body: bytes, *, now_ms: int
+) -> ModelError:
     """Return the error for a response that is not an answer."""
     code, message = parse_error_body(body)
     return _build_status_error(
@@ -77,10 +79,10 @@ def error_from_response(target: RequestTarget, head: ResponseHead, body: bytes, 
     )
 
 
-def error_from_stream_event(target: RequestTarget, error: Any) -> ModelError:
+def build_stream_event_error(target: ModelRequestTarget, error: Any) -> ModelError:
     """Return the error for an error event in a stream that had started."""
     code, message = _extract_error({"error": error})
-    status = _find_status(error)
+    status = _find_http_status(error)
     if status is not None and status >= 400:
         return _mark_billed(_build_status_error(target, status, code, message, retry_after=None))
     for text in (code.lower(), message.lower()):
@@ -99,7 +101,7 @@ def _mark_billed(error: ModelError) -> ModelError:
     return error
 
 
-def _find_status(error: Any) -> int | None:
+def _find_http_status(error: Any) -> int | None:
     if not isinstance(error, Mapping):
         return None
     for key in ("code", "status", "http_code"):
@@ -112,17 +114,17 @@ def _find_status(error: Any) -> int | None:
 
 
 def _build_status_error(
-    target: RequestTarget, status: int, code: str, message: str, *, retry_after: float | None
+    target: ModelRequestTarget, status: int, code: str, message: str, *, retry_after: float | None
 ) -> ModelError:
-    permanent_type = _select_permanent_type(status, f"{code} {message}")
-    transient_type = _select_transient_type(status)
+    permanent_type = _select_permanent_error_type(status, f"{code} {message}")
+    transient_type = _select_transient_error_type(status)
     if permanent_type is None and transient_type is not None:
         return _build_transient_error(transient_type, target, status, message, retry_after=retry_after)
     kind = permanent_type or BadRequest
     return target.build_error(kind, _format_permanent_error(kind, target, status, message), status=status)
 
 
-def _select_permanent_type(status: int, text: str) -> type[ModelError] | None:
+def _select_permanent_error_type(status: int, text: str) -> type[ModelError] | None:
     """Return the error type if a retry would not help, even if the status suggests a transient failure."""
     if status in (401, 403):
         return Unauthorized
@@ -135,7 +137,9 @@ def _select_permanent_type(status: int, text: str) -> type[ModelError] | None:
     return None
 
 
-def _format_permanent_error(kind: type[ModelError], target: RequestTarget, status: int, message: str) -> str:
+def _format_permanent_error(
+    kind: type[ModelError], target: ModelRequestTarget, status: int, message: str
+) -> str:
     server = f"{target.provider} ({target.url})"
     end = "" if message.endswith((".", "!", "?", "…")) else "."
     details = f"(status {status}){f': {message}' if message else ''}{end}"
@@ -154,7 +158,7 @@ def _format_permanent_error(kind: type[ModelError], target: RequestTarget, statu
     return f"{server} refused the request {details}"
 
 
-def _select_transient_type(status: int) -> type[TransientModelError] | None:
+def _select_transient_error_type(status: int) -> type[TransientModelError] | None:
     if status == 429:
         return RateLimited
     if status in (503, 529):
@@ -166,7 +170,7 @@ def _select_transient_type(status: int) -> type[TransientModelError] | None:
 
 def _build_transient_error(
     kind: type[TransientModelError],
-    target: RequestTarget,
+    target: ModelRequestTarget,
     status: int | None,
     message: str,
     *,
@@ -183,7 +187,7 @@ def _build_transient_error(
     )
 
 
-def error_from_non_stream(target: RequestTarget, head: ResponseHead, body: bytes) -> ModelError:
+def build_non_stream_error(target: ModelRequestTarget, head: HttpResponseHead, body: bytes) -> ModelError:
     """Return the error for a response with status 200 that is not a stream."""
     content_type = head.headers.get("content-type", "no content type")
     code, message = parse_error_body(body)
@@ -193,7 +197,7 @@ def error_from_non_stream(target: RequestTarget, head: ResponseHead, body: bytes
         except ValueError:
             parsed = None
         if isinstance(parsed, Mapping) and "error" in parsed:
-            return error_from_stream_event(target, parsed["error"])
+            return build_stream_event_error(target, parsed["error"])
     return target.build_error(
         BadReply,
         f"{target.provider} ({target.url}) answered with {content_type} instead of a stream: "
@@ -209,21 +213,21 @@ def parse_retry_after(headers: Mapping[str, str], *, now_ms: int) -> float | Non
     value = headers.get("retry-after")
     try:
         if milliseconds is not None:
-            return _clamp_seconds(float(milliseconds) / 1000)
+            return _clamp_retry_seconds(float(milliseconds) / 1000)
         if value is None:
             return None
-        return _clamp_seconds(float(value))
+        return _clamp_retry_seconds(float(value))
     except ValueError:
         pass
     from email.utils import parsedate_to_datetime
 
     try:
-        return _clamp_seconds(parsedate_to_datetime(value or "").timestamp() - now_ms / 1000)
+        return _clamp_retry_seconds(parsedate_to_datetime(value or "").timestamp() - now_ms / 1000)
     except (ValueError, TypeError, IndexError, OverflowError):  # the date parser has no error type of its own
         return None
 
 
-def _clamp_seconds(seconds: float) -> float | None:
+def _clamp_retry_seconds(seconds: float) -> float | None:
     """Return None for infinite or NaN values, which would block retries forever."""
     return max(0.0, seconds) if isfinite(seconds) else None
 

@@ -41,7 +41,7 @@ def require_text(value: Any) -> str:
     return value or ""
 
 
-def parse_count(value: Any) -> int:
+def parse_token_count(value: Any) -> int:
     """Return a token count as a bounded integer; raises TypeError, ValueError or OverflowError."""
     return min(max(0, int(value or 0)), _MAX_COUNT)
 

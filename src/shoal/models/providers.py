@@ -14,7 +14,7 @@ from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
 from shoal.models import catalogue
 from shoal.models.model_endpoint import HttpDeadlines, ModelEndpoint, fetch_json
-from shoal.models.model_errors import RequestTarget
+from shoal.models.model_errors import ModelRequestTarget
 
 _USER_AGENT_HEADER = {"User-Agent": "shoal"}
 _MESSAGES_VERSION = "2023-06-01"
@@ -70,7 +70,7 @@ def create_model(provider: str, card: ModelCard, access: ProviderAccess, *, cloc
         )
     base_url = access.base_url or info.base_url
     api = catalogue.select_openai_api(provider, card, base_url) or info.api
-    target = RequestTarget(
+    target = ModelRequestTarget(
         provider=provider,
         model=card.id,
         url=_build_request_url(base_url, "/v1", _PATHS[api]),
@@ -83,24 +83,24 @@ def create_model(provider: str, card: ModelCard, access: ProviderAccess, *, cloc
         deadlines=access.deadlines or get_default_deadlines(provider),
         proxy=access.proxy,
     )
-    return _create_adapter(api, card, endpoint, base_url)
+    return _create_api_model(api, card, endpoint, base_url)
 
 
-def _create_adapter(api: str, card: ModelCard, endpoint: ModelEndpoint, base_url: str) -> Model:
+def _create_api_model(api: str, card: ModelCard, endpoint: ModelEndpoint, base_url: str) -> Model:
     if api == "messages":
-        from shoal.models.messages_api import MessagesModel
+        from shoal.models.messages_api import MessagesApiModel
 
-        return MessagesModel(card, endpoint)
+        return MessagesApiModel(card, endpoint)
     if api == "responses":
         from shoal.models import responses_api, responses_body
 
-        return responses_api.ResponsesModel(
+        return responses_api.ResponsesApiModel(
             card, endpoint, responses_body.select_responses_dialect(card.id, base_url)
         )
-    from shoal.models.chat_api import ChatModel
+    from shoal.models.chat_api import ChatApiModel
     from shoal.models.chat_body import select_chat_dialect
 
-    return ChatModel(card, endpoint, select_chat_dialect(endpoint.target.provider, card.id, base_url))
+    return ChatApiModel(card, endpoint, select_chat_dialect(endpoint.target.provider, card.id, base_url))
 
 
 def get_default_deadlines(provider: str) -> HttpDeadlines:
@@ -147,7 +147,7 @@ async def list_ollama_models(base_url: str | None = None, *, timeout: float = 0.
     return [row["name"] for row in rows if isinstance(row, dict) and isinstance(row.get("name"), str)]
 
 
-async def list_served_models(base_url: str, *, timeout: float = 1.0) -> list[str]:
+async def list_openai_server_models(base_url: str, *, timeout: float = 1.0) -> list[str]:
     """Return the models of a self-hosted server; empty if it does not answer quickly."""
     answer = await fetch_json(f"{base_url.rstrip('/')}/models", clock=SystemClock(), timeout=timeout)
     return _parse_model_ids(answer) or []

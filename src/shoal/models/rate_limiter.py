@@ -11,11 +11,11 @@ from msgspec import Struct
 from shoal.core.clock import Clock
 from shoal.core.errors import ModelError, RateLimited, StreamCut, StreamStalled, TransientModelError
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
-    RetryScheduled,
+    ModelRetryScheduled,
     StreamDelta,
 )
 from shoal.core.ports import Model
@@ -32,7 +32,7 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     """A request that has failed for longer than this fails permanently."""
 
 
-class SendSlot:
+class ModelRequestSlot:
     """Permission to send one request, and the wave it belongs to: a failure ends a wave."""
 
     __slots__ = ("is_answered", "wave")
@@ -63,11 +63,11 @@ class RateLimiter:
         """Requests of this wave; those from before the last failure may go on, and do not count."""
         self._max_unanswered: int | None = None
         """Limit of unanswered requests; None until the first failure."""
-        self._queue: deque[asyncio.Future[SendSlot]] = deque()
+        self._queue: deque[asyncio.Future[ModelRequestSlot]] = deque()
 
-    async def acquire(self) -> SendSlot:
+    async def acquire(self) -> ModelRequestSlot:
         """Wait until a request may be sent; `release` must follow. Raises the error behind a long pause."""
-        slot = await self._wait_in_queue() if self._queue or not self._has_room() else self._open_slot()
+        slot = await self._wait_in_queue() if self._queue or not self._has_free_slot() else self._open_slot()
         try:
             while (pause := self.get_remaining_pause()) > 0:
                 self._raise_for_long_pause(pause)
@@ -80,12 +80,12 @@ class RateLimiter:
             self._unanswered += 1
         return slot
 
-    def _open_slot(self) -> SendSlot:
+    def _open_slot(self) -> ModelRequestSlot:
         self._unanswered += 1
-        return SendSlot(self._wave)
+        return ModelRequestSlot(self._wave)
 
-    async def _wait_in_queue(self) -> SendSlot:
-        waiter: asyncio.Future[SendSlot] = asyncio.get_running_loop().create_future()
+    async def _wait_in_queue(self) -> ModelRequestSlot:
+        waiter: asyncio.Future[ModelRequestSlot] = asyncio.get_running_loop().create_future()
         self._queue.append(waiter)
         try:
             return await waiter
@@ -96,12 +96,12 @@ class RateLimiter:
                 self.release(waiter.result())
             raise
 
-    def release(self, slot: SendSlot) -> None:
+    def release(self, slot: ModelRequestSlot) -> None:
         if slot.wave == self._wave and not slot.is_answered:
             self._unanswered -= 1
         self._wake_waiters()
 
-    def report_answer(self, slot: SendSlot) -> None:
+    def report_answer_started(self, slot: ModelRequestSlot) -> None:
         """Record that the provider started to answer."""
         if slot.is_answered or slot.wave != self._wave:
             return
@@ -112,7 +112,7 @@ class RateLimiter:
             self._max_unanswered += 1
             self._wake_waiters()
 
-    def report_failure(self, slot: SendSlot, error: TransientModelError) -> None:
+    def report_failure(self, slot: ModelRequestSlot, error: TransientModelError) -> None:
         """Record a failure; requests of the same wave that fail together count as one."""
         now = self._clock.monotonic()
         if slot.wave == self._wave:
@@ -151,11 +151,11 @@ class RateLimiter:
         # Only ever longer, so that a pause the provider asked for is respected.
         return seconds * (1 + self._random.random() / 4)
 
-    def _has_room(self) -> bool:
+    def _has_free_slot(self) -> bool:
         return self._max_unanswered is None or self._unanswered < self._max_unanswered
 
     def _wake_waiters(self) -> None:
-        while self._queue and self._has_room():
+        while self._queue and self._has_free_slot():
             waiter = self._queue.popleft()
             if not waiter.done():
                 waiter.set_result(self._open_slot())
@@ -195,7 +195,7 @@ class RetryingModel:
         failure: TransientModelError | None = None
         while True:
             try:
-                return await self._try_once(request, on_delta, failure, retry_deadline)
+                return await self._attempt_request(request, on_delta, failure, retry_deadline)
             except TransientModelError as error:
                 failure = error
             failures += 1
@@ -205,11 +205,11 @@ class RetryingModel:
             if now + delay > retry_deadline:
                 raise failure
             await on_delta(
-                RetryScheduled(reason=str(failure), delay=delay, attempt=failures, billed=failure.billed)
+                ModelRetryScheduled(reason=str(failure), delay=delay, attempt=failures, billed=failure.billed)
             )
             await self._clock.sleep(delay)
 
-    async def _try_once(
+    async def _attempt_request(
         self,
         request: ModelRequest,
         on_delta: DeltaListener,
@@ -218,26 +218,28 @@ class RetryingModel:
     ) -> ModelReply:
         slot = await self._acquire_slot(failure, retry_deadline)
 
-        async def report_first_delta(delta: StreamDelta) -> None:
-            if not slot.is_answered and not isinstance(delta, AttemptStarted):
-                self._limiter.report_answer(slot)
+        async def forward_delta_and_report_answer(delta: StreamDelta) -> None:
+            if not slot.is_answered and not isinstance(delta, ModelAttemptStarted):
+                self._limiter.report_answer_started(slot)
             await on_delta(delta)
 
         try:
-            reply = await self._inner.generate_reply(request, report_first_delta)
+            reply = await self._inner.generate_reply(request, forward_delta_and_report_answer)
         except TransientModelError as error:
             self._limiter.report_failure(slot, error)
             raise
         except ModelError:
-            self._limiter.report_answer(slot)  # a refusal is an answer: the provider is up
+            self._limiter.report_answer_started(slot)  # a refusal is an answer: the provider is up
             raise
         else:
-            self._limiter.report_answer(slot)
+            self._limiter.report_answer_started(slot)
             return reply
         finally:
             self._limiter.release(slot)
 
-    async def _acquire_slot(self, failure: TransientModelError | None, retry_deadline: float) -> SendSlot:
+    async def _acquire_slot(
+        self, failure: TransientModelError | None, retry_deadline: float
+    ) -> ModelRequestSlot:
         if failure is None:
             return await self._limiter.acquire()
         try:

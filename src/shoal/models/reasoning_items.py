@@ -20,12 +20,12 @@ class ReasoningItem(NamedTuple):
     content: str
 
 
-def encode_signature(item: ReasoningItem) -> str:
+def encode_reasoning_signature(item: ReasoningItem) -> str:
     """Encode the item as the signature of a thinking block."""
     return f"{_SIGNATURE_PREFIX}{item.id}:{item.content}"
 
 
-def decode_signature(block: ThinkingBlock) -> ReasoningItem | None:
+def decode_reasoning_signature(block: ThinkingBlock) -> ReasoningItem | None:
     """Return the item if the block came from the Responses API."""
     if not block.signature.startswith(_SIGNATURE_PREFIX):
         return None

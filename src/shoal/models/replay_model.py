@@ -17,18 +17,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from shoal.core.errors import ReplayMismatch, SettingsError, StoreError
+from shoal.core.errors import ReplayMismatch, SettingsError, StateFileError
 from shoal.core.messages import TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
     StreamDelta,
     TextDelta,
     ThinkingDelta,
     ToolInputDelta,
-    ignore_delta,
+    ignore_stream_delta,
 )
 from shoal.core.ports import Model
 from shoal.core.usage import ModelCard
@@ -82,7 +82,7 @@ class RecordingModel:
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as error:
-            raise StoreError(
+            raise StateFileError(
                 f"The recording {path} cannot be written: {error.strerror}.", path=path
             ) from error
 
@@ -91,22 +91,22 @@ class RecordingModel:
         return self._inner.card
 
     async def generate_reply(
-        self, request: ModelRequest, on_delta: DeltaListener = ignore_delta
+        self, request: ModelRequest, on_delta: DeltaListener = ignore_stream_delta
     ) -> ModelReply:
         # Encoded before the answer, because the caller's list of messages may grow meanwhile.
         encoded = self._placeholders.hide_values(encode_canonical_request(request))
         delta_sizes: list[int] = []
 
-        async def record_delta(delta: StreamDelta) -> None:
+        async def record_and_forward_delta(delta: StreamDelta) -> None:
             match delta:
                 case TextDelta() if delta.text:
                     delta_sizes.append(len(delta.text))
-                case AttemptStarted():
+                case ModelAttemptStarted():
                     # A new attempt starts: deltas of an earlier one do not count.
                     delta_sizes.clear()
             await on_delta(delta)
 
-        reply = await self._inner.generate_reply(request, record_delta)
+        reply = await self._inner.generate_reply(request, record_and_forward_delta)
         exchange = RecordedExchange(
             hash=_hash_request(encoded),
             card=self._inner.card,
@@ -114,10 +114,10 @@ class RecordingModel:
             reply=msgspec.Raw(self._placeholders.hide_values(_encode(reply))),
             heard=tuple(delta_sizes),
         )
-        self._append_line(_encode(exchange) + b"\n")
+        self._append_recording_line(_encode(exchange) + b"\n")
         return reply
 
-    def _append_line(self, line: bytes) -> None:
+    def _append_recording_line(self, line: bytes) -> None:
         try:
             written = os.write(self._file, line)
         except OSError as error:
@@ -126,7 +126,7 @@ class RecordingModel:
             if written == len(line):
                 return
             reason = "the disk is full"
-        raise StoreError(f"The recording {self._path} cannot be written: {reason}.", path=self._path)
+        raise StateFileError(f"The recording {self._path} cannot be written: {reason}.", path=self._path)
 
     async def aclose(self) -> None:
         if self._file >= 0:
@@ -151,7 +151,7 @@ class ReplayModel:
         return self._exchanges[0].card
 
     async def generate_reply(
-        self, request: ModelRequest, on_delta: DeltaListener = ignore_delta
+        self, request: ModelRequest, on_delta: DeltaListener = ignore_stream_delta
     ) -> ModelReply:
         encoded = self._placeholders.hide_values(encode_canonical_request(request))
         exchanges = self._unplayed.get(_hash_request(encoded))
@@ -159,8 +159,8 @@ class ReplayModel:
             raise self._build_mismatch_error(encoded, was_recorded=exchanges is not None)
         exchange = exchanges.popleft()
         reply = msgspec.json.decode(self._placeholders.restore_values(bytes(exchange.reply)), type=ModelReply)
-        await on_delta(AttemptStarted())
-        if on_delta is not ignore_delta:
+        await on_delta(ModelAttemptStarted())
+        if on_delta is not ignore_stream_delta:
             for delta in _split_into_deltas(reply, exchange.heard):
                 await on_delta(delta)
         return reply
@@ -169,7 +169,7 @@ class ReplayModel:
         """Do nothing: no resource is open."""
 
     def _build_mismatch_error(self, encoded: bytes, *, was_recorded: bool) -> ReplayMismatch:
-        from shoal.models.request_diff import diff_requests
+        from shoal.models.request_diff import diff_model_requests
 
         remaining = [exchange for exchanges in self._unplayed.values() for exchange in exchanges]
         if was_recorded:
@@ -182,7 +182,7 @@ class ReplayModel:
             message = (
                 f"The recording {self._path} has no reply to this request. "
                 f"It differs from the nearest recorded one:\n"
-                + diff_requests(
+                + diff_model_requests(
                     msgspec.json.decode(encoded), [msgspec.json.decode(e.request) for e in remaining]
                 )
             )

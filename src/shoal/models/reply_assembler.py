@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from shoal.core.model_requests import ModelReply, StreamDelta
-from shoal.models.model_errors import PARSE_ERRORS, RequestTarget
+from shoal.models.model_errors import PARSE_ERRORS, ModelRequestTarget
 
 
 class ReplyAssembler(ABC):
     """Collects events; `done` is True after the last one. `deltas` holds what can be streamed."""
 
-    def __init__(self, target: RequestTarget) -> None:
+    def __init__(self, target: ModelRequestTarget) -> None:
         self._target = target
         self.deltas: list[StreamDelta] = []
         self.done = False
@@ -26,7 +26,7 @@ class ReplyAssembler(ABC):
             what = f"an event that makes no sense: {str(event)[:200]}"
             raise self._target.build_parse_error(what, error) from error
 
-    def is_complete(self) -> bool:
+    def is_complete_without_end_mark(self) -> bool:
         """Return True if the reply is complete although no more events will come."""
         return self.done
 

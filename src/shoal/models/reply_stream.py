@@ -7,10 +7,10 @@ from typing import Any
 
 from shoal.core.errors import BadReply
 from shoal.core.model_requests import DeltaListener, StreamDelta, TextDelta, ThinkingDelta, ToolInputDelta
-from shoal.models.model_errors import RequestTarget
+from shoal.models.model_errors import ModelRequestTarget
 from shoal.models.provider_json import decode_json
 from shoal.models.reply_assembler import ReplyAssembler
-from shoal.models.sse_parser import EventTooLong, SseParser
+from shoal.models.sse_parser import SseEventTooLong, SseParser
 
 _REPLY_LIMIT = 64 << 20
 """Bytes of a stream; a longer reply is a runaway."""
@@ -19,7 +19,9 @@ _REPLY_LIMIT = 64 << 20
 class ReplyStreamReader:
     """Consumes the bytes of one answer from an endpoint."""
 
-    def __init__(self, target: RequestTarget, assembler: ReplyAssembler, on_delta: DeltaListener) -> None:
+    def __init__(
+        self, target: ModelRequestTarget, assembler: ReplyAssembler, on_delta: DeltaListener
+    ) -> None:
         self._target = target
         self._assembler = assembler
         self._on_delta = on_delta
@@ -29,7 +31,7 @@ class ReplyStreamReader:
     async def feed(self, chunk: bytes) -> bool:
         """Return True if the answer is complete; b"" means that no more bytes will come."""
         if not chunk:
-            return self._assembler.is_complete()
+            return self._assembler.is_complete_without_end_mark()
         for data in self._parse_events(chunk):
             if data == b"[DONE]":
                 self._assembler.done = True
@@ -39,7 +41,7 @@ class ReplyStreamReader:
                 break
         if self._assembler.deltas:
             deltas, self._assembler.deltas = self._assembler.deltas, []
-            for delta in merge_deltas(deltas):
+            for delta in merge_stream_deltas(deltas):
                 await self._on_delta(delta)
         return self._assembler.done
 
@@ -49,7 +51,7 @@ class ReplyStreamReader:
         try:
             if self._size <= _REPLY_LIMIT:
                 return self._parser.feed(chunk)
-        except EventTooLong as error:
+        except SseEventTooLong as error:
             what = str(error)
         raise self._target.build_error(BadReply, f"{self._target.provider} sent {what}.")
 
@@ -62,7 +64,7 @@ def _try_decode_json(data: bytes) -> Any:
         return None
 
 
-def merge_deltas(deltas: Iterable[StreamDelta]) -> list[StreamDelta]:
+def merge_stream_deltas(deltas: Iterable[StreamDelta]) -> list[StreamDelta]:
     """Merge adjacent deltas of one kind, in order."""
     runs: list[list[StreamDelta]] = []
     for delta in deltas:

@@ -15,7 +15,7 @@ _MAX_ROW_CHARACTERS = 120
 RequestJson = Mapping[str, Any]
 
 
-def diff_requests(asked: RequestJson, recorded: Sequence[RequestJson]) -> str:
+def diff_model_requests(asked: RequestJson, recorded: Sequence[RequestJson]) -> str:
     """Return the parts that differ from the nearest recorded request, as a bounded unified diff."""
     nearest = max(recorded, key=lambda other: _measure_similarity(asked, other))
     lines = list(itertools.islice(_diff_request(nearest, asked), _MAX_DIFF_LINES + 1))

@@ -18,7 +18,7 @@ from shoal.core.messages import (
 NO_IMAGE = TextBlock(text="[an image is left out here: this model does not see images]")
 
 
-def alternate_turns(
+def group_messages_into_turns(
     messages: Sequence[Message], prepare: Callable[[ContentBlock], ContentBlock | None]
 ) -> Iterator[tuple[Role, list[ContentBlock]]]:
     """Yield the turns; `prepare` returns a block in sendable form, or None to drop it."""
@@ -30,19 +30,19 @@ def alternate_turns(
             continue
         if message.role != role:
             if role is not None:
-                yield role, _sort_results_first(turn)
+                yield role, _sort_tool_results_first(turn)
             role, turn = message.role, []
         turn += blocks
     if role is not None:
-        yield role, _sort_results_first(turn)
+        yield role, _sort_tool_results_first(turn)
 
 
-def _sort_results_first(turn: list[ContentBlock]) -> list[ContentBlock]:
+def _sort_tool_results_first(turn: list[ContentBlock]) -> list[ContentBlock]:
     turn.sort(key=lambda block: not isinstance(block, ToolResultBlock))
     return turn
 
 
-def has_text(block: TextBlock) -> bool:
+def has_visible_text(block: TextBlock) -> bool:
     """Return True if the text is more than white space, which providers reject."""
     return bool(block.text) and not block.text.isspace()
 
@@ -52,7 +52,7 @@ def replace_unsupported_image(block: ImageBlock, *, images: bool) -> ImageBlock 
     return block if images else NO_IMAGE
 
 
-def prepare_block(
+def prepare_openai_block(
     block: ContentBlock, *, images: bool, keeps_thinking: Callable[[ThinkingBlock], bool]
 ) -> ContentBlock | None:
     """Return a block for an OpenAI-style provider; `keeps_thinking` selects thinking to send back."""
@@ -62,7 +62,7 @@ def prepare_block(
         case RedactedThinkingBlock():
             return None
         case TextBlock():
-            return block if has_text(block) else None
+            return block if has_visible_text(block) else None
         case ImageBlock():
             return replace_unsupported_image(block, images=images)
         case ToolResultBlock() if not isinstance(block.content, str) and not images:

@@ -8,13 +8,13 @@ from msgspec import structs
 
 from shoal.core.errors import BadRequest
 from shoal.core.messages import ThinkingBlock
-from shoal.core.model_requests import AttemptStarted, DeltaListener, ModelReply, ModelRequest
+from shoal.core.model_requests import DeltaListener, ModelAttemptStarted, ModelReply, ModelRequest
 from shoal.core.usage import ModelCard
 from shoal.models.model_endpoint import ModelEndpoint
 from shoal.models.provider_json import encode_json
 from shoal.models.reasoning_items import has_reasoning_item
 from shoal.models.reply_stream import ReplyStreamReader
-from shoal.models.responses_body import ResponsesDialect, build_responses_body
+from shoal.models.responses_body import ResponsesServerDialect, build_responses_body
 from shoal.models.responses_stream import ResponsesReplyAssembler
 
 _CANNOT_DECRYPT = r"(?i)invalid_encrypted_content|encrypted content.{0,80}(?:could not|cannot|can't)"
@@ -26,10 +26,10 @@ _NO_SUMMARY = r"(?i)reasoning[ ._]summar"
 _NO_REASONING = r"(?i)reasoning.{0,20}(?:is|are)? ?not supported|reasoning\.effort"
 
 
-class ResponsesModel:
+class ResponsesApiModel:
     """Model behind the Responses API. Adapts to what a server's errors say it accepts."""
 
-    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ResponsesDialect) -> None:
+    def __init__(self, card: ModelCard, endpoint: ModelEndpoint, dialect: ResponsesServerDialect) -> None:
         self._card = card
         self._endpoint = endpoint
         self._dialect = dialect
@@ -47,17 +47,17 @@ class ResponsesModel:
             try:
                 return await self._send_request(encode_json(body), request, on_delta)
             except BadRequest as error:
-                if not self._adapt_dialect(str(error), request):
+                if not self._adapt_dialect_to_error(str(error), request):
                     raise
 
     async def _send_request(self, body: bytes, request: ModelRequest, on_delta: DeltaListener) -> ModelReply:
         assembler = ResponsesReplyAssembler(self._endpoint.target, request.messages)
         reader = ReplyStreamReader(self._endpoint.target, assembler, on_delta)
-        await on_delta(AttemptStarted())
-        await self._endpoint.post(body, reader.feed)
+        await on_delta(ModelAttemptStarted())
+        await self._endpoint.post_request(body, reader.feed)
         return assembler.build_reply()
 
-    def _adapt_dialect(self, error_text: str, request: ModelRequest) -> bool:
+    def _adapt_dialect_to_error(self, error_text: str, request: ModelRequest) -> bool:
         """Adapt to what the complaint says about the server. Return True if something changed."""
         if re.search(_CANNOT_DECRYPT, error_text):
             sent = {

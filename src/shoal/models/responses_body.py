@@ -20,16 +20,16 @@ from shoal.core.messages import (
 from shoal.core.model_requests import ModelRequest
 from shoal.core.usage import ModelCard
 from shoal.models.catalogue import is_local_url, is_openai_url, parse_model_version
-from shoal.models.chat_body import build_image_url, format_tool_result
+from shoal.models.chat_body import build_image_data_url, format_chat_tool_result
 from shoal.models.provider_json import encode_json
-from shoal.models.reasoning_items import decode_signature, has_reasoning_item
-from shoal.models.request_turns import alternate_turns, prepare_block
+from shoal.models.reasoning_items import decode_reasoning_signature, has_reasoning_item
+from shoal.models.request_turns import group_messages_into_turns, prepare_openai_block
 
 _EFFORTS = ((4_000, "low"), (16_000, "medium"), (32_000, "high"))
 _MIN_OUTPUT_TOKENS = 16
 
 
-class ResponsesDialect(Struct, frozen=True, kw_only=True):
+class ResponsesServerDialect(Struct, frozen=True, kw_only=True):
     """Differences between models and servers of this API."""
 
     reasoning_effort: bool = True
@@ -45,12 +45,12 @@ class ResponsesDialect(Struct, frozen=True, kw_only=True):
     always_limited: bool = False
 
 
-def select_responses_dialect(model: str, base_url: str) -> ResponsesDialect:
+def select_responses_dialect(model: str, base_url: str) -> ResponsesServerDialect:
     version = parse_model_version(model)
     if not is_openai_url(base_url):
-        return ResponsesDialect(always_limited=is_local_url(base_url))
+        return ResponsesServerDialect(always_limited=is_local_url(base_url))
     can_reason = version >= (5, 0) or bool(re.match(r"o\d", model))
-    return ResponsesDialect(
+    return ResponsesServerDialect(
         reasoning_effort=can_reason,
         max_effort="xhigh" if version >= (5, 2) else "high",
         encrypted_reasoning=can_reason,
@@ -59,7 +59,11 @@ def select_responses_dialect(model: str, base_url: str) -> ResponsesDialect:
 
 
 def build_responses_body(
-    request: ModelRequest, card: ModelCard, dialect: ResponsesDialect, *, unreadable: Container[str] = ()
+    request: ModelRequest,
+    card: ModelCard,
+    dialect: ResponsesServerDialect,
+    *,
+    unreadable: Container[str] = (),
 ) -> dict[str, Any]:
     """Return the request body: all messages, with encrypted reasoning, since nothing is stored remotely.
 
@@ -80,14 +84,14 @@ def build_responses_body(
             }
             for tool in request.tools
         ]
-    body |= _build_limits(request, card, dialect)
+    body |= _build_limit_fields(request, card, dialect)
 
     def is_sendable_thinking(block: ThinkingBlock) -> bool:
         return has_reasoning_item(block) and block.signature not in unreadable
 
-    prepare = partial(prepare_block, images=card.images, keeps_thinking=is_sendable_thinking)
+    prepare = partial(prepare_openai_block, images=card.images, keeps_thinking=is_sendable_thinking)
     items: list[dict[str, Any]] = []
-    for role, blocks in alternate_turns(request.messages, prepare):
+    for role, blocks in group_messages_into_turns(request.messages, prepare):
         items += (
             _encode_assistant_turn(blocks, phases=dialect.labels_phases)
             if role == "assistant"
@@ -97,7 +101,9 @@ def build_responses_body(
     return body
 
 
-def _build_limits(request: ModelRequest, card: ModelCard, dialect: ResponsesDialect) -> dict[str, Any]:
+def _build_limit_fields(
+    request: ModelRequest, card: ModelCard, dialect: ResponsesServerDialect
+) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if request.max_tokens is not None or dialect.always_limited:
         max_tokens = min(request.max_tokens or card.max_output, card.max_output)
@@ -119,7 +125,9 @@ def _encode_assistant_turn(blocks: Sequence[ContentBlock], *, phases: bool) -> I
     last_item = max((i for i, block in enumerate(blocks) if not isinstance(block, ThinkingBlock)), default=-1)
     for index, block in enumerate(blocks):
         match block:
-            case ThinkingBlock() if (item := decode_signature(block)) is not None and index < last_item:
+            case ThinkingBlock() if (
+                item := decode_reasoning_signature(block)
+            ) is not None and index < last_item:
                 # A trailing reasoning item without output is rejected.
                 summary = [{"type": "summary_text", "text": block.thinking}] if block.thinking else []
                 yield {
@@ -150,21 +158,25 @@ def _encode_user_turn(blocks: Sequence[ContentBlock]) -> Iterator[dict[str, Any]
             yield {
                 "type": "function_call_output",
                 "call_id": block.tool_use_id,
-                "output": _encode_output(block),
+                "output": _encode_tool_output(block),
             }
     visible = [block for block in blocks if isinstance(block, TextBlock | ImageBlock)]
     if visible:
-        yield {"type": "message", "role": "user", "content": [_encode_part(block) for block in visible]}
+        yield {
+            "type": "message",
+            "role": "user",
+            "content": [_encode_content_part(block) for block in visible],
+        }
 
 
-def _encode_output(result: ToolResultBlock) -> str | list[dict[str, Any]]:
+def _encode_tool_output(result: ToolResultBlock) -> str | list[dict[str, Any]]:
     if isinstance(result.content, str) or not any(isinstance(part, ImageBlock) for part in result.content):
-        return format_tool_result(result)
+        return format_chat_tool_result(result)
     error_prefix = [TextBlock(text="Error:")] if result.is_error else []
-    return [_encode_part(part) for part in (*error_prefix, *result.content)]
+    return [_encode_content_part(part) for part in (*error_prefix, *result.content)]
 
 
-def _encode_part(block: TextBlock | ImageBlock) -> dict[str, Any]:
+def _encode_content_part(block: TextBlock | ImageBlock) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"type": "input_text", "text": block.text}
-    return {"type": "input_image", "image_url": build_image_url(block), "detail": "auto"}
+    return {"type": "input_image", "image_url": build_image_data_url(block), "detail": "auto"}

@@ -8,11 +8,11 @@ from typing import Any
 from shoal.core.messages import ContentBlock, Message, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.model_requests import ModelReply, StopReason, TextDelta, ThinkingDelta, ToolInputDelta
 from shoal.core.usage import Usage
-from shoal.models.chat_stream import assign_call_ids
+from shoal.models.chat_stream import assign_tool_call_ids
 from shoal.models.messages_stream import parse_tool_input
-from shoal.models.model_errors import PARSE_ERRORS, RequestTarget, error_from_stream_event
-from shoal.models.provider_json import parse_count, require_text
-from shoal.models.reasoning_items import ReasoningItem, encode_signature
+from shoal.models.model_errors import PARSE_ERRORS, ModelRequestTarget, build_stream_event_error
+from shoal.models.provider_json import parse_token_count, require_text
+from shoal.models.reasoning_items import ReasoningItem, encode_reasoning_signature
 from shoal.models.reply_assembler import ReplyAssembler
 
 _TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
@@ -23,7 +23,7 @@ _PARAGRAPH_BREAK = "\n\n"
 
 
 class ResponsesReplyAssembler(ReplyAssembler):
-    def __init__(self, target: RequestTarget, history: Sequence[Message]) -> None:
+    def __init__(self, target: ModelRequestTarget, history: Sequence[Message]) -> None:
         super().__init__(target)
         self._history = history
         self._items: dict[int, Mapping[str, Any]] = {}
@@ -49,11 +49,11 @@ class ResponsesReplyAssembler(ReplyAssembler):
             self._response = event["response"]
             self.done = True
         elif kind == "response.failed":
-            raise error_from_stream_event(
+            raise build_stream_event_error(
                 self._target, event["response"].get("error") or "It failed and said nothing."
             )
         elif kind == "error":
-            raise error_from_stream_event(self._target, event.get("error") or _extract_error(event))
+            raise build_stream_event_error(self._target, event.get("error") or _extract_error(event))
 
     def _add_call_arguments(self, index: int, arguments: str) -> None:
         self._sizes[index] = self._sizes.get(index, 0) + len(arguments)
@@ -86,7 +86,7 @@ class ResponsesReplyAssembler(ReplyAssembler):
     def _build_content(self, items: Sequence[Mapping[str, Any]]) -> list[ContentBlock]:
         content: list[ContentBlock] = []
         calls = [item for item in items if item.get("type") == "function_call"]
-        ids = assign_call_ids([require_text(item.get("call_id")) for item in calls], self._history)
+        ids = assign_tool_call_ids([require_text(item.get("call_id")) for item in calls], self._history)
         for item in items:
             match item.get("type"):
                 case "reasoning":
@@ -121,7 +121,9 @@ def _build_thinking(item: Mapping[str, Any]) -> list[ThinkingBlock]:
     encrypted = item.get("encrypted_content")
     if not thinking and not encrypted:
         return []
-    signature = encode_signature(ReasoningItem(item.get("id") or "", encrypted)) if encrypted else ""
+    signature = (
+        encode_reasoning_signature(ReasoningItem(item.get("id") or "", encrypted)) if encrypted else ""
+    )
     return [ThinkingBlock(thinking=thinking, signature=signature)]
 
 
@@ -142,12 +144,12 @@ def _parse_usage(raw: Mapping[str, Any]) -> Usage:
     """Parse the usage; reasoning tokens are included in the output."""
     details = raw.get("input_tokens_details") or {}
     cache_read, cache_written = (
-        parse_count(details.get("cached_tokens")),
-        parse_count(details.get("cache_write_tokens")),
+        parse_token_count(details.get("cached_tokens")),
+        parse_token_count(details.get("cache_write_tokens")),
     )
     return Usage(
-        input_tokens=max(0, parse_count(raw.get("input_tokens")) - cache_read - cache_written),
-        output_tokens=parse_count(raw.get("output_tokens")),
+        input_tokens=max(0, parse_token_count(raw.get("input_tokens")) - cache_read - cache_written),
+        output_tokens=parse_token_count(raw.get("output_tokens")),
         cache_creation_input_tokens=cache_written,
         cache_read_input_tokens=cache_read,
     )

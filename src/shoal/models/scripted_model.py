@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.errors import ModelError
 from shoal.core.messages import (
-    BaseBlock,
+    BaseContentBlock,
     ContentBlock,
     ImageBlock,
     Message,
@@ -26,26 +26,31 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.model_requests import (
-    AttemptStarted,
     DeltaListener,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
     StopReason,
     TextDelta,
     ThinkingDelta,
     ToolInputDelta,
-    ignore_delta,
+    ignore_stream_delta,
 )
-from shoal.core.usage import ModelCard, Price, Usage
-from shoal.wire.model_script_codec import RemainingSteps, ScriptContext, ScriptStep, read_script_with_options
+from shoal.core.usage import ModelCard, TokenPrice, Usage
+from shoal.wire.model_script_codec import (
+    RemainingScriptSteps,
+    ScriptMatchContext,
+    ScriptStep,
+    read_model_script_with_options,
+)
 
-SCRIPTED_CARD = ModelCard(id="scripted", provider="scripted", price=Price(input=0.0, output=0.0))
+SCRIPTED_CARD = ModelCard(id="scripted", provider="scripted", price=TokenPrice(input=0.0, output=0.0))
 _WORD = re.compile(r"\S+\s*|\s+")
 _CLAUSE = re.compile(r"(?:\S+\s*){1,16}|\s+")
-_ATTEMPT_STARTED = AttemptStarted()
+_ATTEMPT_STARTED = ModelAttemptStarted()
 _IMAGE_TOKENS = 1_500
 _MAX_CACHED_CONVERSATIONS = 256
 """Number of conversations whose size is cached."""
@@ -89,11 +94,11 @@ class ScriptedModel:
     @classmethod
     def from_file(cls, path: Path, *, clock: Clock | None = None, pace: float | None = None) -> ScriptedModel:
         """Load a script; its own pace is the default. Raises `SettingsError` if it cannot be used."""
-        script, options = read_script_with_options(path, ScriptStep)
-        steps, card = RemainingSteps(script), structs.replace(SCRIPTED_CARD, price=options.price)
+        script, options = read_model_script_with_options(path, ScriptStep)
+        steps, card = RemainingScriptSteps(script), structs.replace(SCRIPTED_CARD, price=options.price)
 
         def choose_reply(request: ModelRequest) -> ReplyLike:
-            step = steps.take_matching(describe_request(request))
+            step = steps.take_matching(build_script_context(request))
             if step is None:
                 raise _build_script_error(f"No step of the script {path} is left that fits", request, card)
             return ScriptedReply(
@@ -107,7 +112,7 @@ class ScriptedModel:
         return self._card
 
     async def generate_reply(
-        self, request: ModelRequest, on_delta: DeltaListener = ignore_delta
+        self, request: ModelRequest, on_delta: DeltaListener = ignore_stream_delta
     ) -> ModelReply:
         chosen = self._choose_reply(request)
         await on_delta(_ATTEMPT_STARTED)
@@ -117,7 +122,7 @@ class ScriptedModel:
         scripted = self._normalize_reply(chosen, request)
         if scripted.delay:
             await self._clock.sleep(scripted.delay)
-        if on_delta is not ignore_delta or self._pace:
+        if on_delta is not ignore_stream_delta or self._pace:
             await self._stream_content(scripted.content, on_delta)
         usage = scripted.usage
         if usage is None:
@@ -148,7 +153,7 @@ class ScriptedModel:
                 scripted = ScriptedReply(
                     content=reply.message.content, usage=reply.usage, stop_reason=reply.stop_reason
                 )
-            case BaseBlock():
+            case BaseContentBlock():
                 scripted = ScriptedReply(content=(reply,))
             case ModelError():
                 raise reply
@@ -275,8 +280,8 @@ def _create_ordered_chooser(
     return choose_reply
 
 
-def describe_request(request: ModelRequest) -> ScriptContext:
-    return ScriptContext(
+def build_script_context(request: ModelRequest) -> ScriptMatchContext:
+    return ScriptMatchContext(
         latest_input=lambda: _collect_unanswered_text(request),
         system_prompt=lambda: request.system,
         answer_count=lambda: sum(message.role == "assistant" for message in request.messages),
@@ -299,7 +304,7 @@ def _extract_message_text(message: Message) -> str:
         if isinstance(block, TextBlock):
             texts.append(block.text)
         elif isinstance(block, ToolResultBlock):
-            texts.append(extract_result_text(block))
+            texts.append(extract_tool_result_text(block))
     return "\n".join(texts)
 
 

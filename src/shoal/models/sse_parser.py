@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class EventTooLong(Exception):
+class SseEventTooLong(Exception):
     """A line or an event exceeds the limit."""
 
 
@@ -25,7 +25,7 @@ class SseParser:
     def feed(self, chunk: bytes) -> list[bytes]:
         end = chunk.rfind(b"\n") + 1
         if not end:
-            self._buffer_rest(chunk)
+            self._buffer_incomplete_line(chunk)
             return []
         if self._rest:
             self._rest += chunk[:end]
@@ -35,13 +35,13 @@ class SseParser:
             lines = chunk[:end].split(b"\n")
         lines.pop()
         if end < len(chunk):
-            self._buffer_rest(chunk[end:])
+            self._buffer_incomplete_line(chunk[end:])
         return self._parse_lines(lines)
 
-    def _buffer_rest(self, part: bytes) -> None:
+    def _buffer_incomplete_line(self, part: bytes) -> None:
         self._rest += part
         if len(self._rest) > self._limit:
-            raise EventTooLong(f"a line of more than {self._limit >> 20} MB")
+            raise SseEventTooLong(f"a line of more than {self._limit >> 20} MB")
 
     def _parse_lines(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
@@ -56,6 +56,6 @@ class SseParser:
             if field == b"data":
                 self._size += len(value)
                 if self._size > self._limit:
-                    raise EventTooLong(f"an event of more than {self._limit >> 20} MB")
+                    raise SseEventTooLong(f"an event of more than {self._limit >> 20} MB")
                 self._data.append(value.removeprefix(b" "))
         return events

@@ -17,10 +17,10 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.model_requests import ModelReply, ModelRequest, ToolSchema
-from shoal.models.chat_stream import assign_call_ids
+from shoal.models.chat_stream import assign_tool_call_ids
 from shoal.models.provider_json import decode_json, encode_json
 
 _TOOL_INSTRUCTIONS = """
@@ -36,7 +36,7 @@ The tools, with the JSON schema of their arguments:
 _FENCE = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
 
 
-def emulate_tools(request: ModelRequest) -> ModelRequest:
+def emulate_tools_in_prompt(request: ModelRequest) -> ModelRequest:
     """Return the same request without tools: the system prompt explains them, calls and results are text."""
     tools = "\n".join(
         f"- {tool.name}: {tool.description}\n  {encode_json(tool.input_schema).decode()}"
@@ -46,12 +46,12 @@ def emulate_tools(request: ModelRequest) -> ModelRequest:
     return structs.replace(
         request,
         system=request.system + _TOOL_INSTRUCTIONS.format(tools=tools),
-        messages=[_flatten_message(message, names) for message in request.messages],
+        messages=[_convert_message_to_text(message, names) for message in request.messages],
         tools=(),
     )
 
 
-def build_response_format(tools: Sequence[ToolSchema]) -> dict[str, Any]:
+def build_emulated_reply_schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
     """Return the schema that restricts the server to the two forms."""
     calls = [_build_object_schema(tool={"enum": [tool.name]}, arguments=tool.input_schema) for tool in tools]
     call = calls[0] if len(calls) == 1 else {"anyOf": calls}
@@ -73,7 +73,7 @@ def _build_object_schema(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _flatten_message(message: Message, names: Mapping[str, str]) -> Message:
+def _convert_message_to_text(message: Message, names: Mapping[str, str]) -> Message:
     if message.role == "assistant":
         return Message(role="assistant", content=(TextBlock(text=_encode_assistant_message(message)),))
     content: list[ContentBlock] = []
@@ -82,7 +82,7 @@ def _flatten_message(message: Message, names: Mapping[str, str]) -> Message:
             content.append(block)
             continue
         outcome = "failed" if block.is_error else "gave"
-        text = f"{names.get(block.tool_use_id, 'The tool')} {outcome}:\n{extract_result_text(block)}"
+        text = f"{names.get(block.tool_use_id, 'The tool')} {outcome}:\n{extract_tool_result_text(block)}"
         content.append(TextBlock(text=text))
         if not isinstance(block.content, str):
             content += [part for part in block.content if isinstance(part, ImageBlock)]
@@ -109,7 +109,7 @@ def parse_emulated_reply(reply: ModelReply, history: Sequence[Message]) -> Model
     if isinstance(parsed, Mapping) and "turn" in parsed:
         parsed = parsed["turn"]
     thinking = [block for block in reply.message.content if isinstance(block, ThinkingBlock)]
-    calls = _parse_calls(parsed, history)
+    calls = _parse_emulated_calls(parsed, history)
     if calls:
         content: list[ContentBlock] = [*thinking, *calls]
         stop_reason = "tool_use" if reply.stop_reason in ("end_turn", "stop_sequence") else reply.stop_reason
@@ -122,7 +122,7 @@ def parse_emulated_reply(reply: ModelReply, history: Sequence[Message]) -> Model
     return structs.replace(reply, message=Message(role="assistant", content=tuple(content)))
 
 
-def _parse_calls(parsed: Any, history: Sequence[Message]) -> list[ToolUseBlock]:
+def _parse_emulated_calls(parsed: Any, history: Sequence[Message]) -> list[ToolUseBlock]:
     calls = parsed.get("calls") if isinstance(parsed, Mapping) else None
     valid_calls = [
         call
@@ -131,7 +131,9 @@ def _parse_calls(parsed: Any, history: Sequence[Message]) -> list[ToolUseBlock]:
     ]
     return [
         ToolUseBlock(id=call_id, name=call["tool"], input=_parse_call_arguments(call.get("arguments", {})))
-        for call, call_id in zip(valid_calls, assign_call_ids([""] * len(valid_calls), history), strict=True)
+        for call, call_id in zip(
+            valid_calls, assign_tool_call_ids([""] * len(valid_calls), history), strict=True
+        )
     ]
 
 

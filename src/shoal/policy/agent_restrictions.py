@@ -12,22 +12,22 @@ from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import escape_filename
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import DenyDecision
-from shoal.policy.command_rules import CommandRule
+from shoal.policy.command_rules import ShellCommandRule
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import (
     AGENT_TOOLS,
     FILE_TOOLS,
     ToolPermissionRule,
     get_call_path,
-    parse_rule,
+    parse_permission_rule,
 )
-from shoal.policy.rule_tables import PathRules, is_call_match
-from shoal.policy.shell.command_analysis import analyze_command
+from shoal.policy.rule_tables import FilePathRules, is_rule_pattern_match
+from shoal.policy.shell.command_analysis import analyze_shell_command
 
 DEFINITION_SOURCE = "its definition"
 
 
-class StoredRestrictions(Struct, frozen=True, kw_only=True):
+class StoredToolRestrictions(Struct, frozen=True, kw_only=True):
     """Tool restrictions as the definitions state them; stored so that the agent can be resumed."""
 
     only: tuple[tuple[str, ...], ...] = ()
@@ -44,7 +44,7 @@ class AgentRestrictions(Struct, frozen=True, kw_only=True):
 
     def add_restrictions(self, tools: Sequence[str], main_checkout: Path | None) -> AgentRestrictions:
         """Return these restrictions and more. Raises `SettingsError` for an invalid tool entry."""
-        rules = tuple(parse_rule(tool, DEFINITION_SOURCE) for tool in tools)
+        rules = tuple(parse_permission_rule(tool, DEFINITION_SOURCE) for tool in tools)
         return AgentRestrictions(
             only=(*self.only, rules) if rules else self.only,
             main_checkout=self.main_checkout
@@ -119,19 +119,20 @@ class ToolPatternRestriction:
             is_about_tool = rule.tool == tool or {rule.tool, tool} <= AGENT_TOOLS
             if is_about_tool and rule.pattern is None:
                 return ()
-        return tuple(rule for rule in self._rules if rule.pattern is not None and rule.is_about(tool))
+        return tuple(rule for rule in self._rules if rule.pattern is not None and rule.applies_to_tool(tool))
 
     def _build_matcher(
         self, tool: str, tool_rules: tuple[ToolPermissionRule, ...]
     ) -> Callable[[ToolUseBlock, str], bool]:
         if tool == "Bash":
-            rules = tuple(map(CommandRule, tool_rules))
-            return lambda call, _: _is_covered(call.input.get("command"), rules)
+            rules = tuple(map(ShellCommandRule, tool_rules))
+            return lambda call, _: _is_command_covered(call.input.get("command"), rules)
         if tool in FILE_TOOLS:
-            table = PathRules(tool_rules, self._roots)
+            table = FilePathRules(tool_rules, self._roots)
             return lambda _, path: table.find_match(path) is not None
         return lambda call, _: any(
-            is_call_match(rule.tool, rule.pattern or "", call.input, forbids=False) for rule in tool_rules
+            is_rule_pattern_match(rule.tool, rule.pattern or "", call.input, forbids=False)
+            for rule in tool_rules
         )
 
 
@@ -152,20 +153,20 @@ class WorktreeConfinement:
                 f"{escape_filename(real)} is in the main checkout, and this agent works in a "
                 f"worktree of its own. Use {escape_filename(own_path)} instead."
             )
-        if self._paths.is_inside(real):
+        if self._paths.is_inside_workspace(real):
             return None
         return DenyDecision(
             f"{escape_filename(real)} is outside {escape_filename(root)}, where alone this agent works."
         )
 
 
-def _is_covered(command: object, rules: tuple[CommandRule, ...]) -> bool:
+def _is_command_covered(command: object, rules: tuple[ShellCommandRule, ...]) -> bool:
     """Return True if every simple command in it matches a rule, or the whole command is one literally."""
     if not isinstance(command, str):
         return True  # refused for that elsewhere
-    if any(rule.is_whole_command(command) for rule in rules):
+    if any(rule.is_exact_command(command) for rule in rules):
         return True
-    analysis = analyze_command(command)
+    analysis = analyze_shell_command(command)
     return analysis.trouble is None and all(
         part.argv == () or any(rule.covers_command(part) for rule in rules) for part in analysis.parts
     )

@@ -11,7 +11,7 @@ from operator import or_
 from typing import Literal, TypeAlias
 
 from shoal.policy.permission_rules import ToolPermissionRule
-from shoal.policy.shell.command_analysis import CommandAnalysis, SimpleCommand
+from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 
 RuleMatch: TypeAlias = Literal["yes", "maybe", "no"]
 
@@ -22,7 +22,7 @@ TRANSPARENT_WRAPPERS = frozenset(
 _STAR = re.compile(r"(?<!\\)\*")
 
 
-class CommandRule:
+class ShellCommandRule:
     """Rule such as `Bash(git log:*)` or `Bash(git log *)` (first words) or `Bash(make test)` (whole command).
 
     A `*` inside a word matches any characters, a word `*` matches any number of words; `\\*` is a literal
@@ -43,11 +43,11 @@ class CommandRule:
         self.first = self._words[0] if self._words else ""
         self._path_end = f"/{self.first}"
 
-    def is_whole_command(self, command: str) -> bool:
+    def is_exact_command(self, command: str) -> bool:
         """Return True if the rule is exactly this command line, so the user has seen it in full."""
         return not self._is_prefix and not self.has_wildcards and self.text.strip() == command.strip()
 
-    def covers_command(self, part: SimpleCommand) -> bool:
+    def covers_command(self, part: SimpleShellCommand) -> bool:
         """Return True if the rule certainly allows this simple command."""
         if part.argv is None or not (self.has_wildcards or part.via or part.argv[:1] == self._words[:1]):
             return False
@@ -57,7 +57,7 @@ class CommandRule:
         names_command = len(self._words) - self._is_prefix > len(part.via)
         return bool(part.via) and names_command and self._is_word_match((*part.via, *part.argv))
 
-    def match_command(self, part: SimpleCommand) -> RuleMatch:
+    def match_command(self, part: SimpleShellCommand) -> RuleMatch:
         """Return how a forbidding rule matches this simple command, under any path or wrapper."""
         if part.argv and not self.has_wildcards and not part.via:
             name = part.argv[0]
@@ -95,7 +95,11 @@ class CommandRule:
         return "maybe"
 
     def _is_same_word(self, pattern_word: str, word: str) -> bool:
-        return fnmatchcase(word, _to_glob(pattern_word)) if self.has_wildcards else pattern_word == word
+        return (
+            fnmatchcase(word, _escape_all_but_star(pattern_word))
+            if self.has_wildcards
+            else pattern_word == word
+        )
 
     def _is_word_match(self, words: tuple[str, ...]) -> bool:
         if not self.has_wildcards and not self._is_prefix:
@@ -105,17 +109,17 @@ class CommandRule:
         return _is_pattern_match(self._words, words)
 
 
-class CommandRules:
+class ShellCommandRules:
     """Rules of one strength; in the usual case a single lookup shows that no rule matches a command."""
 
     def __init__(self, rules: Iterable[ToolPermissionRule]) -> None:
-        self.rules = tuple(map(CommandRule, rules))
+        self.rules = tuple(map(ShellCommandRule, rules))
         self._first_words = frozenset(rule.first for rule in self.rules)
         self._whole_commands = frozenset(rule.text.strip() for rule in self.rules)
         # A name with a slash matches the end of longer names.
         self._can_look_up = not any(rule.has_wildcards or "/" in rule.first for rule in self.rules)
 
-    def can_skip_command(self, command: str, analysis: CommandAnalysis) -> bool:
+    def can_skip_command(self, command: str, analysis: ShellCommandAnalysis) -> bool:
         """Return True if certainly no rule matches the command; False if one may."""
         if not self.rules:
             return True
@@ -134,7 +138,7 @@ def _is_pattern_match(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
     for index, pattern_word in enumerate(pattern):
         if pattern_word == "*":
             return index <= len(words) and _is_match_after_star(pattern[index:], words[index:])
-        if index >= len(words) or not fnmatchcase(words[index], _to_glob(pattern_word)):
+        if index >= len(words) or not fnmatchcase(words[index], _escape_all_but_star(pattern_word)):
             return False
     return len(pattern) == len(words)
 
@@ -145,7 +149,7 @@ def _is_match_after_star(pattern: tuple[str, ...], words: tuple[str, ...]) -> bo
     matches = [False] * len(words) + [True]
     for index, pattern_word in reversed(list(enumerate(pattern))):
         if pattern_word != "*":
-            glob = _to_glob(pattern_word)
+            glob = _escape_all_but_star(pattern_word)
             matches = [
                 after and fnmatchcase(word, glob) for word, after in zip(words, matches[1:], strict=True)
             ]
@@ -159,7 +163,7 @@ def _is_match_after_star(pattern: tuple[str, ...], words: tuple[str, ...]) -> bo
     return matches[0]
 
 
-def _to_glob(pattern_word: str) -> str:
+def _escape_all_but_star(pattern_word: str) -> str:
     """Escape everything but the star."""
     return re.sub(r"[\[?]", lambda found: f"[{found[0]}]", pattern_word).replace("\\*", "[*]")
 

@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from shoal.core.filenames import escape_filename
 from shoal.core.permission_decisions import DenyDecision
-from shoal.policy.protected_files import is_protected
+from shoal.policy.protected_files import is_protected_path
 
 
-class MemoryDirectory(Struct, frozen=True, kw_only=True):
+class AgentMemoryDirectory(Struct, frozen=True, kw_only=True):
     directory: str
     """Real path; a link that leads out of it gains no access."""
     only: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class MemoryDirectory(Struct, frozen=True, kw_only=True):
 
     def is_writable(self, real: str) -> bool:
         """Return True if the path is inside and is not a protected file, which a memory never needs."""
-        return self.is_inside(real) and not is_protected(real, len(self.directory))
+        return self.is_inside(real) and not is_protected_path(real, len(self.directory))
 
     def check_tool(self, tool: str, real: str) -> DenyDecision | None:
         if tool not in self.only or self.is_inside(real):

@@ -16,11 +16,11 @@ _MODE_WIDTH: dict[PermissionMode, int] = {
 }
 
 
-def is_wider(mode: PermissionMode, than: PermissionMode) -> bool:
+def is_wider_mode(mode: PermissionMode, than: PermissionMode) -> bool:
     return _MODE_WIDTH[mode] > _MODE_WIDTH[than]
 
 
-def narrow_mode(
+def narrow_child_mode(
     parent: PermissionMode,
     requested: PermissionMode | None,
     *,
@@ -45,7 +45,7 @@ def get_fork_mode(parent: PermissionMode) -> PermissionMode:
     return "bubble" if _MODE_WIDTH[parent] >= _MODE_WIDTH["bubble"] else parent
 
 
-def check_mode(requested: PermissionMode, *, can_bypass: bool) -> PermissionMode:
+def check_requested_mode(requested: PermissionMode, *, can_bypass: bool) -> PermissionMode:
     """Return the requested mode for a running session. Raises `SettingsError` if it is not allowed."""
     if requested == "bypassPermissions" and not can_bypass:
         raise SettingsError(

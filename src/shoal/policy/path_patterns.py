@@ -20,7 +20,7 @@ def convert_path_pattern(pattern: str, base: str) -> str:
     `//x` is absolute, `~/x` is in the home directory, anything else is below `base`; without a slash it
     matches at any depth. A pattern also matches everything below the path that it names.
     """
-    base, pattern, anchored = _split_base(pattern, base)
+    base, pattern, anchored = _split_pattern_base(pattern, base)
     pieces = [found[0] for found in _PIECE.finditer(pattern)]
     if not pieces:
         return f"{re.escape(base)}(?:/.*)?"
@@ -54,7 +54,7 @@ def _build_name_expression(pieces: list[str]) -> str:
     for piece in pieces:
         if piece == "*":
             chunks.append([])
-        chunks[-1].append(_translate_piece(piece))
+        chunks[-1].append(_translate_pattern_piece(piece))
     parts = ["".join(chunks[0])]
     for number, chunk in enumerate(chunks[1:], start=2):
         is_atomic = number < len(chunks) and "/" not in chunk
@@ -64,14 +64,14 @@ def _build_name_expression(pieces: list[str]) -> str:
 
 def find_pattern_anchor(pattern: str, base: str) -> tuple[str, bool]:
     """Return the path at or below which every match lies, and True if everything there matches."""
-    base, pattern, anchored = _split_base(pattern, base)
+    base, pattern, anchored = _split_pattern_base(pattern, base)
     steps = pattern.split("/") if anchored and pattern else []
     literal_count = next((at for at, step in enumerate(steps) if set(step) & set("*?[\\")), len(steps))
     exact = (anchored or not pattern) and steps[literal_count:] in ([], ["**"])
     return "/".join((base, *steps[:literal_count])) or "/", exact
 
 
-def _split_base(pattern: str, base: str) -> tuple[str, str, bool]:
+def _split_pattern_base(pattern: str, base: str) -> tuple[str, str, bool]:
     """Return the base directory, the rest of the pattern, and True if it applies to the base only."""
     if pattern.startswith("!"):
         raise InvalidPathPattern("a rule cannot be turned round with `!`; write it into another list")
@@ -89,7 +89,7 @@ def _split_base(pattern: str, base: str) -> tuple[str, str, bool]:
     return base.rstrip("/"), pattern.rstrip("/"), anchored
 
 
-def _translate_piece(piece: str) -> str:
+def _translate_pattern_piece(piece: str) -> str:
     match piece:
         case "**/":
             return "(?:.*?/)??"
@@ -104,11 +104,11 @@ def _translate_piece(piece: str) -> str:
         case "[":
             raise InvalidPathPattern("a `[` is not closed")
     if len(piece) > 1 and piece[0] == "[":
-        return _translate_set(piece)
+        return _translate_character_set(piece)
     return re.escape(piece[1:] if len(piece) > 1 else piece)
 
 
-def _translate_set(piece: str) -> str:
+def _translate_character_set(piece: str) -> str:
     characters = piece[1:-1]
     is_negated = characters[:1] in ("!", "^")
     characters = characters[1:] if is_negated else characters

@@ -12,8 +12,8 @@ from pathlib import Path
 from shoal.core.errors import WorkspaceError
 from shoal.core.filenames import escape_filename
 from shoal.core.ports import Workspace
-from shoal.policy.protected_files import is_protected
-from shoal.policy.symlink_check import PathKind, create_path_checker
+from shoal.policy.protected_files import is_protected_path
+from shoal.policy.symlink_check import PathKind, create_symlink_free_checker
 from shoal.policy.wildcards import GLOB, expand_wildcards
 
 _ODD_STARTS = ("", "~", " ", "\t", "\n")
@@ -32,7 +32,7 @@ class PathResolver:
         self.root = str(workspace.root)
         self._home = "" if home is None else f"{os.path.realpath(home)}/"
         self._below_root = f"{self.root}/"
-        self._is_below_home = self._is_in_home(self.root)
+        self._is_below_home = self._is_in_shoal_home(self.root)
 
     def resolve_path(self, text: str) -> tuple[str, bool]:
         """Return the absolute path with links followed, and True if it is a directory.
@@ -46,7 +46,7 @@ class PathResolver:
             kind = "unclear"
         if kind != "unclear":
             return path, kind == "directory"
-        return _follow_links(str(self._workspace.resolve_path(text)))
+        return _follow_symlinks(str(self._workspace.resolve_path(text)))
 
     def expand_wildcards(self, path: str) -> Iterator[str]:
         """Yield the real paths that the wildcards in a word match now; none without wildcards.
@@ -56,7 +56,7 @@ class PathResolver:
         if GLOB.search(path):
             yield from expand_wildcards(path if path.startswith("/") else self._get_cwd_prefix() + path)
 
-    def is_inside(self, real: str) -> bool:
+    def is_inside_workspace(self, real: str) -> bool:
         """Return True if the path is in the project or a granted directory."""
         if real.startswith(self._below_root):
             return True
@@ -78,21 +78,21 @@ class PathResolver:
             f"{own_directory}credentials.json",
             f"{own_directory}.credentials.json",
         )
-        return self._is_in_home(real) and f"{real}/".startswith(secret)
+        return self._is_in_shoal_home(real) and f"{real}/".startswith(secret)
 
-    def is_above_keys(self, real: str) -> bool:
+    def is_above_key_files(self, real: str) -> bool:
         return bool(self._home) and f"{self._home}shoal/keys/".startswith(f"{real.rstrip('/')}/")
 
-    def is_guarded(self, real: str) -> bool:
+    def is_change_guarded(self, real: str) -> bool:
         """Return True if the path never changes without asking: a protected file, or one of Shoal's own."""
         if real.startswith(self._below_root):
             # The project itself may lie below a protected directory, as worktrees do.
-            if is_protected(real, len(self.root)):
+            if is_protected_path(real, len(self.root)):
                 return True
-            return not self._is_below_home and self._is_in_home(real)
-        return is_protected(real) or self._is_in_home(real)
+            return not self._is_below_home and self._is_in_shoal_home(real)
+        return is_protected_path(real) or self._is_in_shoal_home(real)
 
-    def _is_in_home(self, real: str) -> bool:
+    def _is_in_shoal_home(self, real: str) -> bool:
         return bool(self._home) and f"{real}/".startswith(self._home)
 
     def _locate_path(self, text: str) -> str:
@@ -112,7 +112,7 @@ class PathResolver:
         return self._cwd_text
 
     def _load_path_checker(self) -> Callable[[str], PathKind]:
-        self._check_path = create_path_checker()
+        self._check_path = create_symlink_free_checker()
         return self._check_path
 
 
@@ -127,7 +127,7 @@ def _join_path(prefix: str, text: str) -> str | None:
     return path[1:] if path.startswith("//") else path
 
 
-def _follow_links(path: str) -> tuple[str, bool]:
+def _follow_symlinks(path: str) -> tuple[str, bool]:
     try:
         real = os.path.realpath(path)
         is_directory = Path(real).is_dir()
@@ -137,11 +137,11 @@ def _follow_links(path: str) -> tuple[str, bool]:
         raise WorkspaceError(
             f"The path {escape_filename(path)!r} holds a NUL byte, which no file name can."
         ) from None
-    _refuse_loops(path, real)
+    _refuse_symlink_loops(path, real)
     return real, is_directory
 
 
-def _refuse_loops(path: str, real: str) -> None:
+def _refuse_symlink_loops(path: str, real: str) -> None:
     # `realpath` leaves a loop unresolved; `stat` on the result detects it.
     try:
         Path(real).stat()

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from shoal.core.permissions import (
     AddDirectoriesSuggestion,
-    AddRulesSuggestion,
+    AddPermissionRulesSuggestion,
     PermissionSuggestion,
-    SetModeSuggestion,
+    SetPermissionModeSuggestion,
 )
-from shoal.policy.permission_rules import ToolPermissionRule, parse_rule
+from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
 
 SESSION_SOURCE = "this session"
 
 
-class PermissionAnswers:
+class RememberedPermissionAnswers:
     """`save` writes an answer that outlasts the session to settings; `notify` shows a text to the user."""
 
     def __init__(
@@ -39,12 +39,12 @@ class PermissionAnswers:
         if update in self.updates:
             return
         match update:
-            case AddRulesSuggestion(rules=rules, behavior=behavior):
-                new = tuple(parse_rule(str(rule), SESSION_SOURCE) for rule in rules)
+            case AddPermissionRulesSuggestion(rules=rules, behavior=behavior):
+                new = tuple(parse_permission_rule(str(rule), SESSION_SOURCE) for rule in rules)
                 self.rules[behavior] = (*self.rules[behavior], *new)
             case AddDirectoriesSuggestion(directories=directories):
                 self.directories = (*self.directories, *(Path(each).expanduser() for each in directories))
-            case SetModeSuggestion():
+            case SetPermissionModeSuggestion():
                 return  # each agent has its own mode
         self.version += 1
         self.updates = (*self.updates, update)

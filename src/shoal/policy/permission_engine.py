@@ -14,12 +14,12 @@ from shoal.core.identity import AgentIdentity
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
 from shoal.core.permissions import (
-    AddRulesSuggestion,
+    AddPermissionRulesSuggestion,
     PermissionMode,
     PermissionSuggestion,
     RuleDestination,
-    SetModeSuggestion,
-    find_suggestion,
+    SetPermissionModeSuggestion,
+    find_permission_suggestion,
 )
 from shoal.core.ports import Workspace
 from shoal.core.questions import AllowAnswer, Answer
@@ -29,26 +29,26 @@ from shoal.policy.agent_restrictions import (
     DEFINITION_SOURCE,
     AgentRestrictions,
     RestrictionGuard,
-    StoredRestrictions,
+    StoredToolRestrictions,
 )
-from shoal.policy.memory_directory import MemoryDirectory
-from shoal.policy.mode_inheritance import check_mode
+from shoal.policy.memory_directory import AgentMemoryDirectory
+from shoal.policy.mode_inheritance import check_requested_mode
 from shoal.policy.path_resolver import PathResolver
-from shoal.policy.permission_answers import SESSION_SOURCE, PermissionAnswers
+from shoal.policy.permission_answers import SESSION_SOURCE, RememberedPermissionAnswers
 from shoal.policy.permission_rules import (
     EDIT_ACCEPTING_MODES,
     FILE_TOOLS,
     READ_TOOLS,
-    FixedRules,
-    RuleSet,
-    RuleSource,
-    RulesWithDenials,
+    FixedPermissionRules,
+    PermissionRuleSet,
+    PermissionRuleSource,
+    RulesWithAgentDenials,
     ToolPermissionRule,
     get_call_path,
-    parse_rule,
+    parse_permission_rule,
 )
-from shoal.policy.rule_tables import FileRuleTable, RuleTables
-from shoal.policy.shell_policy import KEYS_REFUSAL, ShellPolicy, SimpleCommandDecision
+from shoal.policy.rule_tables import FileRuleTable, PermissionRuleTables
+from shoal.policy.shell_policy import KEYS_REFUSAL, ShellCommandPolicy, SimpleCommandDecision
 
 HARMLESS_TOOLS = frozenset(
     {"TodoWrite", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "BashOutput", "KillShell", "ToolSearch"}
@@ -82,14 +82,14 @@ class PermissionEngine:
         workspace: Workspace,
         *,
         mode: PermissionMode = "default",
-        rules: RuleSource | RuleSet | None = None,
+        rules: PermissionRuleSource | PermissionRuleSet | None = None,
         readable: Iterable[Path] = (),
         home: Path | None = None,
-        answers: PermissionAnswers | None = None,
+        answers: RememberedPermissionAnswers | None = None,
         can_bypass: bool = False,
     ) -> None:
-        if rules is None or isinstance(rules, RuleSet):
-            rules = FixedRules(rules or RuleSet())
+        if rules is None or isinstance(rules, PermissionRuleSet):
+            rules = FixedPermissionRules(rules or PermissionRuleSet())
         self._rule_source = rules
         self._rules_unchanged = False
         self._workspace = workspace
@@ -98,32 +98,34 @@ class PermissionEngine:
         self._home = home
         self._paths = PathResolver(workspace, home)
         self._roots: tuple[str, ...] = (self._paths.root,)
-        self._tables: RuleTables | None = None
-        self._tables_key: tuple[RuleSet | None, int] = (None, -1)
+        self._tables: PermissionRuleTables | None = None
+        self._tables_key: tuple[PermissionRuleSet | None, int] = (None, -1)
         self._turn_rules: tuple[ToolPermissionRule, ...] = ()
         self._lasting_rules: tuple[ToolPermissionRule, ...] = ()
-        self._shell = ShellPolicy(self._paths)
+        self._shell = ShellCommandPolicy(self._paths)
         self._restrictions = AgentRestrictions()
         self._denied_tools: tuple[str, ...] = ()
         self._guard: RestrictionGuard | None = None
-        self.answers = answers or PermissionAnswers()
+        self.answers = answers or RememberedPermissionAnswers()
         self.can_bypass = can_bypass or mode == "bypassPermissions"
         self.mode: PermissionMode = mode
         self.is_plan_voluntary = False
         self._before_plan: PermissionMode | None = None
         self.plan_file: str | None = None
         """File that may be written in plan mode."""
-        self.memory: MemoryDirectory | None = None
+        self.memory: AgentMemoryDirectory | None = None
         self.is_sandboxed: Callable[[ToolUseBlock], bool] | None = None
         """Returns True if a command runs in a sandbox, so that no question is needed."""
 
-    def decide_call(self, call: ToolUseBlock, tool: Tool | None, agent: AgentIdentity) -> PermissionDecision:
+    def decide_tool_call(
+        self, call: ToolUseBlock, tool: Tool | None, agent: AgentIdentity
+    ) -> PermissionDecision:
         if self._guard is not None and (denial := self._guard.check_call(call)) is not None:
             return denial
         if self.memory is not None and (denial := self._check_memory_tools(call)) is not None:
             return denial
         if call.name in FILE_TOOLS:
-            decision = self._decide_file(call, self._load_tables())
+            decision = self._decide_file_call(call, self._load_rule_tables())
             # A call allowed without asking cannot have changed the rules: settings are protected files.
             self._rules_unchanged = type(decision) is AllowDecision
             if self._rules_unchanged:
@@ -145,7 +147,7 @@ class PermissionEngine:
         allowed_tools: Sequence[str] = (),
         denied_tools: Sequence[str] = (),
         main_checkout: Path | None = None,
-        stored: StoredRestrictions | None = None,
+        stored: StoredToolRestrictions | None = None,
     ) -> PermissionEngine:
         """Create permissions for a child agent: same rules and answers, its own workspace and mode.
 
@@ -156,11 +158,13 @@ class PermissionEngine:
         """
         if stored is not None:
             denied_tools = (*stored.never, *denied_tools)
-        denied_rules = tuple(parse_rule(entry, DEFINITION_SOURCE) for entry in denied_tools)
+        denied_rules = tuple(parse_permission_rule(entry, DEFINITION_SOURCE) for entry in denied_tools)
         child = PermissionEngine(
             workspace,
             mode=mode,
-            rules=RulesWithDenials(self._rule_source, denied_rules) if denied_rules else self._rule_source,
+            rules=RulesWithAgentDenials(self._rule_source, denied_rules)
+            if denied_rules
+            else self._rule_source,
             readable=self._readable_directories,
             home=self._home,
             answers=self.answers,
@@ -196,7 +200,7 @@ class PermissionEngine:
         finally:
             self._turn_rules, self._tables = old_rules, None
 
-    def end_turn(self) -> None:
+    def drop_turn_permissions(self) -> None:
         if self._turn_rules:
             self._turn_rules, self._tables = (), None
 
@@ -207,9 +211,9 @@ class PermissionEngine:
             self._readable_prefixes = tuple(f"{place}/" for place in self._readable_directories)
 
     @property
-    def restrictions(self) -> StoredRestrictions:
+    def restrictions(self) -> StoredToolRestrictions:
         """Restrictions by the agent's own definition and by those of its ancestors."""
-        return StoredRestrictions(
+        return StoredToolRestrictions(
             only=tuple(tuple(map(str, rules)) for rules in self._restrictions.only), never=self._denied_tools
         )
 
@@ -218,7 +222,7 @@ class PermissionEngine:
         call = ToolUseBlock(id="", name="Agent", input={"subagent_type": agent_type})
         if self._guard is not None and (denial := self._guard.check_call(call)) is not None:
             return denial
-        tables = self._load_tables()
+        tables = self._load_rule_tables()
         rule = tables.find_rule(tables.rule_set.deny, call.name, call.input, forbids=True)
         return None if rule is None else deny_by_rule(rule)
 
@@ -227,7 +231,7 @@ class PermissionEngine:
 
         Raises `SettingsError` if the mode bypasses permissions and the user has not enabled that.
         """
-        checked = check_mode(mode, can_bypass=self.can_bypass)
+        checked = check_requested_mode(mode, can_bypass=self.can_bypass)
         if checked == "plan" != self.mode:
             self._before_plan = return_mode or self.mode
         self.mode = checked
@@ -247,25 +251,25 @@ class PermissionEngine:
         self.plan_file = self._before_plan = None
         return self.mode
 
-    def get_active_rules(self) -> RuleSet:
-        return self._load_tables().rule_set
+    def get_active_rules(self) -> PermissionRuleSet:
+        return self._load_rule_tables().rule_set
 
     def build_unreadable_filter(self, tool: str, top: str) -> Callable[[str], bool]:
         """Return a check for denied files, files that need a question not yet asked, and Shoal's keys."""
-        table, is_key = self._load_tables().get_file_table(tool), self._paths.is_key_file
+        table, is_key = self._load_rule_tables().get_file_table(tool), self._paths.is_key_file
         deny, ask = table.deny.find_match, table.ask.find_match
         is_asked = ask(top) is not None
         return lambda path: bool(is_key(path) or deny(path) or (not is_asked and ask(path)))
 
     def list_denied_paths(self) -> tuple[Path, ...]:
         """Return the existing paths that deny rules make unreadable."""
-        return tuple(map(Path, self._load_tables().denied_files.iter_paths()))
+        return tuple(map(Path, self._load_rule_tables().denied_files.iter_paths()))
 
     def decide_command_parts(self, command: str) -> tuple[SimpleCommandDecision, ...]:
         """Decide a shell command part by part, for display."""
-        return self._shell.decide_parts(command, self._load_tables(), self.mode)
+        return self._shell.decide_command_parts(command, self._load_rule_tables(), self.mode)
 
-    def remember_answer(self, call: ToolUseBlock, answer: Answer) -> None:
+    def remember_permission_answer(self, call: ToolUseBlock, answer: Answer) -> None:
         """Apply the updates of an answer; a failed one is reported to the user, the call stays allowed."""
         if not isinstance(answer, AllowAnswer):
             return
@@ -274,7 +278,7 @@ class PermissionEngine:
             decision = self._decide_by_rules(call, None)
             suggested = decision.suggestions if isinstance(decision, AskDecision) else ()
             destination: RuleDestination = "session" if answer.remember == "session" else "localSettings"
-            narrowest = find_suggestion(suggested, destination)
+            narrowest = find_permission_suggestion(suggested, destination)
             updates = () if narrowest is None else (narrowest,)
         for update in updates:
             try:
@@ -288,10 +292,10 @@ class PermissionEngine:
         Raises `SettingsError` for an invalid rule and for a mode that the user has not enabled.
         """
         self._rules_unchanged = False
-        if isinstance(update, AddRulesSuggestion):
+        if isinstance(update, AddPermissionRulesSuggestion):
             for rule in update.rules:
-                parse_rule(str(rule), SESSION_SOURCE)
-        if isinstance(update, SetModeSuggestion):
+                parse_permission_rule(str(rule), SESSION_SOURCE)
+        if isinstance(update, SetPermissionModeSuggestion):
             self.set_mode(update.mode)
         if update.destination != "session" and self.answers.save is not None:
             self.answers.save(update)
@@ -315,7 +319,7 @@ class PermissionEngine:
             return DenyDecision(str(error))
         return self.memory.check_tool(call.name, real)
 
-    def _load_tables(self) -> RuleTables:
+    def _load_rule_tables(self) -> PermissionRuleTables:
         base_rules = self._rule_source.load_rules(fresh=not self._rules_unchanged)
         cached_key = self._tables_key
         if cached_key[0] is not base_rules or cached_key[1] != self.answers.version or self._tables is None:
@@ -323,26 +327,26 @@ class PermissionEngine:
             for directory in (*base_rules.directories, *self.answers.directories):
                 if Path(os.path.realpath(directory)) not in self._workspace.granted_directories:
                     self._workspace.grant_directory(directory)
-            rule_set = RuleSet(
+            rule_set = PermissionRuleSet(
                 allow=(*base_rules.allow, *answered_rules["allow"], *self._lasting_rules, *self._turn_rules),
                 ask=(*base_rules.ask, *answered_rules["ask"]),
                 deny=(*base_rules.deny, *answered_rules["deny"]),
                 directories=(*base_rules.directories, *self.answers.directories),
             )
-            self._tables = RuleTables(rule_set, self._roots)
+            self._tables = PermissionRuleTables(rule_set, self._roots)
             self._tables_key = (base_rules, self.answers.version)
         return self._tables
 
     def _decide_by_rules(self, call: ToolUseBlock, tool: Tool | None) -> PermissionDecision:
-        tables = self._load_tables()
+        tables = self._load_rule_tables()
         name = call.name
         if name in FILE_TOOLS:
-            return self._decide_file(call, tables)
+            return self._decide_file_call(call, tables)
         if name == "Bash":
-            return self._decide_command(call, tables)
-        return self._decide_other(call, tool, tables)
+            return self._decide_command_call(call, tables)
+        return self._decide_other_call(call, tool, tables)
 
-    def _decide_file(self, call: ToolUseBlock, tables: RuleTables) -> PermissionDecision:
+    def _decide_file_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         name = call.name
         try:
             real, is_directory = self._paths.resolve_path(get_call_path(call))
@@ -367,7 +371,7 @@ class PermissionEngine:
     def _decide_read(
         self, real: str, table: FileRuleTable, name: str, *, is_directory: bool
     ) -> PermissionDecision:
-        if self._paths.is_inside(real):
+        if self._paths.is_inside_workspace(real):
             return _READS_INSIDE
         if self._is_own_file(real):
             return _OWN_FILE
@@ -375,7 +379,7 @@ class PermissionEngine:
             return allow_by_rule(rule)
         return AskDecision(
             f"{escape_filename(real)} is outside the working directories",
-            suggestions=rule_suggestions.suggest_for_read(name, real, is_directory=is_directory),
+            suggestions=rule_suggestions.suggest_rules_for_read(name, real, is_directory=is_directory),
         )
 
     def _decide_edit(self, real: str, table: FileRuleTable, name: str) -> PermissionDecision:
@@ -383,11 +387,11 @@ class PermissionEngine:
             return _PLAN_FILE if real == self.plan_file else DenyDecision(_ONLY_READS)
         if self.memory is not None and self.memory.is_writable(real):
             return _MEMORY
-        if self._paths.is_guarded(real):
+        if self._paths.is_change_guarded(real):
             return AskDecision(
                 f"{escape_filename(real)} is protected: it decides what programs do, or holds keys"
             )
-        is_inside = self._paths.is_inside(real)
+        is_inside = self._paths.is_inside_workspace(real)
         rules = table.allow
         if rule := rules.find_match(real):
             return allow_by_rule(rule)
@@ -402,10 +406,12 @@ class PermissionEngine:
         )
         return AskDecision(
             reason,
-            suggestions=rule_suggestions.suggest_for_edit(name, real, self._paths.root, inside=is_inside),
+            suggestions=rule_suggestions.suggest_rules_for_edit(
+                name, real, self._paths.root, inside=is_inside
+            ),
         )
 
-    def _decide_command(self, call: ToolUseBlock, tables: RuleTables) -> PermissionDecision:
+    def _decide_command_call(self, call: ToolUseBlock, tables: PermissionRuleTables) -> PermissionDecision:
         command = call.input.get("command")
         if not isinstance(command, str):
             return DenyDecision("it names no command: give it as text in `command`.")
@@ -418,13 +424,15 @@ class PermissionEngine:
             return AllowDecision("it runs in the sandbox")
         return decision
 
-    def _decide_other(self, call: ToolUseBlock, tool: Tool | None, tables: RuleTables) -> PermissionDecision:
+    def _decide_other_call(
+        self, call: ToolUseBlock, tool: Tool | None, tables: PermissionRuleTables
+    ) -> PermissionDecision:
         name, arguments, rule_set = call.name, call.input, tables.rule_set
         if rule := tables.find_rule(rule_set.deny, name, arguments, forbids=True):
             return deny_by_rule(rule)
         if rule := tables.find_rule(rule_set.ask, name, arguments, forbids=True):
             return ask_by_rule(rule, ())
-        other_session = _get_other_session(call)
+        other_session = _get_recipient_session(call)
         if name in HARMLESS_TOOLS and not other_session:
             return _HARMLESS
         if self.mode == "bypassPermissions":
@@ -438,10 +446,10 @@ class PermissionEngine:
             if other_session
             else "it is not known to be safe"
         )
-        return AskDecision(reason, suggestions=rule_suggestions.suggest_for_other(name, arguments))
+        return AskDecision(reason, suggestions=rule_suggestions.suggest_rules_for_other_tool(name, arguments))
 
 
-def _get_other_session(call: ToolUseBlock) -> str:
+def _get_recipient_session(call: ToolUseBlock) -> str:
     """Return the other session that a message is addressed to, or an empty text."""
     to = call.input.get("to") if call.name == "SendMessage" else None
     return (

@@ -35,8 +35,8 @@ class PermissionExplanation(Struct, frozen=True, kw_only=True):
     suggestions: tuple[PermissionSuggestion, ...] = ()
 
 
-def explain_call(permissions: PermissionEngine, call: ToolUseBlock) -> PermissionExplanation:
-    decision = permissions.decide_call(call, None, AgentIdentity(session=SessionId("none")))
+def explain_permission_decision(permissions: PermissionEngine, call: ToolUseBlock) -> PermissionExplanation:
+    decision = permissions.decide_tool_call(call, None, AgentIdentity(session=SessionId("none")))
     command = call.input.get("command")
     part_decisions: tuple[SimpleCommandDecision, ...] = ()
     if call.name == "Bash" and isinstance(command, str):
@@ -44,7 +44,7 @@ def explain_call(permissions: PermissionEngine, call: ToolUseBlock) -> Permissio
     return PermissionExplanation(
         tool=call.name,
         mode=permissions.mode,
-        decision=get_behavior(decision),
+        decision=get_rule_behavior(decision),
         reason=decision.reason,
         rule=decision.rule,
         source=decision.source,
@@ -53,7 +53,7 @@ def explain_call(permissions: PermissionEngine, call: ToolUseBlock) -> Permissio
     )
 
 
-def get_behavior(decision: PermissionDecision) -> RuleBehavior:
+def get_rule_behavior(decision: PermissionDecision) -> RuleBehavior:
     match decision:
         case AllowDecision():
             return "allow"

@@ -13,7 +13,7 @@ from shoal.core.errors import SettingsError
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permissions import PermissionMode
 from shoal.policy.path_patterns import InvalidPathPattern, convert_path_pattern
-from shoal.wire.field_parsers import InvalidFieldValue, split_list
+from shoal.wire.field_parsers import InvalidFieldValue, split_list_text
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
 EDIT_TOOLS = frozenset({"Write", "Edit", "NotebookEdit"})
@@ -42,7 +42,7 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return self.tool if self.pattern is None else f"{self.tool}({self.pattern})"
 
-    def is_about(self, tool: str) -> bool:
+    def applies_to_tool(self, tool: str) -> bool:
         """Return True if it applies to the tool; `Edit(…)` and `Read(…)` apply to all tools of their kind."""
         if self.tool in (tool, "*"):
             return True
@@ -56,7 +56,7 @@ class ToolPermissionRule(Struct, frozen=True, kw_only=True):
         return (self.tool == "Edit" and tool in EDIT_TOOLS) or (self.tool == "Read" and tool in READ_TOOLS)
 
 
-class RuleSet(Struct, frozen=True, kw_only=True):
+class PermissionRuleSet(Struct, frozen=True, kw_only=True):
     """Rules and directories from settings and flags, in force before any question is answered."""
 
     allow: tuple[ToolPermissionRule, ...] = ()
@@ -65,39 +65,39 @@ class RuleSet(Struct, frozen=True, kw_only=True):
     directories: tuple[Path, ...] = ()
 
 
-class RuleSource(Protocol):
+class PermissionRuleSource(Protocol):
     """Rules that may change while a session runs."""
 
-    def load_rules(self, *, fresh: bool) -> RuleSet:
+    def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
         """Return the same object while nothing has changed; `fresh` means that something may just have."""
         ...
 
 
-class RulesWithDenials:
+class RulesWithAgentDenials:
     """Rules of a session plus the tools that one agent's definition denies."""
 
-    def __init__(self, rules: RuleSource, denied: tuple[ToolPermissionRule, ...]) -> None:
+    def __init__(self, rules: PermissionRuleSource, denied: tuple[ToolPermissionRule, ...]) -> None:
         self._rules = rules
         self._denied = denied
-        self._cached: tuple[RuleSet, RuleSet] | None = None
+        self._cached: tuple[PermissionRuleSet, PermissionRuleSet] | None = None
 
-    def load_rules(self, *, fresh: bool) -> RuleSet:
+    def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
         session_rules = self._rules.load_rules(fresh=fresh)
         if self._cached is None or self._cached[0] is not session_rules:
             self._cached = session_rules, replace(session_rules, deny=(*session_rules.deny, *self._denied))
         return self._cached[1]
 
 
-class FixedRules(Struct, frozen=True):
+class FixedPermissionRules(Struct, frozen=True):
     """Rules that never change."""
 
-    rule_set: RuleSet
+    rule_set: PermissionRuleSet
 
-    def load_rules(self, *, fresh: bool) -> RuleSet:
+    def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
         return self.rule_set
 
 
-def parse_rule(text: str, source: str = "") -> ToolPermissionRule:
+def parse_permission_rule(text: str, source: str = "") -> ToolPermissionRule:
     """Parse a rule. Raises `SettingsError` that names the rule, its location and the problem."""
     match = _RULE.fullmatch(text.strip())
     location = f" ({source})" if source else ""
@@ -131,7 +131,9 @@ def _find_pattern_error(tool: str, pattern: str) -> str | None:
     return None
 
 
-def find_contradiction(rule_set: RuleSet) -> tuple[ToolPermissionRule, ToolPermissionRule] | None:
+def find_contradicting_rules(
+    rule_set: PermissionRuleSet,
+) -> tuple[ToolPermissionRule, ToolPermissionRule] | None:
     """Return two rules of one source with the same text and opposite decisions."""
     seen_rules: dict[tuple[str, str], tuple[int, ToolPermissionRule]] = {}
     for strength, rules in enumerate((rule_set.allow, rule_set.ask, rule_set.deny)):
@@ -142,10 +144,10 @@ def find_contradiction(rule_set: RuleSet) -> tuple[ToolPermissionRule, ToolPermi
     return None
 
 
-def split_rules(text: str) -> list[str]:
+def split_rule_list(text: str) -> list[str]:
     """Split a flag's value into rules at commas or blanks outside parentheses."""
     try:
-        return list(split_list(text, split_whitespace=True))
+        return list(split_list_text(text, split_whitespace=True))
     except InvalidFieldValue:
         # A rule without half of its pattern would apply to every use of the tool.
         message = f"The parentheses in {text!r} do not match: write Tool or Tool(pattern)."

@@ -21,7 +21,7 @@ _NAMES = ("rust-toolchain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "autho
 
 
 @lru_cache(maxsize=2048)  # caches text only: where a path leads is checked each time
-def is_protected(path: str, start: int = 0) -> bool:
+def is_protected_path(path: str, start: int = 0) -> bool:
     """Return True if a real, absolute path is protected, judging only the part after `start`."""
     # Nearly every such name begins with a dot, and few paths contain one.
     if path.find("/.", start) >= 0 and _DOTTED.search(path, start) is not None:

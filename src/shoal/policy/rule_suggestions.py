@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 from shoal.core.permissions import (
     AddDirectoriesSuggestion,
-    AddRulesSuggestion,
+    AddPermissionRulesSuggestion,
     PermissionSuggestion,
-    SetModeSuggestion,
-    SuggestedRule,
+    SetPermissionModeSuggestion,
+    SuggestedPermissionRule,
 )
-from shoal.policy.shell.command_analysis import SimpleCommand
+from shoal.policy.shell.command_analysis import SimpleShellCommand
 
 _SUBCOMMANDS = {
     "git": {
@@ -41,8 +41,8 @@ _SUBCOMMANDS = {
 _MAX_RULE_LENGTH = 500
 
 
-def suggest_for_read(tool: str, real: str, *, is_directory: bool) -> tuple[PermissionSuggestion, ...]:
-    exact_rule = SuggestedRule(
+def suggest_rules_for_read(tool: str, real: str, *, is_directory: bool) -> tuple[PermissionSuggestion, ...]:
+    exact_rule = SuggestedPermissionRule(
         tool_name=tool, rule_content=_build_exact_pattern(real, is_directory=is_directory)
     )
     return (
@@ -51,42 +51,45 @@ def suggest_for_read(tool: str, real: str, *, is_directory: bool) -> tuple[Permi
     )
 
 
-def suggest_for_edit(tool: str, real: str, root: str, *, inside: bool) -> tuple[PermissionSuggestion, ...]:
+def suggest_rules_for_edit(
+    tool: str, real: str, root: str, *, inside: bool
+) -> tuple[PermissionSuggestion, ...]:
     """Suggest rules for an edit.
 
     For the session: all project files with this tool, or accepting all edits. In settings: the directory of
     the file with the same tool. Outside the project: this one file.
     """
     if not inside or not real.startswith(f"{root}/"):
-        exact_rule = SuggestedRule(
+        exact_rule = SuggestedPermissionRule(
             tool_name=tool, rule_content=_build_exact_pattern(real, is_directory=False)
         )
         return (*_suggest_rule(exact_rule), *(() if inside else _suggest_directory(real[: real.rfind("/")])))
     pattern = f"{_escape_path(real[len(root) : real.rfind('/')])}/**"
     return (
-        AddRulesSuggestion(rules=(SuggestedRule(tool_name=tool, rule_content="/**"),)),
-        SetModeSuggestion(mode="acceptEdits"),
-        AddRulesSuggestion(
-            rules=(SuggestedRule(tool_name=tool, rule_content=pattern),), destination="localSettings"
+        AddPermissionRulesSuggestion(rules=(SuggestedPermissionRule(tool_name=tool, rule_content="/**"),)),
+        SetPermissionModeSuggestion(mode="acceptEdits"),
+        AddPermissionRulesSuggestion(
+            rules=(SuggestedPermissionRule(tool_name=tool, rule_content=pattern),),
+            destination="localSettings",
         ),
     )
 
 
-def suggest_for_command(
-    command: str, asked_parts: Iterable[SimpleCommand]
+def suggest_rules_for_command(
+    command: str, asked_parts: Iterable[SimpleShellCommand]
 ) -> tuple[PermissionSuggestion, ...]:
     """Suggest the exact command for this session; in settings, a rule for each part that was asked about."""
     if len(command) > _MAX_RULE_LENGTH:
         return ()
-    exact_rule = SuggestedRule(tool_name="Bash", rule_content=_escape_stars(command))
+    exact_rule = SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_stars(command))
     parts = tuple(dict.fromkeys(_build_part_rule(part) for part in asked_parts))
     return (
-        AddRulesSuggestion(rules=(exact_rule,)),
-        AddRulesSuggestion(rules=parts or (exact_rule,), destination="localSettings"),
+        AddPermissionRulesSuggestion(rules=(exact_rule,)),
+        AddPermissionRulesSuggestion(rules=parts or (exact_rule,), destination="localSettings"),
     )
 
 
-def suggest_for_other(tool: str, arguments: dict[str, Any]) -> tuple[PermissionSuggestion, ...]:
+def suggest_rules_for_other_tool(tool: str, arguments: dict[str, Any]) -> tuple[PermissionSuggestion, ...]:
     content: str | None = None
     if tool == "WebFetch":
         try:
@@ -100,11 +103,14 @@ def suggest_for_other(tool: str, arguments: dict[str, Any]) -> tuple[PermissionS
         content = str(arguments.get("subagent_type", "general-purpose"))
     elif tool == "SendMessage":
         content = str(arguments.get("to", ""))
-    return _suggest_rule(SuggestedRule(tool_name=tool, rule_content=content))
+    return _suggest_rule(SuggestedPermissionRule(tool_name=tool, rule_content=content))
 
 
-def _suggest_rule(rule: SuggestedRule) -> tuple[PermissionSuggestion, ...]:
-    return (AddRulesSuggestion(rules=(rule,)), AddRulesSuggestion(rules=(rule,), destination="localSettings"))
+def _suggest_rule(rule: SuggestedPermissionRule) -> tuple[PermissionSuggestion, ...]:
+    return (
+        AddPermissionRulesSuggestion(rules=(rule,)),
+        AddPermissionRulesSuggestion(rules=(rule,), destination="localSettings"),
+    )
 
 
 def _suggest_directory(path: str) -> tuple[PermissionSuggestion, ...]:
@@ -112,11 +118,11 @@ def _suggest_directory(path: str) -> tuple[PermissionSuggestion, ...]:
     return (AddDirectoriesSuggestion(directories=(path,)),) if path.strip("/") else ()
 
 
-def _build_part_rule(part: SimpleCommand) -> SuggestedRule:
+def _build_part_rule(part: SimpleShellCommand) -> SuggestedPermissionRule:
     words = part.argv or ()
     if len(words) >= 2 and not part.via and words[1] in _SUBCOMMANDS.get(words[0], ()):
-        return SuggestedRule(tool_name="Bash", rule_content=f"{words[0]} {words[1]}:*")
-    return SuggestedRule(tool_name="Bash", rule_content=_escape_stars(part.text))
+        return SuggestedPermissionRule(tool_name="Bash", rule_content=f"{words[0]} {words[1]}:*")
+    return SuggestedPermissionRule(tool_name="Bash", rule_content=_escape_stars(part.text))
 
 
 def _escape_stars(command: str) -> str:

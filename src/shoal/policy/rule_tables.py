@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX
 from shoal.core.skills import matches_skill_name
-from shoal.policy.command_rules import CommandRules
+from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.path_patterns import convert_path_pattern
-from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, RuleSet, ToolPermissionRule
+from shoal.policy.permission_rules import EDIT_TOOLS, READ_TOOLS, PermissionRuleSet, ToolPermissionRule
 from shoal.policy.unreadable_files import UnreadableFiles
 
 
-class PathRules:
+class FilePathRules:
     """Rules of one strength for one file tool; usually a single match shows that no rule applies."""
 
     def __init__(self, rules: Iterable[ToolPermissionRule], roots: Sequence[str]) -> None:
@@ -51,9 +51,11 @@ class PathRules:
 class FileRuleTable:
     """Rules about one tool that reads or changes a file."""
 
-    def __init__(self, rule_set: RuleSet, tools: frozenset[str], roots: Sequence[str]) -> None:
-        def build_rules(rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> PathRules:
-            return PathRules([rule for rule in rules if any(rule.is_about(name) for name in tools)], roots)
+    def __init__(self, rule_set: PermissionRuleSet, tools: frozenset[str], roots: Sequence[str]) -> None:
+        def build_rules(rules: Sequence[ToolPermissionRule], roots: Sequence[str]) -> FilePathRules:
+            return FilePathRules(
+                [rule for rule in rules if any(rule.applies_to_tool(name) for name in tools)], roots
+            )
 
         # Project files stay forbidden to an agent that works elsewhere.
         self.deny, self.ask = build_rules(rule_set.deny, roots), build_rules(rule_set.ask, roots)
@@ -64,12 +66,16 @@ class FileRuleTable:
 class CommandRuleTable:
     """Rules about shell commands."""
 
-    def __init__(self, rule_set: RuleSet) -> None:
+    def __init__(self, rule_set: PermissionRuleSet) -> None:
         def find_bare_rule(rules: Sequence[ToolPermissionRule]) -> ToolPermissionRule | None:
-            return next((rule for rule in rules if rule.is_about("Bash") and rule.pattern is None), None)
+            return next(
+                (rule for rule in rules if rule.applies_to_tool("Bash") and rule.pattern is None), None
+            )
 
-        def select_patterned(rules: Sequence[ToolPermissionRule]) -> CommandRules:
-            return CommandRules(rule for rule in rules if rule.is_about("Bash") and rule.pattern is not None)
+        def select_patterned(rules: Sequence[ToolPermissionRule]) -> ShellCommandRules:
+            return ShellCommandRules(
+                rule for rule in rules if rule.applies_to_tool("Bash") and rule.pattern is not None
+            )
 
         self.bare_deny, self.bare_ask, self.bare_allow = map(
             find_bare_rule, (rule_set.deny, rule_set.ask, rule_set.allow)
@@ -77,10 +83,10 @@ class CommandRuleTable:
         self.deny, self.ask, self.allow = map(select_patterned, (rule_set.deny, rule_set.ask, rule_set.allow))
 
 
-class RuleTables:
+class PermissionRuleTables:
     """All rules in force. Patterns are relative to `roots`: the agent's own, then those of its parents."""
 
-    def __init__(self, rule_set: RuleSet, roots: Sequence[str]) -> None:
+    def __init__(self, rule_set: PermissionRuleSet, roots: Sequence[str]) -> None:
         self.rule_set = rule_set
         self._roots = roots
         self._files: dict[str, FileRuleTable] = {}
@@ -119,18 +125,19 @@ class RuleTables:
     ) -> ToolPermissionRule | None:
         """Return the first rule that matches a call of a tool without files or commands."""
         for rule in rules:
-            if rule.is_about(tool) and (
-                rule.pattern is None or is_call_match(rule.tool, rule.pattern, arguments, forbids=forbids)
+            if rule.applies_to_tool(tool) and (
+                rule.pattern is None
+                or is_rule_pattern_match(rule.tool, rule.pattern, arguments, forbids=forbids)
             ):
                 return rule
         return None
 
-    def _select_patterned(self) -> RuleSet:
+    def _select_patterned(self) -> PermissionRuleSet:
         def select_patterned(rules: Sequence[ToolPermissionRule]) -> tuple[ToolPermissionRule, ...]:
             return tuple(rule for rule in rules if rule.pattern is not None)
 
         rule_set = self.rule_set
-        return RuleSet(
+        return PermissionRuleSet(
             allow=select_patterned(rule_set.allow),
             ask=select_patterned(rule_set.ask),
             deny=select_patterned(rule_set.deny),
@@ -138,14 +145,14 @@ class RuleTables:
 
 
 def _select_read_rules(rules: Iterable[ToolPermissionRule]) -> list[ToolPermissionRule]:
-    return [rule for rule in rules if any(map(rule.is_about, READ_TOOLS))]
+    return [rule for rule in rules if any(map(rule.applies_to_tool, READ_TOOLS))]
 
 
 def _compile_expression(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.DOTALL)
 
 
-def is_call_match(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
+def is_rule_pattern_match(tool: str, pattern: str, arguments: dict[str, object], *, forbids: bool) -> bool:
     if tool == "WebFetch":
         return _is_domain_match(
             pattern.removeprefix("domain:").lower(), arguments.get("url"), forbids=forbids
@@ -157,12 +164,12 @@ def is_call_match(tool: str, pattern: str, arguments: dict[str, object], *, forb
         # A forbidden skill is forbidden under its short name too.
         return name == pattern or (forbids and matches_skill_name(name, pattern))
     if tool == "SendMessage":
-        return _is_recipient_match(_get_recipient(arguments), pattern, forbids=forbids)
+        return _is_recipient_match(_get_message_recipient(arguments), pattern, forbids=forbids)
     # Unknown kind of pattern: in doubt a forbidding rule applies and an allowing rule does not.
     return forbids
 
 
-def _get_recipient(arguments: dict[str, object]) -> str:
+def _get_message_recipient(arguments: dict[str, object]) -> str:
     """Return the recipient of a message; `type` marks the older form."""
     to = str(arguments.get("to") or "")
     match arguments.get("type"):

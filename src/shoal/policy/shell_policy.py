@@ -11,18 +11,23 @@ from shoal.core.filenames import escape_filename
 from shoal.core.permission_decisions import AllowDecision, AskDecision, DenyDecision, PermissionDecision
 from shoal.core.permissions import PermissionMode, RuleBehavior
 from shoal.policy import rule_suggestions
-from shoal.policy.command_rules import CommandRule, CommandRules
+from shoal.policy.command_rules import ShellCommandRule, ShellCommandRules
 from shoal.policy.path_resolver import PathResolver
 from shoal.policy.permission_rules import EDIT_ACCEPTING_MODES, ToolPermissionRule
-from shoal.policy.rule_tables import FileRuleTable, RuleTables
-from shoal.policy.shell.command_analysis import UNKNOWN_PATH, CommandAnalysis, SimpleCommand, analyze_command
+from shoal.policy.rule_tables import FileRuleTable, PermissionRuleTables
+from shoal.policy.shell.command_analysis import (
+    UNKNOWN_PATH,
+    ShellCommandAnalysis,
+    SimpleShellCommand,
+    analyze_shell_command,
+)
 from shoal.policy.unreadable_files import (
     WORKING_DIRECTORY,
     find_glob_base,
     iter_possible_paths,
     list_searched_directories,
 )
-from shoal.policy.wildcards import GLOB, TooManyEntries
+from shoal.policy.wildcards import GLOB, TooManyDirectoryEntries
 
 _TOO_WIDE = "its wildcards stand for more files than can be looked through"
 KEYS_REFUSAL = "that file holds keys of Shoal itself, which no tool may reach."
@@ -34,7 +39,7 @@ _NULL_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"
 
 
 class SimpleCommandDecision(Struct, frozen=True, kw_only=True):
-    part: SimpleCommand
+    part: SimpleShellCommand
     verdict: RuleBehavior
     reason: str
     rule: ToolPermissionRule | None = None
@@ -47,12 +52,14 @@ class _WriteObjection(Struct, frozen=True):
     guarded: bool = False
 
 
-class ShellPolicy:
+class ShellCommandPolicy:
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
         self._resolved: dict[str, tuple[str, bool]] = {}
 
-    def decide_command(self, command: str, tables: RuleTables, mode: PermissionMode) -> PermissionDecision:
+    def decide_command(
+        self, command: str, tables: PermissionRuleTables, mode: PermissionMode
+    ) -> PermissionDecision:
         rules = tables.commands
         if "\0" in command:
             return DenyDecision("the command holds a NUL byte, which no command line can.")
@@ -62,8 +69,8 @@ class ShellPolicy:
                 "taken. Write it into a file and run that."
             )
         if rules.bare_deny is not None:
-            return _convert_decision(
-                _build_decision("deny", SimpleCommand(text=command, argv=None), rules.bare_deny)
+            return _to_permission_decision(
+                _build_part_decision("deny", SimpleShellCommand(text=command, argv=None), rules.bare_deny)
             )
         bypasses = mode == "bypassPermissions"
         if (
@@ -73,24 +80,24 @@ class ShellPolicy:
         ):
             return AllowDecision("permissions are skipped")
         self._resolved.clear()
-        analysis = analyze_command(command)
-        if objection := self._find_objection(command, analysis, tables):
-            return _convert_decision(objection)
+        analysis = analyze_shell_command(command)
+        if objection := self._find_rule_objection(command, analysis, tables):
+            return _to_permission_decision(objection)
         if bypasses:
             return AllowDecision("permissions are skipped")
         return self._decide_permission(command, analysis, tables, mode)
 
-    def decide_parts(
-        self, command: str, tables: RuleTables, mode: PermissionMode
+    def decide_command_parts(
+        self, command: str, tables: PermissionRuleTables, mode: PermissionMode
     ) -> tuple[SimpleCommandDecision, ...]:
         if "\0" in command or len(command) > MAX_COMMAND_LENGTH:
             return ()
         self._resolved.clear()
         found = []
-        for part in analyze_command(command).parts:
-            single_part = CommandAnalysis(parts=(part,))
+        for part in analyze_shell_command(command).parts:
+            single_part = ShellCommandAnalysis(parts=(part,))
             found.append(
-                self._find_objection("", single_part, tables) or self._decide_part(part, tables, mode)
+                self._find_rule_objection("", single_part, tables) or self._decide_part(part, tables, mode)
             )
         return tuple(found)
 
@@ -101,21 +108,24 @@ class ShellPolicy:
             found = self._resolved[path] = self._paths.resolve_path(path)
         return found
 
-    def _has_forbidding_rules(self, tables: RuleTables) -> bool:
+    def _has_forbidding_rules(self, tables: PermissionRuleTables) -> bool:
         rules = tables.commands
         if rules.deny.rules or rules.ask.rules or rules.bare_ask is not None:
             return True
         return not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing)
 
-    def _find_objection(
-        self, command: str, analysis: CommandAnalysis, tables: RuleTables
+    def _find_rule_objection(
+        self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables
     ) -> SimpleCommandDecision | None:
         """Return the decision of a deny rule, or else an ask rule, about any part; a possible match asks."""
         doubt = self._check_key_access(analysis.parts)
         if doubt is not None and doubt.verdict == "deny":
             return doubt
         rules = tables.commands
-        strengths: tuple[tuple[RuleBehavior, CommandRules], ...] = (("deny", rules.deny), ("ask", rules.ask))
+        strengths: tuple[tuple[RuleBehavior, ShellCommandRules], ...] = (
+            ("deny", rules.deny),
+            ("ask", rules.ask),
+        )
         for verdict, command_rules in strengths:
             if command_rules.can_skip_command(command, analysis):
                 continue
@@ -125,7 +135,9 @@ class ShellPolicy:
                     return found
                 doubt = doubt or found
         if rules.bare_ask is not None:
-            doubt = doubt or _build_decision("ask", SimpleCommand(text=command, argv=None), rules.bare_ask)
+            doubt = doubt or _build_part_decision(
+                "ask", SimpleShellCommand(text=command, argv=None), rules.bare_ask
+            )
         if not (tables.shell_reads.forbids_nothing and tables.shell_writes.forbids_nothing):
             for part in analysis.parts:
                 found = self._check_files(part, tables)
@@ -134,7 +146,9 @@ class ShellPolicy:
                 doubt = doubt or found
         return doubt
 
-    def _check_files(self, part: SimpleCommand, tables: RuleTables) -> SimpleCommandDecision | None:
+    def _check_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> SimpleCommandDecision | None:
         doubt = None
         for paths, table in ((part.reads, tables.shell_reads), (part.writes, tables.shell_writes)):
             for path in paths:
@@ -144,7 +158,9 @@ class ShellPolicy:
                 doubt = doubt or found
         return doubt or self._check_searched_files(part, tables)
 
-    def _check_searched_files(self, part: SimpleCommand, tables: RuleTables) -> SimpleCommandDecision | None:
+    def _check_searched_files(
+        self, part: SimpleShellCommand, tables: PermissionRuleTables
+    ) -> SimpleCommandDecision | None:
         """Check files it may read: in directories, by wildcards, through git, or as an unknown command."""
         table = tables.shell_reads
         if table.forbids_nothing:
@@ -156,13 +172,13 @@ class ShellPolicy:
                 return SimpleCommandDecision(part=part, verdict="ask", reason=reason, rule=rule)
         for path in part.reads:
             if (rule := self._find_wildcard_rule(path, table)) is not None:
-                return _build_decision("ask", part, rule, is_doubtful=True)
+                return _build_part_decision("ask", part, rule, is_doubtful=True)
         for word in iter_possible_paths(part):
             # A path after a revision is relative to the top of the repository.
             for path in (word, f"{self._paths.root}/{word}"):
                 found = self._check_file(part, path, table) if word else None
                 if found is not None and found.rule is not None:
-                    return _build_decision("ask", part, found.rule, is_doubtful=True)
+                    return _build_part_decision("ask", part, found.rule, is_doubtful=True)
         return None
 
     def _find_wildcard_rule(self, path: str, table: FileRuleTable) -> ToolPermissionRule | None:
@@ -173,16 +189,16 @@ class ShellPolicy:
                 for real in self._paths.expand_wildcards(path)
             )
             return next(filter(None, found), None)
-        except TooManyEntries:
+        except TooManyDirectoryEntries:
             return table.deny.first_with_pattern or table.ask.first_with_pattern
 
-    def _check_key_access(self, parts: Iterable[SimpleCommand]) -> SimpleCommandDecision | None:
+    def _check_key_access(self, parts: Iterable[SimpleShellCommand]) -> SimpleCommandDecision | None:
         doubt: SimpleCommandDecision | None = None
         for part in parts:
             try:
                 if any(map(self._is_key_path, (*part.reads, *part.writes))):
                     return SimpleCommandDecision(part=part, verdict="deny", reason=KEYS_REFUSAL)
-            except TooManyEntries:
+            except TooManyDirectoryEntries:
                 doubt = doubt or SimpleCommandDecision(part=part, verdict="ask", reason=_TOO_WIDE)
         return doubt
 
@@ -198,10 +214,10 @@ class ShellPolicy:
         except WorkspaceError:
             return False
         # Expanding every pattern would cost more than everything else.
-        is_above = self._paths.is_above_keys(start)
+        is_above = self._paths.is_above_key_files(start)
         return is_above and any(map(self._paths.is_key_file, self._paths.expand_wildcards(path)))
 
-    def _find_rule_below(self, directory: str, tables: RuleTables) -> ToolPermissionRule | None:
+    def _find_rule_below(self, directory: str, tables: PermissionRuleTables) -> ToolPermissionRule | None:
         if directory == WORKING_DIRECTORY:
             return next(
                 filter(None, map(tables.unreadable_files.find_rule_below, self._paths.directories)), None
@@ -212,36 +228,36 @@ class ShellPolicy:
             return None
 
     def _check_file(
-        self, part: SimpleCommand, path: str, table: FileRuleTable
+        self, part: SimpleShellCommand, path: str, table: FileRuleTable
     ) -> SimpleCommandDecision | None:
         if path.startswith(UNKNOWN_PATH):
             possible_rule = table.deny.first_with_pattern or table.ask.first_with_pattern
             return (
                 None
                 if possible_rule is None
-                else _build_decision("ask", part, possible_rule, is_doubtful=True)
+                else _build_part_decision("ask", part, possible_rule, is_doubtful=True)
             )
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError:
             return None
         if rule := table.deny.find_match(real):
-            return _build_decision("deny", part, rule)
+            return _build_part_decision("deny", part, rule)
         rule = table.ask.find_match(real)
-        return None if rule is None else _build_decision("ask", part, rule)
+        return None if rule is None else _build_part_decision("ask", part, rule)
 
     def _decide_permission(
-        self, command: str, analysis: CommandAnalysis, tables: RuleTables, mode: PermissionMode
+        self, command: str, analysis: ShellCommandAnalysis, tables: PermissionRuleTables, mode: PermissionMode
     ) -> PermissionDecision:
         rules = tables.commands
         by_whole = rules.bare_allow or next(
-            (each.rule for each in rules.allow.rules if each.is_whole_command(command)), None
+            (each.rule for each in rules.allow.rules if each.is_exact_command(command)), None
         )
         if by_whole is not None and mode != "plan":
             return self._allow_whole_command(analysis, by_whole)
         if analysis.trouble is not None:
             return AskDecision(
-                analysis.trouble, suggestions=rule_suggestions.suggest_for_command(command, ())
+                analysis.trouble, suggestions=rule_suggestions.suggest_rules_for_command(command, ())
             )
         decisions = [self._decide_part(part, tables, mode) for part in analysis.parts]
         not_allowed = [each for each in decisions if each.verdict != "allow"]
@@ -251,16 +267,18 @@ class ShellPolicy:
                 first.reason,
                 suggestions=()
                 if any(each.guarded for each in not_allowed)
-                else rule_suggestions.suggest_for_command(command, [each.part for each in not_allowed]),
+                else rule_suggestions.suggest_rules_for_command(command, [each.part for each in not_allowed]),
             )
         rule_decision = next((each for each in decisions if each.rule is not None), None)
         return (
             AllowDecision("every part of it only reads")
             if rule_decision is None
-            else _convert_decision(rule_decision)
+            else _to_permission_decision(rule_decision)
         )
 
-    def _allow_whole_command(self, analysis: CommandAnalysis, rule: ToolPermissionRule) -> PermissionDecision:
+    def _allow_whole_command(
+        self, analysis: ShellCommandAnalysis, rule: ToolPermissionRule
+    ) -> PermissionDecision:
         for part in analysis.parts:
             for path in part.writes:
                 if path not in _NULL_DEVICES and self._is_protected(path):
@@ -268,7 +286,7 @@ class ShellPolicy:
         return AllowDecision(f"the rule {rule} ({rule.source})", str(rule), rule.source)
 
     def _decide_part(
-        self, part: SimpleCommand, tables: RuleTables, mode: PermissionMode
+        self, part: SimpleShellCommand, tables: PermissionRuleTables, mode: PermissionMode
     ) -> SimpleCommandDecision:
         """Decide if a part may run: it only reads, or a rule covers it; the same applies to its files."""
         rule = None if mode == "plan" else _find_covering_rule(tables.commands.allow.rules, part)
@@ -288,38 +306,38 @@ class ShellPolicy:
                 if path not in _NULL_DEVICES and (read_objection := self._find_read_objection(path, tables)):
                     return SimpleCommandDecision(part=part, verdict="ask", reason=read_objection)
             return SimpleCommandDecision(part=part, verdict="allow", reason=part.why or "it only reads")
-        return _build_decision("allow", part, rule)
+        return _build_part_decision("allow", part, rule)
 
     def _find_write_objection(
         self,
-        part: SimpleCommand,
+        part: SimpleShellCommand,
         path: str,
         rule: ToolPermissionRule | None,
-        tables: RuleTables,
+        tables: PermissionRuleTables,
         mode: PermissionMode,
     ) -> _WriteObjection | None:
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
             return _WriteObjection(str(error))
-        if self._paths.is_guarded(real):
+        if self._paths.is_change_guarded(real):
             return _WriteObjection(_PROTECTED.format(escape_filename(path)), guarded=True)
         if mode != "plan" and tables.shell_writes.allow.find_match(real):
             return None
-        if not self._paths.is_inside(real):
+        if not self._paths.is_inside_workspace(real):
             return _WriteObjection(f"it writes {escape_filename(path)}, outside the working directories")
         # A rule about `rm` covers the files that `rm` removes, not the target of a redirection.
-        by_rule = rule is not None and path in part.changes and _is_argument(part, path)
+        by_rule = rule is not None and path in part.changes and _is_command_argument(part, path)
         if by_rule or mode in EDIT_ACCEPTING_MODES:
             return None
         return _WriteObjection(f"it writes {escape_filename(path)}")
 
-    def _find_read_objection(self, path: str, tables: RuleTables) -> str | None:
+    def _find_read_objection(self, path: str, tables: PermissionRuleTables) -> str | None:
         try:
             real, _ = self._resolve_path(path)
         except WorkspaceError as error:
             return str(error)
-        if self._paths.is_inside(real) or tables.shell_reads.allow.find_match(real):
+        if self._paths.is_inside_workspace(real) or tables.shell_reads.allow.find_match(real):
             return None
         return f"it reads {escape_filename(path)}, outside the working directories"
 
@@ -328,40 +346,44 @@ class ShellPolicy:
             real, _ = self._resolve_path(path)
         except WorkspaceError:
             return True
-        return self._paths.is_guarded(real)
+        return self._paths.is_change_guarded(real)
 
 
 _PROTECTED = "it writes {}, which is protected: it decides what programs do, or holds keys"
 
 
 def _match_rule(
-    verdict: RuleBehavior, rule: CommandRule, command: str, analysis: CommandAnalysis
+    verdict: RuleBehavior, rule: ShellCommandRule, command: str, analysis: ShellCommandAnalysis
 ) -> SimpleCommandDecision | None:
     doubt: SimpleCommandDecision | None = None
     for part in analysis.parts:
         match rule.match_command(part):
             case "yes":
-                return _build_decision(verdict, part, rule.rule)
+                return _build_part_decision(verdict, part, rule.rule)
             case "maybe" if doubt is None:
-                doubt = _build_decision("ask", part, rule.rule, is_doubtful=True)
+                doubt = _build_part_decision("ask", part, rule.rule, is_doubtful=True)
             case _:
                 pass
-    if rule.is_whole_command(command):
-        return _build_decision(verdict, SimpleCommand(text=command, argv=None), rule.rule)
+    if rule.is_exact_command(command):
+        return _build_part_decision(verdict, SimpleShellCommand(text=command, argv=None), rule.rule)
     if doubt is None and analysis.trouble is not None and rule.can_match_text(command):
-        doubt = _build_decision("ask", SimpleCommand(text=command, argv=None), rule.rule, is_doubtful=True)
+        doubt = _build_part_decision(
+            "ask", SimpleShellCommand(text=command, argv=None), rule.rule, is_doubtful=True
+        )
     return doubt
 
 
-def _find_covering_rule(rules: tuple[CommandRule, ...], part: SimpleCommand) -> ToolPermissionRule | None:
+def _find_covering_rule(
+    rules: tuple[ShellCommandRule, ...], part: SimpleShellCommand
+) -> ToolPermissionRule | None:
     for each in rules:
         if each.covers_command(part):
             return each.rule
     return None
 
 
-def _build_decision(
-    verdict: RuleBehavior, part: SimpleCommand, rule: ToolPermissionRule, *, is_doubtful: bool = False
+def _build_part_decision(
+    verdict: RuleBehavior, part: SimpleShellCommand, rule: ToolPermissionRule, *, is_doubtful: bool = False
 ) -> SimpleCommandDecision:
     rule_text = f"the rule {rule} ({rule.source})"
     reason = {
@@ -374,7 +396,7 @@ def _build_decision(
     return SimpleCommandDecision(part=part, verdict=verdict, reason=reason, rule=rule)
 
 
-def _convert_decision(decision: SimpleCommandDecision) -> PermissionDecision:
+def _to_permission_decision(decision: SimpleCommandDecision) -> PermissionDecision:
     rule = None if decision.rule is None else str(decision.rule)
     source = None if decision.rule is None else decision.rule.source
     match decision.verdict:
@@ -386,9 +408,9 @@ def _convert_decision(decision: SimpleCommandDecision) -> PermissionDecision:
             return DenyDecision(decision.reason, rule, source)
 
 
-def _is_argument(part: SimpleCommand, path: str) -> bool:
+def _is_command_argument(part: SimpleShellCommand, path: str) -> bool:
     return part.argv is not None and any(path == word or path.endswith(f"/{word}") for word in part.argv)
 
 
-def _format_reason(part: SimpleCommand) -> str:
+def _format_reason(part: SimpleShellCommand) -> str:
     return f"`{escape_filename(part.text[:80])}`: {part.why or 'not known to be safe'}"

@@ -16,7 +16,7 @@ _CURRENT = -100  # AT_FDCWD, ignored for absolute paths
 _NO_DIRECTORY = (errno.ENOTDIR, errno.ENOENT)
 
 
-def create_path_checker() -> Callable[[str], PathKind]:
+def create_symlink_free_checker() -> Callable[[str], PathKind]:
     """Return a function that reports what lies at an absolute, normalized path if no link is on the way.
 
     The result is "file" also for a path that does not exist yet; "unclear" means that a closer check is

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from shoal.policy.path_patterns import convert_path_pattern, find_pattern_anchor
 from shoal.policy.permission_rules import ToolPermissionRule
-from shoal.policy.shell.simple_commands import SimpleCommand
-from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyEntries
+from shoal.policy.shell.simple_commands import SimpleShellCommand
+from shoal.policy.wildcards import GLOB, MAX_ENTRIES, TooManyDirectoryEntries
 
 WORKING_DIRECTORY = ""
 """The directory that a command runs in, which a preceding `cd` may have changed."""
@@ -46,7 +46,7 @@ class UnreadableFiles:
             try:
                 if next(_iter_matching_paths(start, pattern.expression, MAX_ENTRIES), None) is not None:
                     return pattern.rule
-            except TooManyEntries:
+            except TooManyDirectoryEntries:
                 return pattern.rule
         return None
 
@@ -58,11 +58,11 @@ class UnreadableFiles:
                 continue
             try:
                 yield from _iter_matching_paths(pattern.anchor, pattern.expression, _MAX_HIDDEN)
-            except TooManyEntries:
+            except TooManyDirectoryEntries:
                 continue
 
 
-def list_searched_directories(part: SimpleCommand) -> tuple[str, ...]:
+def list_searched_directories(part: SimpleShellCommand) -> tuple[str, ...]:
     """Return the directories that a simple command searches, whatever the files are called."""
     words = part.words or part.argv
     if not words:
@@ -84,7 +84,7 @@ def list_searched_directories(part: SimpleCommand) -> tuple[str, ...]:
     return ()
 
 
-def iter_possible_paths(part: SimpleCommand) -> Iterator[str]:
+def iter_possible_paths(part: SimpleShellCommand) -> Iterator[str]:
     """Yield words that may be paths it reads: of a git command or an unknown command."""
     all_words = part.words or part.argv or ()
     words = [word for word in all_words[1:] if word is not None]
@@ -131,7 +131,7 @@ def _iter_matching_paths(start: str, expression: re.Pattern[str], limit: int) ->
         for entry in _list_entries(pending.pop()):
             entry_count += 1
             if entry_count > limit:
-                raise TooManyEntries
+                raise TooManyDirectoryEntries
             real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
             if expression.fullmatch(real):
                 yield real

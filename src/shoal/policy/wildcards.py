@@ -13,7 +13,7 @@ GLOB = re.compile(r"[*?\[]")
 _NAMED_CLASS = re.compile(r"\[[^/]*?\[[:=.][^/]*\]")
 
 
-class TooManyEntries(Exception):
+class TooManyDirectoryEntries(Exception):
     """There are more entries than can be checked before a command."""
 
 
@@ -56,7 +56,7 @@ class _DirectoryScanner:
                 for entry in entries:
                     self._count += 1
                     if self._count > MAX_ENTRIES:
-                        raise TooManyEntries
+                        raise TooManyDirectoryEntries
                     found.append(entry)
         except OSError:
             return found

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import DeliveryReceipt
+from shoal.core.agents import MessageDeliveryReceipt
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import JournaledEvent, QueueItemAdded
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
@@ -14,12 +14,12 @@ from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import TextBlock
 from shoal.runs.agent_registry import EVERYONE, AgentRegistry
 from shoal.runs.agent_run import AgentRun
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.wire.notification_text import format_mail_message
 
 
-class ResumeAgent(Protocol):
+class ResumeAgentCallback(Protocol):
     async def __call__(
         self, agent: AgentId, parent: AgentRunner, call: str, on_ready: Callable[[PreparedAgent], None]
     ) -> AgentRun:
@@ -32,10 +32,10 @@ class AgentMessenger:
         self,
         *,
         registry: AgentRegistry,
-        queue: InboxQueue,
+        queue: SharedInboxQueue,
         ids: IdGenerator,
         emit: Callable[[JournaledEvent], None],
-        resume: ResumeAgent,
+        resume: ResumeAgentCallback,
     ) -> None:
         self._registry = registry
         self._queue = queue
@@ -45,7 +45,7 @@ class AgentMessenger:
         self._resuming: set[AgentId] = set()
         self._pending: dict[AgentId, list[InboxItem]] = {}
 
-    def restore_pending(self, pending: dict[AgentId, list[InboxItem]]) -> None:
+    def restore_pending_items(self, pending: dict[AgentId, list[InboxItem]]) -> None:
         """Restore the items that were pending when an earlier process of this session ended."""
         self._pending = pending
         for item in pending.pop(LEAD_ID, []):
@@ -53,13 +53,13 @@ class AgentMessenger:
 
     async def send_message(
         self, to: str, text: str, *, summary: str, sender: AgentRunner, call: str
-    ) -> tuple[DeliveryReceipt, ...]:
+    ) -> tuple[MessageDeliveryReceipt, ...]:
         """Send an agent's message to another, or to all running agents."""
         identity = sender.identity
         message_text = format_mail_message(identity.name, text, summary=summary, color=identity.color)
-        targets = [self._registry.resolve_id(to)]
+        targets = [self._registry.resolve_agent_id(to)]
         if to == EVERYONE:
-            targets = [run.id for run in self._registry.list_running() if run.id != identity.agent]
+            targets = [run.id for run in self._registry.list_running_agents() if run.id != identity.agent]
         if not targets:
             raise AgentRequestRefused("Nobody is at work who could be told. ListAgents shows who there is.")
         items = [
@@ -70,11 +70,11 @@ class AgentMessenger:
         ]
         return tuple([await self._deliver_item(item, message_text, sender, call) for item in items])
 
-    async def send_user_message(self, to: str, text: str, lead: AgentRunner) -> DeliveryReceipt:
+    async def send_user_message(self, to: str, text: str, lead: AgentRunner) -> MessageDeliveryReceipt:
         """Send a person's message."""
         item = InboxItem(
             id=self._ids.new_short_id(),
-            to=self._registry.resolve_id(to),
+            to=self._registry.resolve_agent_id(to),
             content=(TextBlock(text=text),),
             by="person",
         )
@@ -82,13 +82,13 @@ class AgentMessenger:
 
     async def _deliver_item(
         self, item: InboxItem, text: str, sender: AgentRunner, call: str
-    ) -> DeliveryReceipt:
+    ) -> MessageDeliveryReceipt:
         to = item.to
         run = self._registry.get_run(to)
         if to == LEAD_ID or to in self._resuming or (run is not None and run.completion is None):
             self._enqueue_item(item, text)
             name = "lead" if to == LEAD_ID else run.facts.name if run else ""
-            return DeliveryReceipt(to=to, name=name or to, how="queued")
+            return MessageDeliveryReceipt(to=to, name=name or to, how="queued")
         return await self._resume_with_item(item, text, sender, call)
 
     def _enqueue_item(self, item: InboxItem, text: str) -> None:
@@ -97,12 +97,12 @@ class AgentMessenger:
 
     async def _resume_with_item(
         self, item: InboxItem, text: str, parent: AgentRunner, call: str
-    ) -> DeliveryReceipt:
+    ) -> MessageDeliveryReceipt:
         agent = item.to
 
         def enqueue_items(outfit: PreparedAgent) -> None:
             for pending_item in self._pending.pop(agent, []):
-                if not outfit.has_received(pending_item):
+                if not outfit.has_received_item(pending_item):
                     self._queue.put(pending_item)
             self._enqueue_item(item, text)
 
@@ -120,6 +120,6 @@ class AgentMessenger:
         finally:
             self._resuming.discard(agent)
         assert run.monitor is not None
-        return DeliveryReceipt(
+        return MessageDeliveryReceipt(
             to=agent, name=run.facts.name or agent, how="resumed", output=str(run.monitor.output)
         )

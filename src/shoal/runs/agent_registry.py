@@ -40,30 +40,30 @@ class AgentRegistry:
         if not siblings:
             del self._running[run.report_to]
 
-    def restore_ended(self, earlier: Iterable[AgentResult]) -> None:
+    def restore_ended_agents(self, earlier: Iterable[AgentResult]) -> None:
         """Add the agents that ended in earlier processes of the session."""
         for completion in earlier:
             self._runs[completion.agent] = AgentRun.from_result(completion)
             if completion.name:
                 self._names[completion.name] = completion.agent
 
-    def reserve_name(self, requested: str) -> str:
+    def reserve_agent_name(self, requested: str) -> str:
         """Reserve a name, with a number if a running agent or the lead has it, or if it is ambiguous.
 
         The name belongs to the starting agent once its run is added.
         """
         name, number = requested, 1
-        while self._is_taken(name):
+        while self._is_name_taken(name):
             number += 1
             name = f"{requested}-{number}"
         self._reserved.add(name)
         return name
 
-    def release_name(self, name: str) -> None:
+    def release_agent_name(self, name: str) -> None:
         """Release a reserved name whose agent does not start."""
         self._reserved.discard(name)
 
-    def _is_taken(self, name: str) -> bool:
+    def _is_name_taken(self, name: str) -> bool:
         if name == EVERYONE or name in self._reserved or name in self._runs:
             return True
         agent = self._names.get(name)
@@ -72,7 +72,7 @@ class AgentRegistry:
         run = self._runs.get(agent)
         return run is None or run.is_live
 
-    def resolve_id(self, text: str) -> AgentId:
+    def resolve_agent_id(self, text: str) -> AgentId:
         """Return the id of a name; text that is no name is taken as an id."""
         return self._names.get(text, AgentId(text))
 
@@ -81,21 +81,21 @@ class AgentRegistry:
 
     def find_run(self, text: str) -> AgentRun:
         """Find a run by name or id. Raises `AgentRequestRefused`, listing the existing ones."""
-        run = self._runs.get(self.resolve_id(text))
+        run = self._runs.get(self.resolve_agent_id(text))
         if run is None:
             names = [each.facts.name or each.id for each in self._runs.values()][-_MAX_LISTED_NAMES:]
             listing = f" There are: {', '.join(names)}." if names else " None has been started."
             raise AgentRequestRefused(f"There is no agent or task {text!r} in this session.{listing}")
         return run
 
-    def list_running(self) -> tuple[AgentRun, ...]:
+    def list_running_agents(self) -> tuple[AgentRun, ...]:
         return tuple(run for theirs in self._running.values() for run in theirs.values())
 
     @property
-    def has_running(self) -> bool:
+    def has_running_agents(self) -> bool:
         return bool(self._running)
 
-    def list_children(self, parent: AgentId) -> tuple[AgentRun, ...]:
+    def list_running_children(self, parent: AgentId) -> tuple[AgentRun, ...]:
         """Return the running agents that report to it."""
         return tuple(self._running.get(parent, {}).values())
 

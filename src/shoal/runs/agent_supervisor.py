@@ -11,8 +11,14 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, run_forked_agent
-from shoal.core.agents import AgentResult, AgentSnapshot, BackgroundLaunch, DeliveryReceipt, SpawnRequest
+from shoal.agent.forks import FORK_KIND, PROGRESS_PROMPT, ask_outside_conversation
+from shoal.core.agents import (
+    AgentResult,
+    AgentSnapshot,
+    BackgroundAgentLaunch,
+    MessageDeliveryReceipt,
+    SpawnRequest,
+)
 from shoal.core.budget import Budget
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused
@@ -21,7 +27,7 @@ from shoal.core.events import (
     AgentMovedToBackground,
     JournaledEvent,
     NotificationDelivered,
-    WorkRetained,
+    WorktreeWorkRetained,
 )
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
@@ -34,13 +40,13 @@ from shoal.runs.agent_messenger import AgentMessenger
 from shoal.runs.agent_registry import AgentRegistry
 from shoal.runs.agent_run import AgentRun
 from shoal.runs.agent_worker import AgentWorker
-from shoal.runs.inbox_queue import InboxQueue
-from shoal.runs.prepared_agent import AgentPreparer, NewAgent, PreparedAgent
+from shoal.runs.inbox_queue import SharedInboxQueue
+from shoal.runs.prepared_agent import AgentPreparationRequest, AgentPreparer, PreparedAgent
 from shoal.runs.run_outcome import (
-    RunOutcome,
-    build_result_notification,
+    AgentRunOutcome,
+    build_agent_result_notification,
     describe_unread_messages,
-    join_details,
+    join_outcome_details,
 )
 from shoal.runs.spawn_approval import SpawnApproval
 from shoal.runs.spawn_policy import SpawnPolicy
@@ -63,7 +69,7 @@ class AgentSupervisor:
         self,
         *,
         factory: AgentPreparer,
-        queue: InboxQueue,
+        queue: SharedInboxQueue,
         policy: SpawnPolicy,
         budget: Budget,
         clock: Clock,
@@ -96,7 +102,7 @@ class AgentSupervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self.stop_all(_SESSION_ENDED)
+            await self.stop_all_agents(_SESSION_ENDED)
         finally:
             await exit_task_group(self._tasks, kind, error, trace)
 
@@ -109,25 +115,27 @@ class AgentSupervisor:
 
     async def start_agent(
         self, request: SpawnRequest, context: ToolContext
-    ) -> AgentResult | BackgroundLaunch:
-        parent = self.require_agent(context.agent.agent)
+    ) -> AgentResult | BackgroundAgentLaunch:
+        parent = self.require_running_agent(context.agent.agent)
         _refuse_nested_teammate(parent.identity, request)
         await self._approval.require_approval(parent, context)
         agent = self._ids.new_agent_id()
         is_fork = request.kind is None and self.policy.fork_by_default
         request = replace(request, kind=FORK_KIND if is_fork else request.kind or self.policy.default_kind)
         slot = await self._open_slot(request.kind or "", parent.identity.depth + 1)
-        name = self._registry.reserve_name(request.name) if request.name else ""
+        name = self._registry.reserve_agent_name(request.name) if request.name else ""
         ignored_model = "" if self.policy.model_by_call else request.model or ""
         request = replace(request, name=name or None, model=None if ignored_model else request.model)
         try:
             new_agent = self._create_new_agent(agent, parent, context.call_id)
-            prepared = await (self._factory.prepare_fork if is_fork else self._factory.prepare_new)(
+            prepared = await (self._factory.prepare_fork if is_fork else self._factory.prepare_new_agent)(
                 request, new_agent
             )
-            prepared = await self._set_background(prepared, request, parent.identity)
+            prepared = await self._decide_background(prepared, request, parent.identity)
             prepared = (
-                _add_note(prepared, _MODEL_IGNORED.format(ignored_model)) if ignored_model else prepared
+                _add_note_to_prepared_agent(prepared, _MODEL_IGNORED.format(ignored_model))
+                if ignored_model
+                else prepared
             )
             try:
                 prepared = await add_start_hook_context(prepared)
@@ -136,18 +144,18 @@ class AgentSupervisor:
                 await prepared.clean_up()
                 raise
         except BaseException:
-            self._registry.release_name(name)
-            self._budget.close_slot(slot, was_started=False)
+            self._registry.release_agent_name(name)
+            self._budget.close_agent_slot(slot, was_started=False)
             raise
         if run.background:
-            return self._build_launch(run, request.prompt, prepared)
-        new_agent.monitor.attach_waiter(context.report_progress)
+            return self._build_background_launch(run, request.prompt, prepared)
+        new_agent.monitor.attach_progress_callback(context.report_progress)
         return await self._wait_for_run(run, request, prepared)
 
     async def send_message(
         self, to: str, text: str, summary: str, context: ToolContext
-    ) -> tuple[DeliveryReceipt, ...]:
-        sender = self.require_agent(context.agent.agent)
+    ) -> tuple[MessageDeliveryReceipt, ...]:
+        sender = self.require_running_agent(context.agent.agent)
         return await self._messenger.send_message(
             to, text, summary=summary, sender=sender, call=context.call_id
         )
@@ -170,28 +178,28 @@ class AgentSupervisor:
     async def stop_agent(self, agent: str, context: ToolContext) -> AgentSnapshot:
         if self._registry.find_run(agent).id == context.agent.agent:
             raise AgentRequestRefused("You cannot stop yourself: end with your report.")
-        return await self.end_agent(agent, f"it was stopped by {context.agent.name}")
+        return await self.stop_running_agent(agent, f"it was stopped by {context.agent.name}")
 
-    async def end_agent(self, agent: str, why: str) -> AgentSnapshot:
+    async def stop_running_agent(self, agent: str, why: str) -> AgentSnapshot:
         """Stop an agent. Raises `AgentRequestRefused` if it does not exist or is not running."""
         run = self._registry.find_run(agent)
         if run.completion is not None:
-            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_end(run)}.")
+            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
         await self._stop_run(run, why)
         return run.take_snapshot(self._clock.monotonic())
 
-    async def send_user_message(self, to: str, text: str) -> DeliveryReceipt:
+    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt:
         """Send a person's message; an ended agent is resumed with it and reports to the lead."""
         assert self._lead is not None
         return await self._messenger.send_user_message(to, text, self._lead)
 
-    async def stop_children(self, parent: AgentId, why: str) -> None:
-        for run in self._registry.list_children(parent):
+    async def stop_child_agents(self, parent: AgentId, why: str) -> None:
+        for run in self._registry.list_running_children(parent):
             await self._stop_run(run, why)
 
-    async def stop_all(self, why: str) -> tuple[AgentSnapshot, ...]:
+    async def stop_all_agents(self, why: str) -> tuple[AgentSnapshot, ...]:
         """Stop all running agents and return them."""
-        running = self._registry.list_running()
+        running = self._registry.list_running_agents()
         async with asyncio.TaskGroup() as task_group:
             for run in running:
                 task_group.create_task(self._stop_run(run, why))
@@ -204,18 +212,18 @@ class AgentSupervisor:
         """Ask a running agent for its progress; the question does not enter its conversation."""
         run = self._registry.find_run(agent)
         if run.agent is None:
-            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_end(run)}.")
+            raise AgentRequestRefused(f"Agent {agent} is not running: it {_describe_run_end(run)}.")
         if not run.agent.conversation.messages:
             return run.facts.description
-        return await run_forked_agent(run.agent, PROGRESS_PROMPT)
+        return await ask_outside_conversation(run.agent, PROGRESS_PROMPT)
 
-    def list_running(self) -> tuple[AgentRun, ...]:
-        return self._registry.list_running()
+    def list_running_agents(self) -> tuple[AgentRun, ...]:
+        return self._registry.list_running_agents()
 
     @property
     def has_running_agents(self) -> bool:
         """True if any agent is running or its end is not reported yet."""
-        return self._registry.has_running
+        return self._registry.has_running_agents
 
     async def wait_until_idle(self) -> None:
         """Wait until no agent is running."""
@@ -228,18 +236,22 @@ class AgentSupervisor:
         if not self.policy.background:
             return ()
         foreground_runs = [
-            run for run in self._registry.list_running() if not run.background and agent in (None, run.id)
+            run
+            for run in self._registry.list_running_agents()
+            if not run.background and agent in (None, run.id)
         ]
         for run in foreground_runs:
-            self._move_run(run)
+            self._move_run_to_background(run)
         return tuple(run.id for run in foreground_runs)
 
-    def restore_state(self, pending: dict[AgentId, list[InboxItem]], ended: tuple[AgentResult, ...]) -> None:
+    def restore_earlier_agents(
+        self, pending: dict[AgentId, list[InboxItem]], ended: tuple[AgentResult, ...]
+    ) -> None:
         """Restore the state of an earlier process of this session: pending items and ended agents."""
-        self._messenger.restore_pending(pending)
-        self._registry.restore_ended(ended)
+        self._messenger.restore_pending_items(pending)
+        self._registry.restore_ended_agents(ended)
 
-    async def _set_background(
+    async def _decide_background(
         self, prepared: PreparedAgent, request: SpawnRequest, parent: AgentIdentity
     ) -> PreparedAgent:
         """Decide if the agent runs in the background or is waited for."""
@@ -257,16 +269,20 @@ class AgentSupervisor:
         return (request.background or prepared.started.background or always) and self.policy.background
 
     async def _open_slot(self, kind: str, depth: int, *, is_resumed: bool = False) -> AgentSlot:
-        match await self._budget.request_slot(kind, depth, is_resumed=is_resumed):
+        match await self._budget.request_agent_slot(kind, depth, is_resumed=is_resumed):
             case BudgetRefusal(sentence=sentence):
                 raise AgentRequestRefused(f"The agent was not started: {sentence}.")
             case slot:
                 return slot
 
-    def _create_new_agent(self, agent: AgentId, parent: AgentRunner, call: str) -> NewAgent:
-        return NewAgent(agent=agent, parent=parent, call=call, monitor=self._factory.create_monitor(agent))
+    def _create_new_agent(self, agent: AgentId, parent: AgentRunner, call: str) -> AgentPreparationRequest:
+        return AgentPreparationRequest(
+            agent=agent, parent=parent, call=call, monitor=self._factory.create_progress_monitor(agent)
+        )
 
-    def _begin_run(self, prepared: PreparedAgent, new_agent: NewAgent, slot: AgentSlot) -> AgentRun:
+    def _begin_run(
+        self, prepared: PreparedAgent, new_agent: AgentPreparationRequest, slot: AgentSlot
+    ) -> AgentRun:
         run = AgentRun(
             prepared.started, new_agent.monitor, prepared.agent, started_at=self._clock.monotonic()
         )
@@ -283,54 +299,56 @@ class AgentSupervisor:
             outcome = await worker.run_job(run, prepared)
             # It can no longer be stopped from here on: it has ended and only has to report.
             run.task = None
-            self._budget.close_slot(slot)
+            self._budget.close_agent_slot(slot)
             monitor.activity = ""
             if outcome.status != "completed" and monitor.used_shell:
                 monitor.set_commits(await prepared.list_commits())
             self.announce_missed_results(run.id, worker.interrupted_results)
             run.completion = self._record_end(run, prepared, outcome, worker)
             run.notify_waiters()
-            await self._release_run(run, prepared, run.completion)
+            await self._release_run_resources(run, prepared, run.completion)
         finally:
-            self._budget.close_slot(slot)
+            self._budget.close_agent_slot(slot)
             self._close_run(run)
 
     def _has_pending_children(self, agent: AgentId) -> bool:
         """Return True if it still waits for the end of a child that it has not seen itself."""
-        return any(not run.seen_by_call for run in self._registry.list_children(agent))
+        return any(not run.seen_by_call for run in self._registry.list_running_children(agent))
 
     def _record_end(
-        self, run: AgentRun, prepared: PreparedAgent, outcome: RunOutcome, worker: AgentWorker
+        self, run: AgentRun, prepared: PreparedAgent, outcome: AgentRunOutcome, worker: AgentWorker
     ) -> AgentResult:
         """Build and journal the result; an end that cannot be stored is still reported to the waiters."""
         try:
             completion = self._build_result(run, prepared, outcome, worker)
         except Exception as error:  # noqa: BLE001 - boundary around ends: a failure must not affect other agents
-            failed_outcome = RunOutcome(
-                status="failed", text="", detail=join_details(outcome.detail, str(error))
+            failed_outcome = AgentRunOutcome(
+                status="failed", text="", detail=join_outcome_details(outcome.detail, str(error))
             )
             completion = self._build_result(run, prepared, failed_outcome, worker)
         try:
             self._emit(AgentEnded(agent=run.id, completion=completion))
         except Exception as error:  # noqa: BLE001 - as above
-            return replace(completion, detail=join_details(completion.detail, str(error)))
+            return replace(completion, detail=join_outcome_details(completion.detail, str(error)))
         return completion
 
-    async def _release_run(self, run: AgentRun, prepared: PreparedAgent, completion: AgentResult) -> None:
+    async def _release_run_resources(
+        self, run: AgentRun, prepared: PreparedAgent, completion: AgentResult
+    ) -> None:
         """Run the slow clean-up after the end is known; send the notification last."""
-        for child in self._registry.list_children(run.id):
+        for child in self._registry.list_running_children(run.id):
             await self._stop_run(child, "the agent that started it ended")
         try:
             work = await prepared.clean_up()
             if work is not None:
                 completion = replace(completion, worktree=work)
-                self._emit(WorkRetained(agent=run.id, work=work))
+                self._emit(WorktreeWorkRetained(agent=run.id, work=work))
         except Exception as error:  # noqa: BLE001 - boundary around clean-up: a failure must not affect other agents
             cleanup_error = f"what it was given could not all be given back: {error}"
-            completion = replace(completion, detail=join_details(completion.detail, cleanup_error))
+            completion = replace(completion, detail=join_outcome_details(completion.detail, cleanup_error))
         run.completion = completion
         if run.background and not run.seen_by_call:
-            self._queue.put(build_result_notification(completion))
+            self._queue.put(build_agent_result_notification(completion))
 
     def _close_run(self, run: AgentRun) -> None:
         if run.monitor is not None:
@@ -344,14 +362,16 @@ class AgentSupervisor:
             self._all_idle = None
 
     def _build_result(
-        self, run: AgentRun, prepared: PreparedAgent, outcome: RunOutcome, worker: AgentWorker
+        self, run: AgentRun, prepared: PreparedAgent, outcome: AgentRunOutcome, worker: AgentWorker
     ) -> AgentResult:
         monitor = run.monitor
         assert monitor is not None
         result_id = self._ids.new_short_id()
         results = prepared.agent.environment.results
         report = store_report(outcome.text, run.id, result_id, results, tokens=self.policy.report_tokens)
-        detail = join_details(outcome.detail, describe_unread_messages(self._queue.count_waking(run.id)))
+        detail = join_outcome_details(
+            outcome.detail, describe_unread_messages(self._queue.count_waking_items(run.id))
+        )
         is_completed = outcome.status == "completed"
         closing_text = f"\n{outcome.text}\n" if is_completed else f"\n[{outcome.status}: {outcome.detail}]\n"
         return AgentResult(
@@ -379,14 +399,14 @@ class AgentSupervisor:
 
     async def _wait_for_run(
         self, run: AgentRun, request: SpawnRequest, prepared: PreparedAgent
-    ) -> AgentResult | BackgroundLaunch:
+    ) -> AgentResult | BackgroundAgentLaunch:
         try:
             await self._wait_until_detached(run)
         except asyncio.CancelledError:
             await self._stop_run(run, "the turn that waited for it was interrupted")
             raise
         if run.background:
-            return replace(self._build_launch(run, request.prompt, prepared), moved=True)
+            return replace(self._build_background_launch(run, request.prompt, prepared), moved=True)
         assert run.completion is not None
         return run.completion
 
@@ -397,26 +417,28 @@ class AgentSupervisor:
                 async with self._clock.deadline(timeout):
                     await run.wait_until_detached()
             except TimeoutError:
-                self._move_run(run)
+                self._move_run_to_background(run)
         # A run that ended just now is not moved: its retained work belongs to its result.
         await run.wait_until_detached()
 
-    def _move_run(self, run: AgentRun) -> None:
+    def _move_run_to_background(self, run: AgentRun) -> None:
         if run.background or run.completion is not None:
             return
         run.background = True
         if run.monitor is not None:
-            run.monitor.detach_waiter()
+            run.monitor.detach_progress_callback()
         self._emit(AgentMovedToBackground(agent=run.id))
         run.notify_waiters()
 
-    def _build_launch(self, run: AgentRun, prompt: str, prepared: PreparedAgent) -> BackgroundLaunch:
-        return BackgroundLaunch(
+    def _build_background_launch(
+        self, run: AgentRun, prompt: str, prepared: PreparedAgent
+    ) -> BackgroundAgentLaunch:
+        return BackgroundAgentLaunch(
             agent=run.id,
             name=run.facts.name,
             description=run.facts.description,
             prompt=prompt,
-            output=self._factory.output_path(run.id),
+            output=self._factory.agent_output_path(run.id),
             resolved=prepared.resolved,
         )
 
@@ -439,7 +461,7 @@ class AgentSupervisor:
                 "Start another one."
             )
         new_agent = self._create_new_agent(agent, parent, call)
-        prepared = await self._factory.prepare_resumed(new_agent)
+        prepared = await self._factory.prepare_resumed_agent(new_agent)
         prepared = replace(prepared, started=replace(prepared.started, background=True))
         slot = None
         try:
@@ -448,7 +470,7 @@ class AgentSupervisor:
             return self._begin_run(prepared, new_agent, slot)
         except BaseException:
             if slot is not None:
-                self._budget.close_slot(slot, was_started=False)
+                self._budget.close_agent_slot(slot, was_started=False)
             await prepared.clean_up()
             raise
 
@@ -482,12 +504,12 @@ class AgentSupervisor:
                 run.seen_by_call in call_ids or (was_awaited and completion.status != "killed")
             ):
                 run.background, run.seen_by_call = True, ""
-                self._queue.put(build_result_notification(completion))
+                self._queue.put(build_agent_result_notification(completion))
 
     def has_started(self, agent: AgentId) -> bool:
         return self._registry.get_run(agent) is not None
 
-    def find_recipient(self, agent: AgentId) -> AgentId:
+    def find_item_recipient(self, agent: AgentId) -> AgentId:
         """Return who receives items for this agent: itself, or the nearest ancestor that has not ended."""
         while (run := self._registry.get_run(agent)) is not None:
             if run.task is not None and not run.stop_reason:
@@ -495,7 +517,7 @@ class AgentSupervisor:
             agent = run.report_to
         return agent if agent == LEAD_ID or self.find_teammate(agent) is not None else LEAD_ID
 
-    def require_agent(self, agent: AgentId) -> AgentRunner:
+    def require_running_agent(self, agent: AgentId) -> AgentRunner:
         """Return a running agent. Raises `AgentRequestRefused`."""
         run = self._registry.get_run(agent)
         runner = self._lead if agent == LEAD_ID else run.agent if run else self.find_teammate(agent)
@@ -504,7 +526,7 @@ class AgentSupervisor:
         return runner
 
 
-def _add_note(prepared: PreparedAgent, note: str) -> PreparedAgent:
+def _add_note_to_prepared_agent(prepared: PreparedAgent, note: str) -> PreparedAgent:
     return replace(prepared, resolved=replace(prepared.resolved, notes=(*prepared.resolved.notes, note)))
 
 
@@ -516,5 +538,5 @@ def _refuse_nested_teammate(teammate: AgentIdentity, request: SpawnRequest) -> N
         )
 
 
-def _describe_end(run: AgentRun) -> str:
+def _describe_run_end(run: AgentRun) -> str:
     return "was stopped" if run.status == "killed" else run.status

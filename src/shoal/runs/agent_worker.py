@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from shoal.agent.loop import run_loop
+from shoal.agent.loop import run_agent_loop
 from shoal.core.agents import ShellCommandResult
 from shoal.core.control_tags import escape_control_tags
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import MessageAuthor
 from shoal.core.identity import assume_identity
 from shoal.core.messages import Message, user_message
 from shoal.core.task_groups import uncancel_current_task
 from shoal.runs.agent_run import AgentRun
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AcceptanceCheck, PreparedAgent
-from shoal.runs.run_outcome import RunOutcome, find_last_text, outcome_from_loop
+from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
 
 _PARENT: MessageAuthor = "agent"
 _RUNTIME: MessageAuthor = "runtime"
@@ -30,7 +30,7 @@ _CHECKED_REASONS = ("done", "max_turns")
 class AgentWorker:
     """Runs one agent's job. `has_pending_children` is True while the end of a child is unreported."""
 
-    def __init__(self, queue: InboxQueue, has_pending_children: Callable[[], bool]) -> None:
+    def __init__(self, queue: SharedInboxQueue, has_pending_children: Callable[[], bool]) -> None:
         self._queue = queue
         self._has_pending_children = has_pending_children
         self.acceptance: ShellCommandResult | None = None
@@ -38,7 +38,7 @@ class AgentWorker:
         """Results for calls that its end interrupted."""
         self._failures = 0
 
-    async def run_job(self, agent_run: AgentRun, prepared: PreparedAgent) -> RunOutcome:
+    async def run_job(self, agent_run: AgentRun, prepared: PreparedAgent) -> AgentRunOutcome:
         """Run the job. Expected ends and crashes are both returned as values for the parent to read."""
         agent = prepared.agent
         assume_identity(agent.identity, agent.environment.workspace)
@@ -48,25 +48,25 @@ class AgentWorker:
             if not agent_run.stop_reason:
                 raise
             uncancel_current_task()
-            self._close_conversation(prepared)
-            return RunOutcome(
+            self._make_conversation_resumable(prepared)
+            return AgentRunOutcome(
                 status="killed",
-                text=find_last_text(agent.conversation.messages),
+                text=find_last_assistant_text(agent.conversation.messages),
                 detail=agent_run.stop_reason,
             )
         except ShoalError as error:
-            self._close_conversation(prepared)
-            return RunOutcome(
-                status="failed", text=find_last_text(agent.conversation.messages), detail=str(error)
+            self._make_conversation_resumable(prepared)
+            return AgentRunOutcome(
+                status="failed", text=find_last_assistant_text(agent.conversation.messages), detail=str(error)
             )
         except Exception as error:  # noqa: BLE001 - boundary around agents: a crash becomes a readable failure
-            self._close_conversation(prepared)
+            self._make_conversation_resumable(prepared)
             detail = f"{type(error).__name__}: {error}"
-            return RunOutcome(
-                status="failed", text=find_last_text(agent.conversation.messages), detail=detail
+            return AgentRunOutcome(
+                status="failed", text=find_last_assistant_text(agent.conversation.messages), detail=detail
             )
 
-    async def _run_until_done(self, agent_run: AgentRun, prepared: PreparedAgent) -> RunOutcome:
+    async def _run_until_done(self, agent_run: AgentRun, prepared: PreparedAgent) -> AgentRunOutcome:
         agent = prepared.agent
         prompt, by = prepared.prompt, _PARENT
         max_turns, used_turns = agent.limits.max_turns, 0
@@ -74,23 +74,25 @@ class AgentWorker:
             if max_turns is not None:
                 # Limits the whole job: new input does not reset the count.
                 agent.limits = replace(agent.limits, max_turns=max_turns - used_turns)
-            result = await run_loop(agent, prompt, by=by)
+            result = await run_agent_loop(agent, prompt, by=by)
             used_turns += result.requests
             result, self.interrupted_results = (
                 replace(result, requests=used_turns),
                 result.interrupted_results,
             )
             prompt, by = None, _RUNTIME
-            if result.reason == "done" and await self._wait_for_more(prepared):
+            if result.reason == "done" and await self._wait_for_child_items(prepared):
                 continue
             if prepared.acceptance_check is not None and result.reason in _CHECKED_REASONS:
                 prompt = await self._check_acceptance(prepared.acceptance_check)
             if agent_run.monitor is not None and agent_run.monitor.used_shell:
                 agent_run.monitor.set_commits(await prepared.list_commits())
             # Items that arrived meanwhile are processed before the end.
-            is_finished = prompt is None and not self._queue.count_waking(agent.identity.agent)
+            is_finished = prompt is None and not self._queue.count_waking_items(agent.identity.agent)
             if result.reason != "done" or is_finished or used_turns == max_turns:
-                return self._judge_outcome(outcome_from_loop(result, agent.conversation.messages))
+                return self._fail_unaccepted_outcome(
+                    outcome_from_loop_result(result, agent.conversation.messages)
+                )
 
     async def _check_acceptance(self, check: AcceptanceCheck) -> Message | None:
         """Run the acceptance command; return a message for the agent if it fails and may be retried."""
@@ -100,38 +102,38 @@ class AgentWorker:
             return None
         self._failures += 1
         return (
-            user_message(_format_rejection(self.acceptance, output))
+            user_message(_format_acceptance_failure(self.acceptance, output))
             if self._failures < MAX_ACCEPTANCE_FAILURES
             else None
         )
 
-    def _judge_outcome(self, outcome: RunOutcome) -> RunOutcome:
+    def _fail_unaccepted_outcome(self, outcome: AgentRunOutcome) -> AgentRunOutcome:
         if outcome.status != "completed" or self.acceptance is None or self.acceptance.exit_code == 0:
             return outcome
         times = "" if self._failures == 1 else f" {self._failures} times"
         failure = f"its acceptance command failed{times}: {self.acceptance.command}"
-        return RunOutcome(
+        return AgentRunOutcome(
             status="failed", text=outcome.text, detail="; ".join(filter(None, (outcome.detail, failure)))
         )
 
-    async def _wait_for_more(self, prepared: PreparedAgent) -> bool:
+    async def _wait_for_child_items(self, prepared: PreparedAgent) -> bool:
         """Wait for items while children run; return True if something arrived for the agent."""
         agent_id = prepared.agent.identity.agent
-        while not self._queue.count_waking(agent_id):
+        while not self._queue.count_waking_items(agent_id):
             if not self._has_pending_children():
                 return False
-            await self._queue.wait_for_item(agent_id)
+            await self._queue.wait_for_waking_item(agent_id)
         return True
 
-    def _close_conversation(self, prepared: PreparedAgent) -> None:
+    def _make_conversation_resumable(self, prepared: PreparedAgent) -> None:
         """Leave the conversation in a resumable state; resuming repairs it if this fails."""
         try:
-            self.interrupted_results = prepared.agent.conversation.interrupt_open_calls()
-        except StoreError:
+            self.interrupted_results = prepared.agent.conversation.add_interrupted_call_results()
+        except StateFileError:
             return
 
 
-def _format_rejection(command: ShellCommandResult, output: str) -> str:
+def _format_acceptance_failure(command: ShellCommandResult, output: str) -> str:
     exit_text = "did not end in time" if command.exit_code is None else f"ended with {command.exit_code}"
     return (
         f"Your work is not accepted yet: `{command.command}` {exit_text}. It wrote, at its end:\n\n"

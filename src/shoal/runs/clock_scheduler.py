@@ -11,13 +11,13 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.cron import CronExpression, parse_cron
-from shoal.core.errors import ScheduleRefused, StoreError
+from shoal.core.errors import ScheduleRefused, StateFileError
 from shoal.core.events import JournaledEvent, QueueItemAdded, ScheduleCreated, ScheduleEnded
 from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import TextBlock
 from shoal.core.schedules import MAX_SCHEDULES, Schedule, ScheduleEndReason, ScheduleOccurrence
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.wire.notification_text import format_scheduled_prompt
 
 
@@ -43,7 +43,12 @@ class ClockScheduler:
     """Context manager for the length of a session; without schedules nothing runs."""
 
     def __init__(
-        self, *, queue: InboxQueue, clock: Clock, ids: IdGenerator, emit: Callable[[JournaledEvent], None]
+        self,
+        *,
+        queue: SharedInboxQueue,
+        clock: Clock,
+        ids: IdGenerator,
+        emit: Callable[[JournaledEvent], None],
     ) -> None:
         self._queue = queue
         self._clock = clock
@@ -121,9 +126,9 @@ class ClockScheduler:
         self._active[active.schedule.id] = active
         self._changed.set()
         if self._clock_task is None or self._clock_task.done():
-            self._clock_task = self._tasks.create_task(self._run_clock())
+            self._clock_task = self._tasks.create_task(self._fire_due_schedules())
 
-    async def _run_clock(self) -> None:
+    async def _fire_due_schedules(self) -> None:
         while self._active:
             now = self._clock.now()
             for active in tuple(self._active.values()):
@@ -145,19 +150,19 @@ class ClockScheduler:
         is_last = next_due is None or next_due > schedule.expires_at
         # A prompt that still waits makes a second one redundant.
         if not self._queue.has_item(schedule.agent, active.last_item):
-            self._enqueue_prompt(active, due, last=is_last)
+            self._enqueue_scheduled_prompt(active, due, last=is_last)
         if is_last or next_due is None:
             self._end_schedule(active, "expired" if schedule.recurring else "done")
         else:
             active.due = next_due
 
-    def _enqueue_prompt(self, active: _ActiveSchedule, due: int, *, last: bool) -> None:
+    def _enqueue_scheduled_prompt(self, active: _ActiveSchedule, due: int, *, last: bool) -> None:
         schedule = active.schedule
         # For a reader of the journal, this id means that a one-time schedule is over.
         active.last_item = item_id = f"{schedule.id}@{due}"
         text = format_scheduled_prompt(schedule, due, last=last and schedule.recurring)
         # If it cannot be journaled the agent still gets it, and that failure is visible.
-        with suppress(StoreError):
+        with suppress(StateFileError):
             self._emit(QueueItemAdded(agent=schedule.agent, item=item_id, by="runtime", text=text))
         self._queue.put(
             InboxItem(id=item_id, to=schedule.agent, content=(TextBlock(text=text),), by="runtime")
@@ -166,6 +171,6 @@ class ClockScheduler:
     def _end_schedule(self, active: _ActiveSchedule, how: ScheduleEndReason) -> None:
         schedule = active.schedule
         self._active.pop(schedule.id, None)
-        with suppress(StoreError):
+        with suppress(StateFileError):
             self._emit(ScheduleEnded(agent=schedule.agent, schedule=schedule.id, how=how))
         self._changed.set()

@@ -10,41 +10,41 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from shoal.core.errors import RunUnresponsive, ShoalError, StoreError
+from shoal.core.errors import RunUnresponsive, ShoalError, StateFileError
 from shoal.core.events import Event
 from shoal.core.messages import Message
-from shoal.runs.unix_sockets import connect_socket
+from shoal.runs.unix_sockets import connect_unix_socket
 from shoal.wire.control_codec import (
-    ControlCommand,
     ControlOutput,
-    ControlResponse,
-    SubscriptionGap,
-    encode_request,
-    encode_steering,
+    EventSubscriptionGap,
+    RunControlCommand,
+    RunControlResponse,
+    encode_control_request,
+    encode_steering_message,
     parse_control_output,
 )
-from shoal.wire.journal_codec import UnknownEvent
+from shoal.wire.journal_codec import UnknownJournalEvent
 
 _BUFFER = 1 << 20
 _TRIES, _PAUSE = 50, 0.1
 
 
-class ControlClient:
+class RunControlClient:
     """Connection to a live run. Only one task at a time may use it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self._request_count = 0
-        self._received: deque[Event | SubscriptionGap | UnknownEvent] = deque()
+        self._received: deque[Event | EventSubscriptionGap | UnknownJournalEvent] = deque()
 
     @classmethod
-    async def open(cls, path: Path) -> ControlClient:
+    async def open(cls, path: Path) -> RunControlClient:
         """Connect. Raises `StoreError` if nobody listens, `RunUnresponsive` if no connection is accepted."""
         try:
             connection = await _connect_with_retries(path)
         except OSError as error:
-            raise StoreError(
+            raise StateFileError(
                 f"No live run answers at {path}: {error.strerror}. It has ended, or never started.", path=path
             ) from error
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_BUFFER)
@@ -56,16 +56,16 @@ class ControlClient:
     async def __aexit__(self, *_: object) -> None:
         self._writer.transport.abort()
 
-    async def send_command(self, command: ControlCommand) -> Any:
+    async def send_command(self, command: RunControlCommand) -> Any:
         """Send a command and return the answer; raises `ShoalError` with the reason of a refusal."""
-        request_id = self._next_id()
-        return await self._send_request(request_id, encode_request(request_id, command))
+        request_id = self._next_request_id()
+        return await self._send_request(request_id, encode_control_request(request_id, command))
 
-    async def send_message(self, message: Message) -> None:
-        request_id = self._next_id()
-        await self._send_request(request_id, encode_steering(message, request_id))
+    async def send_steering_message(self, message: Message) -> None:
+        request_id = self._next_request_id()
+        await self._send_request(request_id, encode_steering_message(message, request_id))
 
-    async def read_events(self) -> AsyncIterator[Event | SubscriptionGap | UnknownEvent]:
+    async def read_events(self) -> AsyncIterator[Event | EventSubscriptionGap | UnknownJournalEvent]:
         """Yield the run's events after `SubscribeCommand` until it ends; a `SubscriptionGap` is the last."""
         while True:
             while self._received:
@@ -73,10 +73,10 @@ class ControlClient:
             message = await self._read_message()
             if message is None:
                 return
-            if not isinstance(message, ControlResponse):
+            if not isinstance(message, RunControlResponse):
                 yield message
 
-    def _next_id(self) -> str:
+    def _next_request_id(self) -> str:
         self._request_count += 1
         return f"{self._request_count}"
 
@@ -88,7 +88,7 @@ class ControlClient:
             message = await self._read_message()
             if message is None:
                 raise ShoalError("The run ended before it answered.")
-            if not isinstance(message, ControlResponse):
+            if not isinstance(message, RunControlResponse):
                 self._received.append(message)
             elif message.request_id == request_id:
                 if message.error is not None:
@@ -120,7 +120,7 @@ async def _connect_with_retries(path: Path) -> socket.socket:
     """Connect with retries: a stopped run accepts nobody, and its connection queue may be full."""
     for _ in range(_TRIES):
         try:
-            return connect_socket(path)
+            return connect_unix_socket(path)
         except BlockingIOError:
             await asyncio.sleep(_PAUSE)
     raise RunUnresponsive(f"The run at {path} lets nobody in: its process was stopped, or hangs.", path=path)

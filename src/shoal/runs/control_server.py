@@ -12,16 +12,16 @@ from typing import Any, Self, TypeAlias
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event, TextStreamed, ToolProgressed
 from shoal.core.messages import Message
-from shoal.runs.unix_sockets import open_listener
+from shoal.runs.unix_sockets import open_unix_listener
 from shoal.wire.control_codec import (
-    ControlCommand,
-    ControlRequest,
     InvalidControlRequest,
-    SubscribeCommand,
-    encode_error,
-    encode_event,
-    encode_gap,
-    encode_success,
+    RunControlCommand,
+    RunControlRequest,
+    SubscribeToEventsCommand,
+    encode_control_error,
+    encode_control_event,
+    encode_control_success,
+    encode_subscription_gap,
     parse_control_request,
 )
 
@@ -35,11 +35,11 @@ MAX_BACKLOG_BYTES = 4 << 20
 DRAIN_SECONDS = 0.5
 """Seconds that subscribers have to read the last events of a run."""
 
-HandleCommand: TypeAlias = Callable[[ControlCommand], Awaitable[Any]]
+HandleCommand: TypeAlias = Callable[[RunControlCommand], Awaitable[Any]]
 SteerRun: TypeAlias = Callable[[Message], None]
 
 
-class ControlServer:
+class RunControlServer:
     """Context manager for the length of a run. No client can block the run.
 
     `handle` answers every command except subscribe; its exceptions go to the client. `position` returns the
@@ -54,14 +54,14 @@ class ControlServer:
         self._steer = steer
         self._position = position
         self._published_offset = 0
-        self._clients: set[_ControlConnection] = set()
+        self._clients: set[_RunControlConnection] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._tasks = asyncio.TaskGroup()
         self._accepting: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
 
     async def __aenter__(self) -> Self:
-        self._listener = open_listener(self.path)
+        self._listener = open_unix_listener(self.path)
         await self._tasks.__aenter__()
         self._accepting = self._tasks.create_task(self._accept_clients(self._listener))
         return self
@@ -71,7 +71,7 @@ class ControlServer:
             self._accepting.cancel()
         self.path.unlink(missing_ok=True)
         for client in self._clients:
-            client.finish()
+            client.finish_sending()
         if self._serving:
             await asyncio.wait(self._serving, timeout=DRAIN_SECONDS)
         for task in self._serving:
@@ -89,7 +89,7 @@ class ControlServer:
         if not subscribers:
             return
         offset_before, self._published_offset = self._published_offset, self._position()
-        line = encode_event(event)
+        line = encode_control_event(event)
         is_delta = isinstance(event, TextStreamed | ToolProgressed)
         for client in subscribers:
             client.send_event(line, before=offset_before, is_delta=is_delta)
@@ -113,51 +113,53 @@ class ControlServer:
     async def _serve_connection(self, connection: socket.socket) -> None:
         try:
             reader, writer = await asyncio.open_unix_connection(sock=connection, limit=MAX_LINE_BYTES)
-            await self._run_client(reader, _ControlConnection(writer))
+            await self._exchange_with_client(reader, _RunControlConnection(writer))
         except Exception:  # noqa: BLE001 - a disconnecting client must not end the run
             return
         finally:
             connection.close()
 
-    async def _run_client(self, reader: asyncio.StreamReader, client: _ControlConnection) -> None:
+    async def _exchange_with_client(
+        self, reader: asyncio.StreamReader, client: _RunControlConnection
+    ) -> None:
         self._clients.add(client)
         try:
             async with asyncio.TaskGroup() as tasks:
                 read_task = tasks.create_task(self._read_requests(reader, client))
-                await client.write_queued()
+                await client.write_queued_lines()
                 read_task.cancel()
         finally:
             self._clients.discard(client)
             client.abort()
 
-    async def _read_requests(self, reader: asyncio.StreamReader, client: _ControlConnection) -> None:
+    async def _read_requests(self, reader: asyncio.StreamReader, client: _RunControlConnection) -> None:
         try:
-            while line := await _read_line(reader):
-                client.send_answer(await self._answer_line(line, client))
+            while line := await _read_bounded_line(reader):
+                client.send_answer(await self._answer_request_line(line, client))
         finally:
-            client.finish()
+            client.finish_sending()
 
-    async def _answer_line(self, line: bytes, client: _ControlConnection) -> bytes:
+    async def _answer_request_line(self, line: bytes, client: _RunControlConnection) -> bytes:
         if len(line) >= MAX_LINE_BYTES:
-            return encode_error("", f"a line may have {MAX_LINE_BYTES} bytes")
+            return encode_control_error("", f"a line may have {MAX_LINE_BYTES} bytes")
         try:
             request = parse_control_request(line)
         except InvalidControlRequest as error:
-            return encode_error(error.request_id, str(error))
+            return encode_control_error(error.request_id, str(error))
         try:
-            if isinstance(request, ControlRequest):
-                return encode_success(
+            if isinstance(request, RunControlRequest):
+                return encode_control_success(
                     request.request_id, await self._execute_command(request.command, client)
                 )
             self._steer(request.message)
         except ShoalError as error:
-            return encode_error(request.request_id, str(error))
+            return encode_control_error(request.request_id, str(error))
         except Exception as error:  # noqa: BLE001 - a client's command must not end the run
-            return encode_error(request.request_id, f"{type(error).__name__}: {error}")
-        return encode_success(request.request_id, None) if request.request_id else b""
+            return encode_control_error(request.request_id, f"{type(error).__name__}: {error}")
+        return encode_control_success(request.request_id, None) if request.request_id else b""
 
-    async def _execute_command(self, command: ControlCommand, client: _ControlConnection) -> Any:
-        if not isinstance(command, SubscribeCommand):
+    async def _execute_command(self, command: RunControlCommand, client: _RunControlConnection) -> Any:
+        if not isinstance(command, SubscribeToEventsCommand):
             return await self._handle(command)
         if not any(other.subscribed for other in self._clients):
             self._published_offset = self._position()
@@ -165,7 +167,7 @@ class ControlServer:
         return {"offset": self._published_offset}
 
 
-class _ControlConnection:
+class _RunControlConnection:
     """Bounded send queue of one connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -185,19 +187,19 @@ class _ControlConnection:
             first_offset = next((at for _, at in self._waiting if at is not None), before)
             self._waiting.clear()
             self._size = 0
-            self._enqueue_line(encode_gap(first_offset), first_offset)
+            self._enqueue_line(encode_subscription_gap(first_offset), first_offset)
             self.subscribed = False
-            self.finish()
+            self.finish_sending()
             return
         self._enqueue_line(line, before)
 
     def send_answer(self, line: bytes) -> None:
         if self._waiting and self._size + len(line) > MAX_BACKLOG_BYTES:
-            self.finish()  # it sends requests without reading answers
+            self.finish_sending()  # it sends requests without reading answers
         elif line and not self._ending:
             self._enqueue_line(line, None)
 
-    def finish(self) -> None:
+    def finish_sending(self) -> None:
         """Send the queued lines, then end."""
         self._ending = True
         self._wakeup.set()
@@ -210,7 +212,7 @@ class _ControlConnection:
         self._size += len(line)
         self._wakeup.set()
 
-    async def write_queued(self) -> None:
+    async def write_queued_lines(self) -> None:
         while self._waiting or not self._ending:
             await self._wakeup.wait()
             self._wakeup.clear()
@@ -223,7 +225,7 @@ class _ControlConnection:
         await self._writer.wait_closed()
 
 
-async def _read_line(reader: asyncio.StreamReader) -> bytes:
+async def _read_bounded_line(reader: asyncio.StreamReader) -> bytes:
     """Return the next line; only the beginning of one that is too long. Empty at the end."""
     try:
         return await reader.readuntil(b"\n")

@@ -58,7 +58,7 @@ class EventChannel:
         if self._reader is not None:
             self._wake_reader()
 
-    def remove_bound(self) -> None:
+    def remove_capacity_limit(self) -> None:
         """Remove the bound, so that no writer waits: the turn is ending, and its reader may be gone."""
         self._size = float("inf")
         self._wake_writer()

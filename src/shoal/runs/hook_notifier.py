@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, NoteAdded, QueueItemAdded
 from shoal.core.hooks import MAX_WAKES_IN_A_ROW, STOP_EVENTS, HookNotice
 from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import TextBlock
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.wire.notification_text import format_hook_notification
 
 
 class HookNotifier:
     """Queues hook notices. A hook that wakes an agent runs again on its next event, so wakes are limited."""
 
-    def __init__(self, queue: InboxQueue, ids: IdGenerator, emit: Callable[[JournaledEvent], None]) -> None:
+    def __init__(
+        self, queue: SharedInboxQueue, ids: IdGenerator, emit: Callable[[JournaledEvent], None]
+    ) -> None:
         self._queue = queue
         self._ids = ids
         self._emit = emit
@@ -45,10 +47,10 @@ class HookNotifier:
             by="runtime",
             mode="task-notification",
             priority="later",
-            wakes=notice.wakes and self._can_wake(recipient, notice),
+            wakes=notice.wakes and self._can_wake_agent(recipient, notice),
         )
         # If it cannot be journaled its agent still gets it, and that failure is visible.
-        with suppress(StoreError):
+        with suppress(StateFileError):
             quiet = not item.wakes
             self._emit(
                 QueueItemAdded(
@@ -69,7 +71,7 @@ class HookNotifier:
         """Reset the count, because the agent got input that is not from a hook."""
         self._wake_counts.pop(agent, None)
 
-    def _can_wake(self, to: AgentId, notice: HookNotice) -> bool:
+    def _can_wake_agent(self, to: AgentId, notice: HookNotice) -> bool:
         if notice.event not in STOP_EVENTS and not self.is_idle(to):
             return True
         wake_count = self._wake_counts[to] = self._wake_counts.get(to, 0) + 1
@@ -80,5 +82,5 @@ class HookNotifier:
         return wake_count <= MAX_WAKES_IN_A_ROW
 
     def _add_note(self, agent: AgentId, text: str) -> None:
-        with suppress(StoreError):
+        with suppress(StateFileError):
             self._emit(NoteAdded(agent=agent, text=text))

@@ -34,7 +34,7 @@ class _AgentQueue:
         return sum(map(len, self.by_priority[:_QUIET_INDEX]))
 
 
-class InboxQueue:
+class SharedInboxQueue:
     """Queue of all agents. `on_delivered` is called with each item that is on its agent's transcript."""
 
     def __init__(self, on_delivered: Callable[[InboxItem], None] = _ignore_item) -> None:
@@ -79,7 +79,7 @@ class InboxQueue:
     def mark_delivered(self, item: InboxItem) -> None:
         self._on_delivered(item)
 
-    def discard_agent(self, to: AgentId) -> None:
+    def discard_agent_items(self, to: AgentId) -> None:
         """Discard the items of an ended agent: they are not for another agent of its name."""
         self._agent_queues.pop(to, None)
 
@@ -99,12 +99,12 @@ class InboxQueue:
             item.id == item_id for items in agent_queue.by_priority for item in items
         )
 
-    def count_waking(self, to: AgentId) -> int:
+    def count_waking_items(self, to: AgentId) -> int:
         """Return the number of waiting items that wake the agent."""
         agent_queue = self._agent_queues.get(to)
         return 0 if agent_queue is None else len(agent_queue)
 
-    async def wait_for_item(self, to: AgentId) -> None:
+    async def wait_for_waking_item(self, to: AgentId) -> None:
         """Wait until an item that wakes this agent is queued."""
         agent_queue = self._agent_queues.setdefault(to, _AgentQueue())
         while not len(agent_queue):
@@ -112,8 +112,8 @@ class InboxQueue:
             agent_queue.item_added.clear()
             await agent_queue.item_added.wait()
 
-    def open_inbox(self, to: AgentId) -> QueueInbox:
-        return QueueInbox(self, to)
+    def open_inbox(self, to: AgentId) -> QueueAgentInbox:
+        return QueueAgentInbox(self, to)
 
 
 def _priority_index(item: InboxItem) -> int:
@@ -128,12 +128,12 @@ def _insert_by_rank(items: deque[InboxItem], item: InboxItem) -> None:
     items.insert(index, item)
 
 
-class QueueInbox:
+class QueueAgentInbox:
     """Inbox of one agent on the queue."""
 
     __slots__ = ("_queue", "_to")
 
-    def __init__(self, queue: InboxQueue, to: AgentId) -> None:
+    def __init__(self, queue: SharedInboxQueue, to: AgentId) -> None:
         self._queue = queue
         self._to = to
 

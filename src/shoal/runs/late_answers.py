@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ids import LEAD_ID
-from shoal.core.permissions import PermissionSuggestion, SetModeSuggestion, find_suggestion
+from shoal.core.permissions import (
+    PermissionSuggestion,
+    SetPermissionModeSuggestion,
+    find_permission_suggestion,
+)
 from shoal.core.questions import AllowAnswer, Answer, PermissionQuestion
 from shoal.stores.files.file_watch import DirectoryWatch
 from shoal.stores.files.question_files import QuestionFiles, is_run_ended_denial
@@ -19,27 +23,29 @@ def format_late_answer_id(question_id: str) -> str:
     return f"{_PREFIX}{question_id}"
 
 
-def question_id_from_item(item_id: str) -> str:
+def question_id_from_item_id(item_id: str) -> str:
     """Return the question id of a late approval's item id; empty for other items."""
     return item_id.removeprefix(_PREFIX) if item_id.startswith(_PREFIX) else ""
 
 
-def select_lasting_updates(
+def resolve_answer_permission_updates(
     question: PermissionQuestion, answer: AllowAnswer
 ) -> tuple[PermissionSuggestion, ...]:
     """Return the permission changes beyond this call. Mode changes apply only if the lead asked."""
     updates = answer.updates
     if not updates and answer.remember != "once":
-        suggestion = find_suggestion(
+        suggestion = find_permission_suggestion(
             question.suggestions, "session" if answer.remember == "session" else "localSettings"
         )
         updates = () if suggestion is None else (suggestion,)
     return tuple(
-        each for each in updates if question.agent == LEAD_ID or not isinstance(each, SetModeSuggestion)
+        each
+        for each in updates
+        if question.agent == LEAD_ID or not isinstance(each, SetPermissionModeSuggestion)
     )
 
 
-class LateAnswers:
+class LatePermissionAnswers:
     """Late approvals. They run nothing: `on_answer` notifies the agent, and the same call is not asked again.
 
     This holds for one call and for the lifetime of this process.
@@ -52,19 +58,19 @@ class LateAnswers:
         self._granted: list[tuple[PermissionQuestion, AllowAnswer]] = []
         self._watch: DirectoryWatch | None = None
 
-    def watch_questions(self, interrupted: Iterable[PermissionQuestion]) -> None:
+    def watch_interrupted_questions(self, interrupted: Iterable[PermissionQuestion]) -> None:
         """Watch the questions of an earlier process whose calls have no result and were not reported."""
         self._interrupted |= {question.id: question for question in interrupted}
         if self._interrupted and self._watch is None:
-            self._watch = DirectoryWatch(self._questions.directory, self._check_answers)
-        self._check_answers()
+            self._watch = DirectoryWatch(self._questions.directory, self._report_late_answers)
+        self._report_late_answers()
 
     def close(self) -> None:
         if self._watch is not None:
             self._watch.close()
             self._watch = None
 
-    def find_question(self, question_id: str) -> PermissionQuestion | None:
+    def find_permission_question(self, question_id: str) -> PermissionQuestion | None:
         """Return the permission question with that id; None if there is none."""
         question = self._questions.get(question_id)
         return question if isinstance(question, PermissionQuestion) else None
@@ -76,10 +82,10 @@ class LateAnswers:
 
     def submit_answer(self, question_id: str, answer: Answer) -> None:
         """Submit a late answer. Raises `StoreError` if not interrupted, already answered, or denied."""
-        self._questions.answer_late(question_id, answer)
-        self._check_answers()
+        self._questions.store_late_answer(question_id, answer)
+        self._report_late_answers()
 
-    def take_grant(self, question: PermissionQuestion) -> AllowAnswer | None:
+    def take_late_approval(self, question: PermissionQuestion) -> AllowAnswer | None:
         """Return the late approval of this exact call; it is used only once."""
         for grant in self._granted:
             granted_question, answer = grant
@@ -93,14 +99,14 @@ class LateAnswers:
                 return AllowAnswer()
         return None
 
-    def _check_answers(self) -> None:
+    def _report_late_answers(self) -> None:
         for question in tuple(self._interrupted.values()):
             answer = self._questions.read_late_answer(question)
             if answer is None:
                 continue
             try:
                 self.on_answer(question, answer)
-            except StoreError:
+            except StateFileError:
                 return  # it could not be stored: the next check reports it
             del self._interrupted[question.id]
             self._granted.append((question, answer))

@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import ResolvedSpawn, RetainedWork, ShellCommandResult, SpawnRequest
+from shoal.core.agents import ResolvedAgentSettings, RetainedWorktreeWork, ShellCommandResult, SpawnRequest
 from shoal.core.events import AgentStarted
 from shoal.core.identity import TeammateForm
 from shoal.core.ids import AgentId
@@ -22,7 +22,7 @@ from shoal.runs.progress_monitor import ProgressMonitor
 AcceptanceCheck: TypeAlias = Callable[[], Awaitable[tuple[ShellCommandResult, str]]]
 
 
-async def _no_retained_work() -> RetainedWork | None:
+async def _no_retained_work() -> RetainedWorktreeWork | None:
     return None
 
 
@@ -33,7 +33,7 @@ async def _no_commits() -> tuple[str, ...]:
 class PreparedAgent(Struct, frozen=True, kw_only=True):
     agent: AgentRunner
     started: AgentStarted
-    resolved: ResolvedSpawn
+    resolved: ResolvedAgentSettings
     prompt: Message | None
     """Its first prompt; None if that waits in its queue."""
     delivered: frozenset[str] = frozenset()
@@ -46,15 +46,15 @@ class PreparedAgent(Struct, frozen=True, kw_only=True):
     acceptance_check: AcceptanceCheck | None = None
     """Runs the acceptance command; returns its result and the end of its output."""
     list_commits: Callable[[], Awaitable[tuple[str, ...]]] = _no_commits
-    clean_up: Callable[[], Awaitable[RetainedWork | None]] = _no_retained_work
+    clean_up: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _no_retained_work
     """Releases its resources; returns the work it leaves in a worktree, if any."""
 
-    def has_received(self, item: InboxItem) -> bool:
+    def has_received_item(self, item: InboxItem) -> bool:
         """Return True if the item is already in the agent's transcript."""
         return item.id in self.delivered or item.instead_of in self.answered
 
 
-class TeamAssignment(Struct, frozen=True, kw_only=True):
+class TeammateAssignment(Struct, frozen=True, kw_only=True):
     """Team membership of an agent that will be a teammate."""
 
     team: str
@@ -71,30 +71,32 @@ class TeamAssignment(Struct, frozen=True, kw_only=True):
     form: TeammateForm = "in-process"
 
 
-class NewAgent(Struct, frozen=True, kw_only=True):
+class AgentPreparationRequest(Struct, frozen=True, kw_only=True):
     """Agent to prepare, with its parent and its monitor."""
 
     agent: AgentId
     parent: AgentRunner
     call: str
     monitor: ProgressMonitor
-    assignment: TeamAssignment | None = None
+    assignment: TeammateAssignment | None = None
     """Assignment of a teammate; None for an agent for one job."""
 
 
 class AgentPreparer(Protocol):
     """Prepares agents. On `AgentRequestRefused`, which names what is unavailable, nothing is left behind."""
 
-    def create_monitor(self, agent: AgentId) -> ProgressMonitor: ...
+    def create_progress_monitor(self, agent: AgentId) -> ProgressMonitor: ...
 
-    async def prepare_new(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent: ...
+    async def prepare_new_agent(
+        self, request: SpawnRequest, new_agent: AgentPreparationRequest
+    ) -> PreparedAgent: ...
 
-    async def prepare_fork(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent:
+    async def prepare_fork(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> PreparedAgent:
         """Prepare a copy of the parent that continues from the requesting reply with all the parent has."""
         ...
 
-    async def prepare_resumed(self, new_agent: NewAgent) -> PreparedAgent:
+    async def prepare_resumed_agent(self, new_agent: AgentPreparationRequest) -> PreparedAgent:
         """Prepare an ended agent from its transcript, also after its process died."""
         ...
 
-    def output_path(self, agent: AgentId) -> Path: ...
+    def agent_output_path(self, agent: AgentId) -> Path: ...

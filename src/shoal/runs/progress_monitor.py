@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from shoal.core.agents import ShellCommandResult, WorkEvidence
-from shoal.core.events import Event, MessageAdded, RequestSettled, ToolFinished, ToolReturned, ToolStarted
+from shoal.core.events import (
+    Event,
+    MessageAdded,
+    ModelRequestSettled,
+    ToolFinished,
+    ToolOutputReturned,
+    ToolStarted,
+)
 from shoal.core.usage import Usage
 
 EmitEvent: TypeAlias = Callable[[Event], Awaitable[None]]
@@ -74,34 +81,34 @@ class ProgressMonitor:
     def tool_calls(self) -> int:
         return self._calls
 
-    def forward_event(self, event: Event) -> Awaitable[None]:
+    def record_and_forward_event(self, event: Event) -> Awaitable[None]:
         # Most of the many events are irrelevant here: they get no extra coroutine.
         handler = _EVENT_HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
             if self._progress is not None and isinstance(event, ToolStarted):
-                return self._report_progress(self._progress, event)
+                return self._report_and_forward_event(self._progress, event)
         return self._emit(event)
 
-    def attach_waiter(self, progress: ReportProgress) -> None:
+    def attach_progress_callback(self, progress: ReportProgress) -> None:
         """Report the agent's activity to a caller that waits for it from now on."""
         self._progress = progress
 
-    def detach_waiter(self) -> None:
+    def detach_progress_callback(self) -> None:
         """Stop reporting, because nobody waits for the agent any longer; write the file instead."""
         self._progress = None
         self.flush_output()
 
-    def count_event(self, event: Event) -> None:
+    def count_remote_event(self, event: Event) -> None:
         """Count an event of an agent in another process, which writes the output file itself."""
-        if isinstance(event, (ToolFinished, RequestSettled)):
+        if isinstance(event, (ToolFinished, ModelRequestSettled)):
             _EVENT_HANDLERS[type(event)](self, event)
 
-    async def _report_progress(self, progress: ReportProgress, event: ToolStarted) -> None:
+    async def _report_and_forward_event(self, progress: ReportProgress, event: ToolStarted) -> None:
         await progress(self.activity)
         await self._emit(event)
 
-    def _record_reply(self, event: MessageAdded) -> None:
+    def _record_reply_text(self, event: MessageAdded) -> None:
         if event.by == "model" and (text := event.message.text):
             self.write_output(f"{text}\n")
 
@@ -109,17 +116,17 @@ class ProgressMonitor:
         self.activity = f"{event.tool} {event.preview}".rstrip()
         self.write_output(f"· {self.activity}\n")
         if event.tool == "Bash":
-            self._start_command(event.call, event.preview)
+            self._remember_shell_command(event.call, event.preview)
 
-    def _record_tool_return(self, event: ToolReturned) -> None:
+    def _record_tool_return(self, event: ToolOutputReturned) -> None:
         if event.tool == "Bash":
-            self._record_command(self._previews.pop(event.call, ""), event.data)
+            self._record_shell_command(self._previews.pop(event.call, ""), event.data)
 
     def _count_tool_call(self, event: ToolFinished) -> None:
         self._calls += 1
         self._failed += event.is_error
 
-    def _count_request(self, event: RequestSettled) -> None:
+    def _count_model_request(self, event: ModelRequestSettled) -> None:
         self.usage = self.usage + event.usage
         self.requests += 1
 
@@ -175,13 +182,13 @@ class ProgressMonitor:
         self.flush_output()
         return ""
 
-    def _start_command(self, call: str, preview: str) -> None:
+    def _remember_shell_command(self, call: str, preview: str) -> None:
         self._previews[call] = preview
         if self.before_shell is not None:
             callback, self.before_shell = self.before_shell, None
             callback()
 
-    def _record_command(self, command: str, data: object) -> None:
+    def _record_shell_command(self, command: str, data: object) -> None:
         self.used_shell = True
         if isinstance(data, dict) and "exit_code" in data:
             self._commands = self._commands if self._commands is not None else deque(maxlen=_MAX_COMMANDS)
@@ -189,11 +196,11 @@ class ProgressMonitor:
 
 
 _EVENT_HANDLERS: dict[type[Event], Callable[[ProgressMonitor, Any], None]] = {
-    MessageAdded: ProgressMonitor._record_reply,
+    MessageAdded: ProgressMonitor._record_reply_text,
     ToolStarted: ProgressMonitor._record_tool_start,
-    ToolReturned: ProgressMonitor._record_tool_return,
+    ToolOutputReturned: ProgressMonitor._record_tool_return,
     ToolFinished: ProgressMonitor._count_tool_call,
-    RequestSettled: ProgressMonitor._count_request,
+    ModelRequestSettled: ProgressMonitor._count_model_request,
 }
 
 

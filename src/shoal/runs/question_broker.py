@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from shoal.core.clock import Clock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import JournaledEvent, QuestionAnswered, QuestionAsked
 from shoal.core.questions import (
     AllowAnswer,
@@ -19,7 +19,7 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     Question,
 )
-from shoal.runs.late_answers import LateAnswers
+from shoal.runs.late_answers import LatePermissionAnswers
 from shoal.stores.files.file_watch import DirectoryWatch
 from shoal.stores.files.question_files import RUN_ENDED_REASON, QuestionFiles
 
@@ -55,7 +55,7 @@ class FileQuestionBroker:
         self.attended = attended
         self.answer_timeout = answer_timeout
         self._questions = QuestionFiles(directory)
-        self.late_answers = LateAnswers(self._questions)
+        self.late_answers = LatePermissionAnswers(self._questions)
         self._clock = clock
         self._emit = emit
         self._pending: dict[str, _PendingQuestion] = {}
@@ -73,7 +73,7 @@ class FileQuestionBroker:
         pending = self._open_question(question)
         if (
             isinstance(question, PermissionQuestion)
-            and (granted := self.late_answers.take_grant(question)) is not None
+            and (granted := self.late_answers.take_late_approval(question)) is not None
         ):
             self._settle_answer(pending, granted)
         try:
@@ -83,12 +83,12 @@ class FileQuestionBroker:
                 reason="The question was withdrawn: its call was interrupted.", by="policy"
             )
             # A full disk must not turn the interruption into another error.
-            with suppress(StoreError):
-                self._emit_answer(self._settle_answer(pending, withdrawn), question)
+            with suppress(StateFileError):
+                self._emit_question_answered(self._settle_answer(pending, withdrawn), question)
             raise
         finally:
             self._close_question(pending)
-        self._emit_answer(answer, question)
+        self._emit_question_answered(answer, question)
         return answer
 
     def submit_answer(self, question_id: str, answer: Answer) -> bool:
@@ -120,11 +120,11 @@ class FileQuestionBroker:
     def withdraw_leftover_questions(self) -> tuple[Question, ...]:
         """Close the questions that an earlier process of this run left open: their calls are gone."""
         leftovers = tuple(
-            question for question in self._questions.list_open() if question.id not in self._pending
+            question for question in self._questions.list_open_questions() if question.id not in self._pending
         )
         for question in leftovers:
             denial = DenyAnswer(reason=RUN_ENDED_REASON, by="policy")
-            self._emit_answer(self._questions.settle_answer(question, denial), question)
+            self._emit_question_answered(self._questions.settle_answer(question, denial), question)
         return leftovers
 
     async def _await_answer(self, pending: _PendingQuestion) -> Answer:
@@ -151,7 +151,7 @@ class FileQuestionBroker:
     def _settle_answer(self, pending: _PendingQuestion, answer: Answer) -> Answer:
         """Settle with an answer; return the valid one, which may be another that came first."""
         if not pending.answer.done():
-            with suppress(StoreError):
+            with suppress(StateFileError):
                 answer = self._questions.settle_answer(pending.question, answer)
             pending.answer.set_result(answer)
         return pending.answer.result()
@@ -180,19 +180,19 @@ class FileQuestionBroker:
             self._watch.close()
             self._watch = None
 
-    def _emit_answer(self, answer: Answer, question: Question) -> None:
+    def _emit_question_answered(self, answer: Answer, question: Question) -> None:
         self._emit(QuestionAnswered(agent=question.agent, question=question.id, answer=answer))
 
 
 def _deny_unattended(question: Question) -> DenyAnswer:
-    return _build_denial(question, "Nobody is there to answer: this run is not attended.")
+    return _build_question_denial(question, "Nobody is there to answer: this run is not attended.")
 
 
 def _deny_timed_out(question: Question, seconds: float) -> DenyAnswer:
-    return _build_denial(question, f"Nobody answered within {seconds:g} seconds.")
+    return _build_question_denial(question, f"Nobody answered within {seconds:g} seconds.")
 
 
-def _build_denial(question: Question, cause: str) -> DenyAnswer:
+def _build_question_denial(question: Question, cause: str) -> DenyAnswer:
     if isinstance(question, PermissionQuestion):
         advice = f"Go on without {question.tool}, or say what you would need it for."
     elif isinstance(question, PlanApprovalQuestion):

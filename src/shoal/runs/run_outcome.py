@@ -10,32 +10,34 @@ from shoal.agent.loop import LoopResult
 from shoal.core.agents import AgentEndStatus, AgentResult
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import Message, TextBlock
-from shoal.wire.notification_text import format_task_notification
+from shoal.wire.notification_text import format_agent_end_notification
 
 
-class RunOutcome(Struct, frozen=True, kw_only=True):
+class AgentRunOutcome(Struct, frozen=True, kw_only=True):
     status: AgentEndStatus
     text: str
     detail: str = ""
 
 
-def outcome_from_loop(result: LoopResult, messages: Sequence[Message]) -> RunOutcome:
+def outcome_from_loop_result(result: LoopResult, messages: Sequence[Message]) -> AgentRunOutcome:
     match result.reason:
         case "done":
-            return RunOutcome(status="completed", text=result.text, detail=result.detail)
+            return AgentRunOutcome(status="completed", text=result.text, detail=result.detail)
         case "max_turns":
             detail = f"it reached its turn limit of {result.requests}"
-            return RunOutcome(status="completed", text=find_last_text(messages), detail=detail)
+            return AgentRunOutcome(status="completed", text=find_last_assistant_text(messages), detail=detail)
         case _:
-            return RunOutcome(status="failed", text=find_last_text(messages), detail=result.detail)
+            return AgentRunOutcome(
+                status="failed", text=find_last_assistant_text(messages), detail=result.detail
+            )
 
 
-def find_last_text(messages: Sequence[Message]) -> str:
+def find_last_assistant_text(messages: Sequence[Message]) -> str:
     """Return the last text of an agent that did not finish; only calls came after it."""
     return next((each.text for each in reversed(messages) if each.role == "assistant" and each.text), "")
 
 
-def join_details(*details: str) -> str:
+def join_outcome_details(*details: str) -> str:
     return "; ".join(filter(None, details))
 
 
@@ -46,11 +48,11 @@ def describe_unread_messages(messages: int) -> str:
     return f"{count_text} not heard, and SendMessage resumes it with what was said"
 
 
-def build_result_notification(completion: AgentResult) -> InboxItem:
+def build_agent_result_notification(completion: AgentResult) -> InboxItem:
     return InboxItem(
         id=completion.id,
         to=completion.report_to,
-        content=(TextBlock(text=format_task_notification(completion)),),
+        content=(TextBlock(text=format_agent_end_notification(completion)),),
         by="runtime",
         mode="task-notification",
         priority="later",

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from shoal.core.background_shells import BackgroundShell, ShellResult
-from shoal.core.errors import StoreError
-from shoal.core.events import JournaledEvent, NotificationDelivered, ShellEnded, ShellStarted
+from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
+from shoal.core.errors import StateFileError
+from shoal.core.events import (
+    BackgroundShellEnded,
+    BackgroundShellStarted,
+    JournaledEvent,
+    NotificationDelivered,
+)
 from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import TextBlock
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.wire.notification_text import format_shell_notification, format_stuck_shell
 
 
-class ShellNotifier:
+class BackgroundShellNotifier:
     """Observer that reports each end once, unless its agent caused or saw it."""
 
-    def __init__(self, queue: InboxQueue, ids: IdGenerator, emit: Callable[[JournaledEvent], None]) -> None:
+    def __init__(
+        self, queue: SharedInboxQueue, ids: IdGenerator, emit: Callable[[JournaledEvent], None]
+    ) -> None:
         self._queue = queue
         self._ids = ids
         self._emit = emit
@@ -27,24 +34,24 @@ class ShellNotifier:
         self._stuck: dict[str, str] = {}
 
     def on_started(self, facts: BackgroundShell) -> None:
-        self._emit(ShellStarted(agent=facts.agent, facts=facts))
+        self._emit(BackgroundShellStarted(agent=facts.agent, facts=facts))
 
-    def on_ended(self, end: ShellResult) -> None:
+    def on_ended(self, end: BackgroundShellResult) -> None:
         facts, item_id = end.facts, self._ids.new_short_id()
         if (stuck_item := self._stuck.pop(facts.shell, None)) is not None:
             self._queue.withdraw_item(facts.agent, stuck_item)
         # If it cannot be journaled its agent still gets it, and that failure is visible.
-        with suppress(StoreError):
-            self._emit(ShellEnded(agent=facts.agent, id=item_id, end=end))
+        with suppress(StateFileError):
+            self._emit(BackgroundShellEnded(agent=facts.agent, id=item_id, end=end))
         if not end.quiet:
             self._queued_ends[facts.shell] = item_id
-            self._queue.put(build_shell_item(item_id, end))
+            self._queue.put(build_shell_end_notification(item_id, end))
 
-    def on_stuck(self, facts: BackgroundShell, tail: str) -> None:
+    def on_waiting_for_input(self, facts: BackgroundShell, tail: str) -> None:
         self._stuck[facts.shell] = item_id = self._ids.new_short_id()
-        self._queue.put(_build_item(item_id, facts.agent, format_stuck_shell(facts, tail)))
+        self._queue.put(_build_notification_item(item_id, facts.agent, format_stuck_shell(facts, tail)))
 
-    def on_end_seen(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
+    def on_end_shown_to_agent(self, facts: BackgroundShell, by: AgentId, call: str) -> None:
         if by != facts.agent:
             return
         item_id = self._queued_ends.pop(facts.shell, None)
@@ -52,11 +59,11 @@ class ShellNotifier:
             self._emit(NotificationDelivered(agent=by, completion=item_id, call=call))
 
 
-def build_shell_item(identity: str, end: ShellResult) -> InboxItem:
-    return _build_item(identity, end.facts.agent, format_shell_notification(end))
+def build_shell_end_notification(identity: str, end: BackgroundShellResult) -> InboxItem:
+    return _build_notification_item(identity, end.facts.agent, format_shell_notification(end))
 
 
-def _build_item(item_id: str, to: AgentId, text: str) -> InboxItem:
+def _build_notification_item(item_id: str, to: AgentId, text: str) -> InboxItem:
     return InboxItem(
         id=item_id,
         to=to,

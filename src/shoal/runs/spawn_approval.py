@@ -35,7 +35,7 @@ class SpawnApproval:
         calls = [call for call in context.calls if TOOL_ALIASES.get(call.name, call.name) == "Agent"]
         if len(calls) <= self._threshold:
             return
-        match await self._ask_once(calls, parent, context):
+        match await self._ask_once_per_message(calls, parent, context):
             case AllowAnswer():
                 return
             case DenyAnswer(reason=reason):
@@ -45,7 +45,9 @@ class SpawnApproval:
             case _:
                 raise AgentRequestRefused("No agent was started: the answer was not about starting them.")
 
-    async def _ask_once(self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext) -> Answer:
+    async def _ask_once_per_message(
+        self, calls: list[ToolUseBlock], parent: AgentRunner, context: ToolContext
+    ) -> Answer:
         """Ask for the first of the calls; the others, concurrent or later, get the same answer."""
         agent_id, first_call = context.agent.agent, calls[0].id
         last_asked = self._asked.get(agent_id)
@@ -78,23 +80,23 @@ class SpawnApproval:
             tool_use_id=context.call_id,
             tool="Agent",
             input={
-                "agents": [_describe_call(call.input) for call in calls[:_MAX_LISTED_CALLS]],
+                "agents": [_describe_spawn_call(call.input) for call in calls[:_MAX_LISTED_CALLS]],
                 "count": len(calls),
             },
-            reason=f"it would start {len(calls)} agents at once, {format_estimate(cost)}",
+            reason=f"it would start {len(calls)} agents at once, {format_spawn_estimate(cost)}",
         )
 
     def _mean_agent_cost(self) -> float | None:
-        costs = [usd for agent, (_, usd) in self._budget.by_agent.items() if agent != LEAD_ID]
+        costs = [usd for agent, (_, usd) in self._budget.spending_by_agent.items() if agent != LEAD_ID]
         return sum(costs) / len(costs) if costs else None
 
 
-def format_estimate(cost: SpawnCostEstimate) -> str:
+def format_spawn_estimate(cost: SpawnCostEstimate) -> str:
     if cost.usd is None:
         return f"about {cost.tokens:,} tokens in all"
     basis = "as agents here have cost so far" if cost.measured else "estimated"
     return f"about ${cost.usd:.2f} in all ({basis})"
 
 
-def _describe_call(arguments: dict[str, Any]) -> str:
+def _describe_spawn_call(arguments: dict[str, Any]) -> str:
     return f"{arguments.get('subagent_type') or 'general-purpose'}: {arguments.get('description', '')}"

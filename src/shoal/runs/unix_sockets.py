@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 
 _MAX_PATH_BYTES = 103
 """Bytes of a socket path that every system accepts."""
 
 
 @contextmanager
-def _shorten_path(path: Path) -> Iterator[str]:
+def _shorten_socket_path(path: Path) -> Iterator[str]:
     """Provide a short enough name for the path while the block runs."""
     if len(os.fsencode(path)) <= _MAX_PATH_BYTES:
         yield str(path)
         return
     if not Path("/proc/self/fd").is_dir():
-        raise StoreError(
+        raise StateFileError(
             f"{path} is too long for a socket on this system. Choose a home with a shorter path: SHOAL_HOME.",
             path=path,
         )
@@ -32,35 +32,35 @@ def _shorten_path(path: Path) -> Iterator[str]:
         os.close(directory)
 
 
-def open_listener(path: Path) -> socket.socket:
+def open_unix_listener(path: Path) -> socket.socket:
     """Open a listening socket for this user only; raises `StoreError` if another run has it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.settimeout(0)
     try:
         # Linux gives the file the mode of the open socket: others can never connect, not even briefly.
         os.fchmod(listener.fileno(), 0o600)
-        with _shorten_path(path) as name:
+        with _shorten_socket_path(path) as name:
             _remove_stale_socket(path, name)
             listener.bind(name)
         path.chmod(0o600)
         listener.listen(16)
     except OSError as error:
         listener.close()
-        raise StoreError(
+        raise StateFileError(
             f"The socket {path} cannot be made: {error.strerror or error}.", path=path
         ) from error
-    except StoreError:
+    except StateFileError:
         listener.close()
         raise
     return listener
 
 
-def connect_socket(path: Path) -> socket.socket:
+def connect_unix_socket(path: Path) -> socket.socket:
     """Connect without waiting. Raises OSError if nobody listens, `BlockingIOError` if the backlog is full."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(0)
     try:
-        with _shorten_path(path) as name:
+        with _shorten_socket_path(path) as name:
             connection.connect(name)
     except BaseException:
         connection.close()
@@ -81,4 +81,4 @@ def _remove_stale_socket(path: Path, name: str) -> None:
             with suppress(FileNotFoundError):
                 path.unlink()
             return
-    raise StoreError(f"Another process already answers at {path}.", path=path)
+    raise StateFileError(f"Another process already answers at {path}.", path=path)

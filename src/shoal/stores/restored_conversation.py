@@ -10,7 +10,12 @@ from msgspec.structs import replace
 
 from shoal.core.ids import EntryId
 from shoal.core.messages import INTERRUPTED_RESULT, ContentBlock, Message, ToolResultBlock, ToolUseBlock
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, ReplyMetadata, RewindEntry
+from shoal.core.transcript_entries import (
+    ModelReplyMetadata,
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.core.usage import Usage
 from shoal.wire.transcript_codec import TranscriptLine, TranscriptTitle, UnknownTranscriptEntry
 
@@ -59,19 +64,19 @@ def restore_conversation(
         for line in agent_lines
         if not isinstance(line.entry, TranscriptTitle) and line.entry.id is not None
     ]
-    all_messages = [entry for entry in links if isinstance(entry, MessageEntry)]
+    all_messages = [entry for entry in links if isinstance(entry, TranscriptMessageEntry)]
     last = links[-1].id if links else None
     if not links and inherited and not isinstance(inherited[-1].entry, TranscriptTitle):
         last = inherited[-1].entry.id
-    chain, is_broken = _build_chain(entries_by_id, last)
-    inherited_messages = [line.entry for line in inherited if isinstance(line.entry, MessageEntry)]
-    message_entries = _add_siblings(chain, [*inherited_messages, *all_messages])
+    chain, is_broken = _build_entry_chain(entries_by_id, last)
+    inherited_messages = [line.entry for line in inherited if isinstance(line.entry, TranscriptMessageEntry)]
+    message_entries = _add_sibling_lines(chain, [*inherited_messages, *all_messages])
     messages, patched = _repair_messages(_merge_replies(message_entries))
-    missing = _find_unanswered(messages)
+    missing = _find_unanswered_calls(messages)
     notes = [*_describe_skipped(lines), *patched]
     if is_broken:
         notes.append("An earlier part of the conversation is missing from its file.")
-    billings = _collect_billing(all_messages)
+    billings = _collect_reply_billing(all_messages)
     prompts = [entry for entry in all_messages if _is_prompt(entry)]
     restored_ids = {entry.id for entry in message_entries}
     return RestoredConversation(
@@ -97,14 +102,15 @@ def restore_conversation(
     )
 
 
-def _build_chain(
+def _build_entry_chain(
     entries_by_id: dict[
-        EntryId | None, MessageEntry | CompactionEntry | RewindEntry | UnknownTranscriptEntry
+        EntryId | None,
+        TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker | UnknownTranscriptEntry,
     ],
     last: EntryId | None,
-) -> tuple[list[MessageEntry], bool]:
+) -> tuple[list[TranscriptMessageEntry], bool]:
     """Return the entries from the start or latest compaction to `last`, and True if a link was missing."""
-    chain: list[MessageEntry] = []
+    chain: list[TranscriptMessageEntry] = []
     seen_ids: set[EntryId] = set()
     entry_id = last
     while entry_id is not None and entry_id not in seen_ids:
@@ -112,15 +118,17 @@ def _build_chain(
         entry = entries_by_id.get(entry_id)
         if entry is None:
             return chain[::-1], True
-        if isinstance(entry, CompactionEntry):
+        if isinstance(entry, TranscriptCompactionMarker):
             break
-        if isinstance(entry, MessageEntry):
+        if isinstance(entry, TranscriptMessageEntry):
             chain.append(entry)
         entry_id = entry.parent
     return chain[::-1], False
 
 
-def _add_siblings(chain: list[MessageEntry], all_messages: list[MessageEntry]) -> list[MessageEntry]:
+def _add_sibling_lines(
+    chain: list[TranscriptMessageEntry], all_messages: list[TranscriptMessageEntry]
+) -> list[TranscriptMessageEntry]:
     """Add the other lines of a reply: other programs split one reply and attach each result to its line."""
     chain_ids = {entry.id for entry in chain}
     replies = {_get_reply_key(entry) for entry in chain} - {None}
@@ -140,14 +148,14 @@ def _add_siblings(chain: list[MessageEntry], all_messages: list[MessageEntry]) -
     return [entry for entry in all_messages if entry.id in included_ids]
 
 
-def _get_reply_key(entry: MessageEntry) -> tuple[str, str | None] | None:
+def _get_reply_key(entry: TranscriptMessageEntry) -> tuple[str, str | None] | None:
     """Return the key that lines of one reply share. Our replies are single lines with different requests."""
     if entry.billing is None or not entry.billing.message_id:
         return None
     return entry.billing.message_id, entry.billing.request
 
 
-def _merge_replies(entries: Iterable[MessageEntry]) -> list[Message]:
+def _merge_replies(entries: Iterable[TranscriptMessageEntry]) -> list[Message]:
     """Merge lines to one message per reply, and all results of its calls into the next message."""
     messages: list[Message] = []
     reply: tuple[str, str | None] | None = None
@@ -201,7 +209,7 @@ def _repair_messages(messages: list[Message]) -> tuple[list[Message], list[str]]
     return repaired, [f"{what}: {count}." for what, count in notes.items() if count]
 
 
-def _find_unanswered(messages: list[Message]) -> list[ToolUseBlock]:
+def _find_unanswered_calls(messages: list[Message]) -> list[ToolUseBlock]:
     """Return the calls of the newest reply that have no result yet."""
     result_ids: set[str] = set()
     for message in reversed(messages):
@@ -230,14 +238,14 @@ def _has_only_results(message: Message) -> bool:
     return bool(message.content) and all(isinstance(block, ToolResultBlock) for block in message.content)
 
 
-def _is_prompt(entry: MessageEntry) -> bool:
+def _is_prompt(entry: TranscriptMessageEntry) -> bool:
     is_added_later = entry.meta or entry.summary or bool(entry.delivered)
     return entry.message.role == "user" and not (is_added_later or _get_results(entry.message))
 
 
-def _collect_billing(entries: Iterable[MessageEntry]) -> list[ReplyMetadata]:
+def _collect_reply_billing(entries: Iterable[TranscriptMessageEntry]) -> list[ModelReplyMetadata]:
     """Return one billing per reply: each line of a reply repeats its usage, and the last one is complete."""
-    by_reply: dict[object, ReplyMetadata] = {}
+    by_reply: dict[object, ModelReplyMetadata] = {}
     for entry in entries:
         if entry.billing is not None:
             by_reply[_get_reply_key(entry) or entry.id] = entry.billing

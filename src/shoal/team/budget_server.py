@@ -14,7 +14,7 @@ from shoal.wire.member_channel_codec import (
     AgentBudgetOpened,
     AgentSlotReleased,
     AgentSlotRequested,
-    GrantDecided,
+    BudgetGrantDecided,
     MessageFromLead,
     ReservationRequested,
     ReservationSettled,
@@ -47,7 +47,7 @@ class BudgetServer:
         self._slot_task: asyncio.Task[None] | None = None
         self._reserve_tasks: set[asyncio.Task[None]] = set()
 
-    def handle_message(self, request: BudgetMessage, tasks: asyncio.TaskGroup) -> None:
+    def handle_budget_message(self, request: BudgetMessage, tasks: asyncio.TaskGroup) -> None:
         match request:
             case AgentBudgetOpened(agent=agent, kind=kind, limits=limits):
                 self._agent_budgets[agent] = self._budget.agent_budget(agent, kind, limits)
@@ -63,31 +63,31 @@ class BudgetServer:
                 self._open_agent_slot(request)
             case AgentSlotReleased(number=number, begun=was_started):
                 if (slot := self._slots.pop(number, None)) is not None:
-                    self._budget.close_slot(slot, was_started=was_started)
+                    self._budget.close_agent_slot(slot, was_started=was_started)
             case WorkSlotRequested(number=number):
                 self._slot_task = tasks.create_task(self._grant_work_slot(number))
             case WorkSlotReleased():
                 self._release_work_slot()
 
     def _open_agent_slot(self, request: AgentSlotRequested) -> None:
-        slot = self._budget.open_slot(request.kind, request.depth, is_resumed=request.again)
+        slot = self._budget.open_agent_slot(request.kind, request.depth, is_resumed=request.again)
         if isinstance(slot, BudgetRefusal):
-            self._send(GrantDecided(number=request.number, refusal=slot))
+            self._send(BudgetGrantDecided(number=request.number, refusal=slot))
         else:
             self._slots[request.number] = slot
-            self._send(GrantDecided(number=request.number))
+            self._send(BudgetGrantDecided(number=request.number))
 
     async def _grant_work_slot(self, number: int) -> None:
         if self.member_slot is not None:
-            await self._budget.activate_slot(self.member_slot)
-        self._send(GrantDecided(number=number))
+            await self._budget.activate_agent_slot(self.member_slot)
+        self._send(BudgetGrantDecided(number=number))
 
     def _release_work_slot(self) -> None:
         task, self._slot_task = self._slot_task, None
         if task is not None:
             task.cancel()
         if self.member_slot is not None:
-            self._budget.deactivate_slot(self.member_slot)
+            self._budget.deactivate_agent_slot(self.member_slot)
 
     async def _reserve_funds(self, request: ReservationRequested) -> None:
         agent_budget = self._agent_budgets.get(request.agent) or self._budget.agent_budget(
@@ -97,10 +97,10 @@ class BudgetServer:
             request.card, request.prompt_tokens, request.max_tokens
         )
         if isinstance(reservation, BudgetRefusal):
-            self._send(GrantDecided(number=request.number, refusal=reservation))
+            self._send(BudgetGrantDecided(number=request.number, refusal=reservation))
         else:
             self._reservations[request.number] = (agent_budget, reservation)
-            self._send(GrantDecided(number=request.number))
+            self._send(BudgetGrantDecided(number=request.number))
 
     def _settle_reservation(
         self, request: ReservationSettled, agent_budget: AgentBudget, reservation: BudgetReservation
@@ -114,19 +114,19 @@ class BudgetServer:
         else:
             agent_budget.settle(reservation, request.usage)
 
-    def cancel_pending(self) -> None:
+    def cancel_pending_grants(self) -> None:
         """Cancel pending grants that nobody receives any more."""
         self._release_work_slot()
         for task in tuple(self._reserve_tasks):
             task.cancel()
 
-    def close(self) -> None:
+    def write_off_open_reservations(self) -> None:
         """Write off the open reservations of a process that is gone."""
         self._release_work_slot()
         for agent_budget, reservation in self._reservations.values():
             agent_budget.write_off(reservation)
             agent_budget.release(reservation)
         for slot in self._slots.values():
-            self._budget.close_slot(slot)
+            self._budget.close_agent_slot(slot)
         self._reservations.clear()
         self._slots.clear()

@@ -9,11 +9,11 @@ from shoal.core.member_backends import MemberChannel
 from shoal.team.question_channel import RemoteQuestionBroker
 from shoal.team.remote_budget import BudgetLimitSet, RemoteBudget
 from shoal.wire.member_channel_codec import (
-    GrantDecided,
+    BudgetGrantDecided,
     MemberQuestionAnswered,
     MessageFromLead,
     MessageFromMember,
-    encode_channel_message,
+    encode_member_channel_message,
     parse_lead_message,
 )
 
@@ -25,13 +25,13 @@ class LeadChannel:
         self.budget = RemoteBudget(limit_set, clock, self.send_message)
 
     def send_message(self, message: MessageFromMember) -> None:
-        self._channel.send(encode_channel_message(message))
+        self._channel.send(encode_member_channel_message(message))
 
     async def receive_messages(self, handle_message: Callable[[MessageFromLead], None]) -> None:
         """Receive until the lead is gone; `handle_message` gets everything that is not an answer."""
         while (message := await self._channel.receive()) is not None:
             match parse_lead_message(message):
-                case GrantDecided() as grant:
+                case BudgetGrantDecided() as grant:
                     self.budget.resolve_grant(grant)
                 case MemberQuestionAnswered() as answer:
                     self.question_broker.resolve_answer(answer)

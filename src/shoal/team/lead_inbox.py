@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from shoal.core.errors import LockUnavailable, ShoalError, StoreError
+from shoal.core.errors import LockUnavailable, ShoalError, StateFileError
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import (
-    IdleNotification,
-    PermissionRequest,
-    PermissionResponse,
-    PlanApprovalRequest,
-    PlanApprovalResponse,
-    ShutdownApproved,
-    ShutdownRejected,
-    ShutdownRequest,
+    IdleNotificationMail,
+    PermissionRequestMail,
+    PermissionResponseMail,
+    PlanApprovalRequestMail,
+    PlanApprovalResponseMail,
+    ShutdownApprovedMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
 )
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permission_decisions import PermissionMode
-from shoal.core.permissions import format_session_rule
+from shoal.core.permissions import format_session_permission_rules
 from shoal.core.questions import (
     Answer,
     DenyAnswer,
@@ -30,7 +30,7 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
 )
 from shoal.team.mail_authentication import InboundMail
-from shoal.team.mail_question_broker import build_permission_response, suggestions_from_updates
+from shoal.team.mail_question_broker import build_permission_response, permission_suggestions_from_updates
 from shoal.team.mail_sender import MailSender
 from shoal.team.rendered_mail import render_idle_notice, render_mail, render_mail_text
 from shoal.team.team_services import TeamServices
@@ -43,7 +43,7 @@ _PAUSE = 1.0
 class LeadInboxHost(Protocol):
     """Parts of the team that the lead's inbox needs."""
 
-    def is_waiting_for(self, name: AgentName, request: str, mail: str) -> bool:
+    def is_member_waiting_for_answer(self, name: AgentName, request: str, mail: str) -> bool:
         """Return True if the member still waits for the answer to this mail."""
         ...
 
@@ -53,13 +53,15 @@ class LeadInboxHost(Protocol):
         """Return True if it is a member and not a foreign program."""
         ...
 
-    def on_shutdown_answered(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None: ...
+    def on_shutdown_answered(
+        self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
+    ) -> None: ...
 
-    def on_member_idle(self, name: AgentName) -> None:
+    def on_foreign_member_idle(self, name: AgentName) -> None:
         """Handle an idle notice, the only status that a foreign program reports."""
         ...
 
-    def mark_settled(self, mail: str) -> None:
+    def mark_lead_mail_settled(self, mail: str) -> None:
         """Mark mail to the lead as settled."""
         ...
 
@@ -92,23 +94,23 @@ class LeadInbox:
         """Handle received mail; return True if it is settled."""
         mail, body = received.mail, received.body
         match body:
-            case IdleNotification():
+            case IdleNotificationMail():
                 self._handle_idle_notice(mail, body)
-            case PermissionRequest() if self._is_sender_waiting(mail, body):
-                self._start_request(mail, body)
-            case PlanApprovalRequest() if self._is_sender_waiting(mail, body):
+            case PermissionRequestMail() if self._is_sender_waiting(mail, body):
+                self._start_answering_request(mail, body)
+            case PlanApprovalRequestMail() if self._is_sender_waiting(mail, body):
                 if self._services.approver() == "lead":
                     self._wake_lead(render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id))
                 else:
-                    self._start_request(mail, body)
-            case PermissionRequest() | PlanApprovalRequest():
+                    self._start_answering_request(mail, body)
+            case PermissionRequestMail() | PlanApprovalRequestMail():
                 self._services.note(
                     f"A request of {mail.sender} is dropped: nobody waits for its answer any more."
                 )
                 return True
-            case PermissionResponse() | PlanApprovalResponse() | ShutdownRequest():
+            case PermissionResponseMail() | PlanApprovalResponseMail() | ShutdownRequestMail():
                 return True
-            case ShutdownApproved() | ShutdownRejected():
+            case ShutdownApprovedMail() | ShutdownRejectedMail():
                 self._host.on_shutdown_answered(mail.sender, body)
                 self._wake_lead(render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id))
             case None:
@@ -123,10 +125,12 @@ class LeadInbox:
                 self._wake_lead(render_mail(mail, body).to_inbox_item(mail.id, self._services.lead_id))
         return False
 
-    def _is_sender_waiting(self, mail: MailMessage, body: PermissionRequest | PlanApprovalRequest) -> bool:
-        return self._host.is_waiting_for(mail.sender, body.request_id, mail.id)
+    def _is_sender_waiting(
+        self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
+    ) -> bool:
+        return self._host.is_member_waiting_for_answer(mail.sender, body.request_id, mail.id)
 
-    def release_held(self) -> bool:
+    def release_held_items(self) -> bool:
         """Queue the held items for the lead; return True if there were any."""
         held, self._held_items = self._held_items, []
         for item in held:
@@ -139,23 +143,23 @@ class LeadInbox:
         if task is not None:
             task.cancel()
 
-    def withdraw_requests_of(self, name: AgentName) -> None:
+    def withdraw_member_requests(self, name: AgentName) -> None:
         """Cancel all requests of a member whose process is gone."""
         for request, sender in tuple(self._askers.items()):
             if sender == name:
                 self.withdraw_request(request)
 
-    def close(self) -> None:
+    def cancel_open_requests(self) -> None:
         """Cancel all open requests; they stay unread."""
         for request in tuple(self._open_requests):
             self._open_requests.pop(request).cancel()
 
-    def _handle_idle_notice(self, mail: MailMessage, body: IdleNotification) -> None:
+    def _handle_idle_notice(self, mail: MailMessage, body: IdleNotificationMail) -> None:
         item = render_idle_notice(mail, body, has_reported=mail.sender in self._reported).to_inbox_item(
             mail.id, self._services.lead_id
         )
         self._reported.discard(mail.sender)
-        self._host.on_member_idle(mail.sender)
+        self._host.on_foreign_member_idle(mail.sender)
         if body.idle_reason == "failed":
             self._wake_lead(item)
         else:
@@ -164,18 +168,22 @@ class LeadInbox:
 
     def _wake_lead(self, item: InboxItem) -> None:
         if item.wakes:
-            self.release_held()
+            self.release_held_items()
         self._services.queue.put(item)
         self._host.notify_changed()
 
-    def _start_request(self, mail: MailMessage, body: PermissionRequest | PlanApprovalRequest) -> None:
+    def _start_answering_request(
+        self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
+    ) -> None:
         self._askers[body.request_id] = mail.sender
         self._open_requests[body.request_id] = self._tasks.create_task(self._answer_request(mail, body))
 
-    async def _answer_request(self, mail: MailMessage, body: PermissionRequest | PlanApprovalRequest) -> None:
+    async def _answer_request(
+        self, mail: MailMessage, body: PermissionRequestMail | PlanApprovalRequestMail
+    ) -> None:
         try:
-            if isinstance(body, PermissionRequest):
-                answer: PermissionResponse | PlanApprovalResponse = await self._ask_permission(body)
+            if isinstance(body, PermissionRequestMail):
+                answer: PermissionResponseMail | PlanApprovalResponseMail = await self._ask_permission(body)
             else:
                 answer = await self._ask_plan_approval(body)
             await self._post_answer(mail.sender, answer)
@@ -184,20 +192,22 @@ class LeadInbox:
         except asyncio.CancelledError:
             # Withdrawn: the sender no longer waits, and this task ends.
             if body.request_id in self._open_requests:
-                self._host.mark_settled(mail.id)
+                self._host.mark_lead_mail_settled(mail.id)
             raise
         finally:
             self._open_requests.pop(body.request_id, None)
             self._askers.pop(body.request_id, None)
-        self._host.mark_settled(mail.id)
+        self._host.mark_lead_mail_settled(mail.id)
 
-    async def _post_answer(self, to: AgentName, answer: PermissionResponse | PlanApprovalResponse) -> None:
+    async def _post_answer(
+        self, to: AgentName, answer: PermissionResponseMail | PlanApprovalResponseMail
+    ) -> None:
         """Retry until the answer is written: a person gave it, and the sender waits for it."""
         is_noted = False
         while True:
             try:
-                await self._mail_sender.post_body(LEAD_NAME, to, answer)
-            except (LockUnavailable, StoreError) as error:
+                await self._mail_sender.post_mail_body(LEAD_NAME, to, answer)
+            except (LockUnavailable, StateFileError) as error:
                 if not is_noted:
                     is_noted = True
                     self._services.note(f"The answer to {to} waits: {error}")
@@ -205,8 +215,8 @@ class LeadInbox:
             else:
                 return
 
-    async def _ask_permission(self, body: PermissionRequest) -> PermissionResponse:
-        suggestions = suggestions_from_updates(body.permission_suggestions)
+    async def _ask_permission(self, body: PermissionRequestMail) -> PermissionResponseMail:
+        suggestions = permission_suggestions_from_updates(body.permission_suggestions)
         question = PermissionQuestion(
             id=self._services.ids.new_short_id(),
             agent=self._host.get_agent_id(body.agent_id),
@@ -214,18 +224,18 @@ class LeadInbox:
             tool=body.tool_name,
             input=body.input,
             reason=body.description,
-            rule=format_session_rule(suggestions),
+            rule=format_session_permission_rules(suggestions),
             suggestions=suggestions,
         )
         answer = build_permission_response(body, await self._services.ask_person(question))
         if answer.response is not None and self._host.is_own_member(body.agent_id):
             # Before the member gets the answer, so that members it then writes to need not ask again.
-            for update in suggestions_from_updates(answer.response.permission_updates):
+            for update in permission_suggestions_from_updates(answer.response.permission_updates):
                 if update.destination == "session":
                     self._services.apply_permission_update(update)
         return answer
 
-    async def _ask_plan_approval(self, body: PlanApprovalRequest) -> PlanApprovalResponse:
+    async def _ask_plan_approval(self, body: PlanApprovalRequestMail) -> PlanApprovalResponseMail:
         digest = compute_plan_digest(body.plan_content)
         answer: Answer = PlanApprovalAnswer(digest=digest, by="policy")
         if self._services.approver() != "auto":
@@ -249,16 +259,16 @@ class LeadInbox:
 
     def _build_plan_response(
         self,
-        body: PlanApprovalRequest,
+        body: PlanApprovalRequestMail,
         *,
         approved: bool,
         mode: PermissionMode | None = None,
         feedback: str | None = None,
-    ) -> PlanApprovalResponse:
-        return PlanApprovalResponse(
+    ) -> PlanApprovalResponseMail:
+        return PlanApprovalResponseMail(
             request_id=body.request_id,
             approved=approved,
-            timestamp=self._mail_sender.now,
+            timestamp=self._mail_sender.current_timestamp,
             permission_mode=(mode or self._services.mode()) if approved else None,
             feedback=feedback,
         )

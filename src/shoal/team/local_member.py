@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shoal.agent.hook_points import add_note, run_agent_hooks
-from shoal.agent.loop import LoopResult, run_loop
-from shoal.core.agents import RetainedWork
+from shoal.agent.hook_points import emit_note, run_agent_hooks
+from shoal.agent.loop import LoopResult, run_agent_loop
+from shoal.core.agents import RetainedWorktreeWork
 from shoal.core.clock import format_iso_time
 from shoal.core.control_tags import escape_control_tags
-from shoal.core.errors import LockUnavailable, ShoalError, StoreError
+from shoal.core.errors import LockUnavailable, ShoalError, StateFileError
 from shoal.core.events import AgentStarted, MemberWentIdle, MemberWoken
 from shoal.core.hooks import MAX_WAKES_IN_A_ROW
 from shoal.core.identity import assume_identity
@@ -19,28 +19,28 @@ from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.limits import AgentSlot
 from shoal.core.mail_bodies import (
-    IdleNotification,
+    IdleNotificationMail,
     IdleReason,
-    PermissionResponse,
-    PlanApprovalResponse,
-    ShutdownRequest,
+    PermissionResponseMail,
+    PlanApprovalResponseMail,
+    ShutdownRequestMail,
 )
-from shoal.core.messages import Message, TextBlock, find_interrupted_call, user_message
+from shoal.core.messages import Message, TextBlock, find_interrupted_tool_call, user_message
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
 from shoal.core.questions import PermissionQuestion
 from shoal.core.task_groups import uncancel_current_task
-from shoal.core.tasks import Task, extract_attempt_mark
+from shoal.core.tasks import Task, extract_stable_attempt_part
 from shoal.core.team_storage import TaskBoard
 from shoal.core.teams import MemberState, TeammateStatus
 from shoal.runs.prepared_agent import PreparedAgent
-from shoal.runs.run_outcome import RunOutcome, find_last_text, outcome_from_loop
+from shoal.runs.run_outcome import AgentRunOutcome, find_last_assistant_text, outcome_from_loop_result
 from shoal.runs.stored_report import store_report
 from shoal.team.mail_authentication import InboundMail
 from shoal.team.mail_question_broker import MailQuestionBroker
 from shoal.team.mail_sender import MailSender
 from shoal.team.member_protocol import MemberObserver
 from shoal.team.rendered_mail import RenderedMail, render_claimed_task, render_mail, render_mail_text
-from shoal.team.stall_detector import MemberStalled, StallDetector
+from shoal.team.stall_detector import MemberStallDetector, MemberStalled
 from shoal.team.team_prompts import TURN_RESTARTED_TEXT
 from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_late_permission
@@ -81,20 +81,23 @@ class LocalMember:
         self.stop_reason = ""
         """Reason why it is being ended; empty if it is not."""
         self.resumable = False
-        self.shutdown_request: ShutdownRequest | None = None
+        self.shutdown_request: ShutdownRequestMail | None = None
         """Shutdown request that is not answered yet."""
-        self._stall_detector = StallDetector(
-            services.clock, services.stall_after, self.agent.tools, lambda: question_broker.is_waiting
+        self._stall_detector = MemberStallDetector(
+            services.clock,
+            services.stall_after,
+            self.agent.tools,
+            lambda: question_broker.has_unanswered_questions,
         )
         self.agent.emit = self._stall_detector.wrap_emit(self.agent.emit)
-        question_broker.on_changed = self._stall_detector.reset_timer
+        question_broker.on_changed = self._stall_detector.reset_stall_timer
         self._in_turn = self._is_interrupting = False
         self._claimed_task: TaskId | None = None
         self._board_error = ""
         """Last error that kept it from claiming tasks."""
 
     @property
-    def started(self) -> AgentStarted:
+    def start_event(self) -> AgentStarted:
         return self.prepared.started
 
     @property
@@ -106,20 +109,20 @@ class LocalMember:
         """True if work or its end is still pending."""
         if self.state in ("running", "created") or self.is_claiming or self.shutdown_request is not None:
             return True
-        return bool(self._services.queue.count_waking(self.id))
+        return bool(self._services.queue.count_waking_items(self.id))
 
     @property
-    def can_claim(self) -> bool:
+    def can_claim_task(self) -> bool:
         return self.claims_tasks and self.shutdown_request is None and not self.stop_reason
 
-    async def is_at_rest(self) -> bool:
+    async def is_confirmed_idle(self) -> bool:
         # The mail pump knows whether it has undelivered mail.
         return True
 
-    def is_waiting_for(self, request: str, mail: str) -> bool:
-        return self.question_broker.is_waiting_for(request)
+    def is_waiting_for_answer(self, request: str, mail: str) -> bool:
+        return self.question_broker.is_waiting_for_answer(request)
 
-    async def clean_up(self) -> RetainedWork | None:
+    async def clean_up(self) -> RetainedWorktreeWork | None:
         return await self.prepared.clean_up()
 
     def to_teammate_status(self) -> TeammateStatus:
@@ -137,14 +140,16 @@ class LocalMember:
         """Handle received mail; return True if it is settled."""
         mail, body = received.mail, received.body
         match body:
-            case PermissionResponse() | PlanApprovalResponse():
+            case PermissionResponseMail() | PlanApprovalResponseMail():
                 if self.question_broker.accept_answer(body):
                     return True
-                if isinstance(body, PermissionResponse) and await self._accept_late_permission(mail.id, body):
+                if isinstance(body, PermissionResponseMail) and await self._accept_late_permission(
+                    mail.id, body
+                ):
                     return False
                 self._services.note(f"An answer for {self.name} came too late: {body.request_id} is dropped.")
                 return True
-            case ShutdownRequest():
+            case ShutdownRequestMail():
                 self.shutdown_request = body
                 self._observer.on_shutdown_requested(self.name, body)
             case _:
@@ -154,15 +159,15 @@ class LocalMember:
         self._observer.notify_changed()
         return False
 
-    async def _accept_late_permission(self, item_id: str, body: PermissionResponse) -> bool:
+    async def _accept_late_permission(self, item_id: str, body: PermissionResponseMail) -> bool:
         """Queue a late permission for a call of an earlier process; return False if it is none."""
         request = await self._mail_sender.find_permission_request(self.name, body.request_id)
         call = (
             None
             if request is None
-            else find_interrupted_call(self.agent.conversation.messages, request.tool_use_id)
+            else find_interrupted_tool_call(self.agent.conversation.messages, request.tool_use_id)
         )
-        answer = None if call is None else self.question_broker.accept_late_answer(body, call)
+        answer = None if call is None else self.question_broker.accept_late_permission(body, call)
         if call is None or answer is None:
             return False
         question = PermissionQuestion(
@@ -183,29 +188,29 @@ class LocalMember:
                 mode="orphaned-permission",
             )
         )
-        self.agent.permissions.remember_answer(call, answer)
+        self.agent.permissions.remember_permission_answer(call, answer)
         self._observer.notify_changed()
         return True
 
-    async def run(self) -> RunOutcome:
+    async def run(self) -> AgentRunOutcome:
         """Run until it is ended; expected ends and crashes are returned as values."""
         assume_identity(self.agent.identity, self.agent.environment.workspace)
         try:
             while True:
                 await self._wait_for_work()
-                await self._acquire_slot()
+                await self._acquire_work_slot()
                 await self._run_working_period()
-                self._release_slot()
+                self._release_work_slot()
         except asyncio.CancelledError:
             if not self.stop_reason:
                 raise
             uncancel_current_task()
-            self._close_conversation()
-            return RunOutcome(status="killed", text=self.last_text, detail=self.stop_reason)
+            self._interrupt_open_calls()
+            return AgentRunOutcome(status="killed", text=self.last_assistant_text, detail=self.stop_reason)
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
-            self._close_conversation()
+            self._interrupt_open_calls()
             detail = str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
-            return RunOutcome(status="failed", text=self.last_text, detail=detail)
+            return AgentRunOutcome(status="failed", text=self.last_assistant_text, detail=detail)
 
     def interrupt_turn(self, task: asyncio.Task[Any]) -> bool:
         """End its working period but not the member."""
@@ -218,20 +223,22 @@ class LocalMember:
     async def _wait_for_work(self) -> None:
         """Wait until an item is queued for it or it has claimed a task."""
         queue = self._services.queue
-        while not queue.count_waking(self.id):
-            if self.state == "created" or not self.can_claim:
-                await queue.wait_for_item(self.id)
-            elif await _wait_for_either(self._wait_for_claimable_task, lambda: queue.wait_for_item(self.id)):
+        while not queue.count_waking_items(self.id):
+            if self.state == "created" or not self.can_claim_task:
+                await queue.wait_for_waking_item(self.id)
+            elif await _wait_for_either(
+                self._wait_for_claimable_task, lambda: queue.wait_for_waking_item(self.id)
+            ):
                 await self._claim_task()
 
     async def _wait_for_claimable_task(self) -> None:
         while True:
             try:
                 return await self._board.wait_for_claimable()
-            except (LockUnavailable, StoreError) as error:
-                await self._handle_board_error(error)
+            except (LockUnavailable, StateFileError) as error:
+                await self._note_board_error_and_wait(error)
 
-    async def _handle_board_error(self, error: ShoalError) -> None:
+    async def _note_board_error_and_wait(self, error: ShoalError) -> None:
         """Note an error once and pause before the retry; other work continues."""
         if str(error) != self._board_error:
             self._board_error = str(error)
@@ -240,14 +247,14 @@ class LocalMember:
 
     async def _claim_task(self) -> None:
         # Acquired first: a claimed task must be one that somebody works on.
-        await self._acquire_slot()
-        if self._services.queue.count_waking(self.id):
+        await self._acquire_work_slot()
+        if self._services.queue.count_waking_items(self.id):
             return
         # Set before the next await: a team whose last open task is being claimed is not quiet.
         self.is_claiming = True
         claim = None
         try:
-            if self.can_claim:
+            if self.can_claim_task:
                 claim = await self._board.claim_next(by=self.name)
                 self._board_error = ""
             if claim is not None and claim.success and claim.task is not None:
@@ -256,55 +263,60 @@ class LocalMember:
                 self._services.queue.put(
                     render_claimed_task(claim.task).to_inbox_item(build_claim_notice_id(claim.task), self.id)
                 )
-        except (LockUnavailable, StoreError) as error:
-            await self._handle_board_error(error)
+        except (LockUnavailable, StateFileError) as error:
+            await self._note_board_error_and_wait(error)
         finally:
             self.is_claiming = False
             if claim is None or not claim.success:
-                self._release_slot()
+                self._release_work_slot()
             self._observer.notify_changed()
 
-    async def _acquire_slot(self) -> None:
+    async def _acquire_work_slot(self) -> None:
         """Wait for a slot among the members that may work at once."""
         if self._slot is not None:
-            await self._services.budget.activate_slot(self._slot)
+            await self._services.budget.activate_agent_slot(self._slot)
 
-    def _release_slot(self) -> None:
+    def _release_work_slot(self) -> None:
         if self._slot is not None:
-            self._services.budget.deactivate_slot(self._slot)
+            self._services.budget.deactivate_agent_slot(self._slot)
 
     async def _run_working_period(self) -> None:
         self.state = "running"
         self._services.emit(MemberWoken(agent=self.id))
-        self._observer.show_activity(self.name, active=True)
+        self._observer.set_roster_activity(self.name, active=True)
         self.last_message_summary = ""
         reason: IdleReason = "available"
         self._in_turn = True
         try:
-            outcome = outcome_from_loop(await self._run_turns(), self.agent.conversation.messages)
+            outcome = outcome_from_loop_result(
+                await self._run_turns_until_done(), self.agent.conversation.messages
+            )
         except asyncio.CancelledError:
             if self.stop_reason or not self._is_interrupting:
                 raise
             uncancel_current_task()
             self._is_interrupting = False
-            self._close_conversation()
-            reason, outcome = "interrupted", RunOutcome(status="completed", text=self.last_text)
-        except StoreError:
+            self._interrupt_open_calls()
+            reason, outcome = (
+                "interrupted",
+                AgentRunOutcome(status="completed", text=self.last_assistant_text),
+            )
+        except StateFileError:
             raise
         except (ShoalError, MemberStalled) as error:
-            self._close_conversation()
-            outcome = RunOutcome(status="failed", text=self.last_text, detail=str(error))
+            self._interrupt_open_calls()
+            outcome = AgentRunOutcome(status="failed", text=self.last_assistant_text, detail=str(error))
         finally:
             self._in_turn = False
         if outcome.status == "failed":
             reason = "failed"
         await self.go_idle(reason, outcome)
 
-    async def _run_turns(self) -> LoopResult:
+    async def _run_turns_until_done(self) -> LoopResult:
         """Run turns until the work is done and no hook sends it back."""
         prompt: Message | None = None
         for _ in range(MAX_WAKES_IN_A_ROW + 1):
-            result = await self._run_turn(prompt)
+            result = await self._run_turn_with_stall_retry(prompt)
             self._services.announce_missed_results(self.id, result.interrupted_results)
             if result.reason == "blocked" and not self.agent.halt_reason:
                 # The person's prompt was erased: there was nothing to do.
@@ -322,34 +334,34 @@ class LocalMember:
         note = (
             f"The TeammateIdle hooks sent it back {MAX_WAKES_IN_A_ROW} times in a row; it rests all the same."
         )
-        await add_note(self.agent, note)
+        await emit_note(self.agent, note)
         return result
 
-    async def _run_turn(self, prompt: Message | None) -> LoopResult:
+    async def _run_turn_with_stall_retry(self, prompt: Message | None) -> LoopResult:
         """Run a turn, restarted once from its history. Raises `MemberStalled` at the second stall."""
         try:
-            async with self._stall_detector.watch_turn():
-                return await run_loop(self.agent, prompt, by="runtime")
+            async with self._stall_detector.watch_turn_for_stall():
+                return await run_agent_loop(self.agent, prompt, by="runtime")
         except MemberStalled as error:
-            self._close_conversation()
+            self._interrupt_open_calls()
             self._services.note(f"{self.name} has stalled, and its turn is begun again: {error}.")
             restart_notice = RenderedMail(rank=0, by="runtime", text=TURN_RESTARTED_TEXT)
             self._services.queue.put(
                 restart_notice.to_inbox_item(f"stalled-{self._services.ids.new_short_id()}", self.id)
             )
-        async with self._stall_detector.watch_turn():
-            return await run_loop(self.agent, None)
+        async with self._stall_detector.watch_turn_for_stall():
+            return await run_agent_loop(self.agent, None)
 
     @property
     def idle_notice_id(self) -> str:
         """Id of its idle notice, derived from the last entry of its transcript."""
         return f"rest-{self.agent.conversation.last_entry or self._services.ids.new_short_id()}"
 
-    async def go_idle(self, reason: IdleReason, outcome: RunOutcome) -> None:
+    async def go_idle(self, reason: IdleReason, outcome: AgentRunOutcome) -> None:
         """Send the lead one idle notice per working period, then show the idle state."""
         self.claims_tasks = reason == "available"
         if reason == "failed":
-            await self._board.release_all(self.name)
+            await self._board.release_owner_tasks(self.name)
         completed_task = await self._take_completed_task()
         report = store_report(
             outcome.text,
@@ -361,10 +373,10 @@ class LocalMember:
         result = (
             report.excerpt if report.path is None else f"{report.excerpt}\n[The whole is in {report.path}]"
         )
-        await self._mail_sender.post_body(
+        await self._mail_sender.post_mail_body(
             self.name,
             LEAD_NAME,
-            IdleNotification(
+            IdleNotificationMail(
                 sender=self.name,
                 timestamp=format_iso_time(self._services.clock.now()),
                 idle_reason=reason,
@@ -376,7 +388,7 @@ class LocalMember:
             ),
             ident=self.idle_notice_id,
         )
-        self._observer.show_activity(self.name, active=False)
+        self._observer.set_roster_activity(self.name, active=False)
         self._services.emit(MemberWentIdle(agent=self.id, reason=reason, detail=outcome.detail))
         self.state = "idle"
         self._observer.notify_changed()
@@ -388,21 +400,23 @@ class LocalMember:
         return task if stored_task is not None and stored_task.status == "completed" else None
 
     @property
-    def last_text(self) -> str:
+    def last_assistant_text(self) -> str:
         """Last text that it wrote."""
-        return find_last_text(self.agent.conversation.messages)
+        return find_last_assistant_text(self.agent.conversation.messages)
 
-    def _close_conversation(self) -> None:
+    def _interrupt_open_calls(self) -> None:
         """Close open calls so that the conversation can continue; a resume does the same if this fails."""
         try:
-            self._services.announce_missed_results(self.id, self.agent.conversation.interrupt_open_calls())
-        except StoreError:
+            self._services.announce_missed_results(
+                self.id, self.agent.conversation.add_interrupted_call_results()
+            )
+        except StateFileError:
             return
 
 
 def build_claim_notice_id(task: Task) -> str:
     """Return the id of the notice about a claimed task, the same in every process."""
-    return f"task-{task.id}-{extract_attempt_mark(task.attempt)}"
+    return f"task-{task.id}-{extract_stable_attempt_part(task.attempt)}"
 
 
 async def _wait_for_either(

@@ -13,7 +13,7 @@ from shoal.core.mail_bodies import MailBody
 from shoal.core.mail_signatures import MailSigner, SignatureVerdict
 from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName, parse_agent_name
 from shoal.core.team_storage import MailboxStore
-from shoal.wire.mail_body_codec import get_authorized_body
+from shoal.wire.mail_body_codec import get_authorized_mail_body
 
 TrustUnsigned: TypeAlias = Literal["never", "ask", "always"]
 """Each value trusts more mail than the one before."""
@@ -31,7 +31,7 @@ class InboundMail(Struct, frozen=True, kw_only=True):
     """True if it is from its claimed sender."""
 
 
-class SenderAuthenticator:
+class MailSenderAuthenticator:
     """Authenticates the senders of one team's mail.
 
     A Shoal process has the team's `key`. A process that a foreign lead started has none, and `trusted`
@@ -65,7 +65,7 @@ class SenderAuthenticator:
 
     def read_trusted_body(self, mail: MailMessage, to: AgentName) -> MailBody | None:
         """Return the body if the mail is trusted without asking anybody."""
-        return get_authorized_body(mail) if self.is_trusted(mail, to) else None
+        return get_authorized_mail_body(mail) if self.is_trusted(mail, to) else None
 
 
 class ForeignMemberNames:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from shoal.core.clock import Clock
 from shoal.core.compact_id_set import CompactIdSet
-from shoal.core.errors import InboxNotFound, LockUnavailable, StoreError, TeamNotFound, TeamStoreError
+from shoal.core.errors import InboxNotFound, LockUnavailable, StateFileError, TeamNotFound, TeamStoreError
 from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName
 from shoal.core.team_storage import MailboxStore
@@ -54,8 +54,8 @@ class MailPump:
         try:
             while True:
                 try:
-                    await self._deliver_next(owner, deliver, unmarked, delivered)
-                except (LockUnavailable, StoreError) as error:
+                    await self._deliver_new_mail(owner, deliver, unmarked, delivered)
+                except (LockUnavailable, StateFileError) as error:
                     self._report(f"The mail of {owner} waits: {error}")
                     await self._clock.sleep(_RETRY_DELAY)
         except (TeamNotFound, InboxNotFound):
@@ -63,7 +63,7 @@ class MailPump:
         finally:
             del self._unmarked[owner]
 
-    async def _deliver_next(
+    async def _deliver_new_mail(
         self, owner: AgentName, deliver: MailHandler, unmarked: set[str], delivered: Container[str]
     ) -> None:
         """Deliver new mail; wait if there is none."""
@@ -76,52 +76,52 @@ class MailPump:
                 continue
             unmarked.add(mail.id)
             if mail.id in delivered or self._is_duplicate(mail, owner):
-                self.mark_settled(mail.id, owner)
+                self.mark_mail_settled(mail.id, owner)
                 self._on_skipped()
                 continue
             try:
                 settled = await deliver(mail)
-            except (TeamStoreError, StoreError):
+            except (TeamStoreError, StateFileError):
                 unmarked.discard(mail.id)
                 raise
             if settled:
-                self.mark_settled(mail.id, owner)
+                self.mark_mail_settled(mail.id, owner)
 
-    async def has_undelivered(self) -> bool:
+    async def has_undelivered_mail(self) -> bool:
         """Return True if an inbox has undelivered mail."""
         for owner in self._mailboxes.find_changed_inboxes(tuple(self._unmarked)):
             unmarked = self._unmarked.get(owner, set())
             try:
                 unread = await self._mailboxes.take_unread(owner, limit=_BATCH + len(unmarked))
-            except (TeamStoreError, StoreError):
+            except (TeamStoreError, StateFileError):
                 continue
             if any(mail.id not in unmarked for mail in unread):
                 return True
         return False
 
-    def mark_settled(self, mail: str, owner: AgentName) -> None:
+    def mark_mail_settled(self, mail: str, owner: AgentName) -> None:
         """Mark mail that is in its owner's transcript or was acted on. Other ids are ignored."""
         if mail in self._unmarked.get(owner, ()):
             self._settled.setdefault(owner, set()).add(mail)
             self._wake.set()
 
-    async def mark_continuously(self) -> None:
+    async def mark_settled_continuously(self) -> None:
         """Mark settled mail until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            if not await self.flush():
+            if not await self.flush_settled_marks():
                 await self._clock.sleep(_RETRY_DELAY)
                 self._wake.set()
 
-    async def flush(self) -> bool:
+    async def flush_settled_marks(self) -> bool:
         """Mark all settled mail; return False if some could not be marked now."""
         all_marked = True
         for owner in list(self._settled):
             ids = self._settled.pop(owner)
             try:
                 await self._mailboxes.mark_read(owner, ids)
-            except (LockUnavailable, StoreError):
+            except (LockUnavailable, StateFileError):
                 self._settled.setdefault(owner, set()).update(ids)
                 all_marked = False
             except TeamStoreError:

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage, PostReceipt
-from shoal.core.mail_bodies import MailBody, PermissionRequest
-from shoal.core.mail_envelopes import EnvelopeKind, prepare_envelope
+from shoal.core.mail import MailMessage, MailPostReceipt
+from shoal.core.mail_bodies import MailBody, PermissionRequestMail
+from shoal.core.mail_envelopes import EnvelopeKind, fit_mail_to_kind
 from shoal.core.mail_signatures import MailSigner
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.team_storage import MailboxStore
-from shoal.wire.mail_body_codec import encode_body, get_authorized_body
+from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
 
 
 class MailSender:
@@ -34,15 +34,15 @@ class MailSender:
         self._signer = seal
 
     @property
-    def now(self) -> str:
+    def current_timestamp(self) -> str:
         return format_iso_time(self._clock.now())
 
     @property
-    def milliseconds(self) -> int:
+    def current_milliseconds(self) -> int:
         return self._clock.now()
 
     @property
-    def ids(self) -> IdGenerator:
+    def id_generator(self) -> IdGenerator:
         return self._ids
 
     async def read_mail_ids(self, owner: AgentName) -> frozenset[str]:
@@ -50,20 +50,20 @@ class MailSender:
         await self._mailboxes.open_inbox(owner)
         return frozenset(mail.id for mail in await self._mailboxes.read_history(owner))
 
-    async def find_permission_request(self, sender: AgentName, request: str) -> PermissionRequest | None:
+    async def find_permission_request(self, sender: AgentName, request: str) -> PermissionRequestMail | None:
         """Return the permission request that a member sent to the lead under that id."""
         await self._mailboxes.open_inbox(LEAD_NAME)
         for mail in reversed(await self._mailboxes.read_history(LEAD_NAME)):
-            body = get_authorized_body(mail) if mail.sender == sender else None
-            if isinstance(body, PermissionRequest) and body.request_id == request:
+            body = get_authorized_mail_body(mail) if mail.sender == sender else None
+            if isinstance(body, PermissionRequestMail) and body.request_id == request:
                 return body
         return None
 
-    async def post_body(
+    async def post_mail_body(
         self, sender: AgentName, to: AgentName, body: MailBody, *, ident: str = ""
-    ) -> PostReceipt:
+    ) -> MailPostReceipt:
         """Post a body under a new id or the given one."""
-        return await self._post_mail(sender, to, encode_body(body), type(body), mail_id=ident)
+        return await self._post_mail(sender, to, encode_mail_body(body), type(body), mail_id=ident)
 
     async def post_text(
         self,
@@ -74,10 +74,10 @@ class MailSender:
         kind: EnvelopeKind = "message",
         summary: str = "",
         fyi: bool = False,
-    ) -> PostReceipt:
+    ) -> MailPostReceipt:
         return await self._post_mail(sender, to, text, kind, summary, fyi=fyi)
 
-    async def post_prompt(self, to: AgentName, text: str, ident: str) -> PostReceipt:
+    async def post_lead_prompt(self, to: AgentName, text: str, ident: str) -> MailPostReceipt:
         """Post a prompt in the lead's name."""
         return await self._post_mail(LEAD_NAME, to, text, "prompt", mail_id=ident)
 
@@ -91,19 +91,19 @@ class MailSender:
         *,
         mail_id: str = "",
         fyi: bool = False,
-    ) -> PostReceipt:
+    ) -> MailPostReceipt:
         mail = MailMessage(
             id=mail_id or self._ids.new_uuid(),
             sender=sender,
             text=text,
-            timestamp=self.now,
+            timestamp=self.current_timestamp,
             summary=summary or None,
             color=self._colors.get(sender),
             fyi=fyi,
         )
         if to == LEAD_NAME:
             await self._mailboxes.open_inbox(to)
-        mail = prepare_envelope(mail, kind, from_lead=sender == LEAD_NAME)
+        mail = fit_mail_to_kind(mail, kind, from_lead=sender == LEAD_NAME)
         return await self._mailboxes.post(
             to, mail if self._signer is None else self._signer.sign_mail(mail, to)
         )

@@ -13,10 +13,10 @@ from shoal.core.mail_bodies import MailBody
 from shoal.core.mail_envelopes import abbreviate_text
 from shoal.core.names import AgentName
 from shoal.core.questions import ChoiceAnswer, ChoiceOption, ChoiceQuestion, MultipleChoice
-from shoal.team.mail_authentication import InboundMail, SenderAuthenticator, is_agent_name
+from shoal.team.mail_authentication import InboundMail, MailSenderAuthenticator, is_agent_name
 from shoal.team.mail_pump import MailPump
 from shoal.team.team_services import TeamServices
-from shoal.wire.mail_body_codec import get_authorized_body
+from shoal.wire.mail_body_codec import get_authorized_mail_body
 
 MailReceiver: TypeAlias = Callable[[InboundMail], Awaitable[bool]]
 """Returns True if the mail is settled; else the mail pump is notified later."""
@@ -32,7 +32,7 @@ class MailVerifier:
         self,
         services: TeamServices,
         mail_pump: MailPump,
-        authenticator: SenderAuthenticator,
+        authenticator: MailSenderAuthenticator,
         on_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._services = services
@@ -48,21 +48,21 @@ class MailVerifier:
         """Deliver incoming mail until cancelled or the inbox is gone."""
         question_tasks: set[asyncio.Task[None]] = set()
 
-        async def deliver_mail(mail: MailMessage) -> bool:
+        async def verify_and_deliver_mail(mail: MailMessage) -> bool:
             if self._authenticator.check_signature(mail, owner) == "forged":
                 self._services.note(
                     f"Mail for {owner} in the name of {_format_sender(mail.sender)} was refused: its "
                     "signature is not right for it. It was changed, copied from elsewhere, or made up."
                 )
                 return True
-            body = get_authorized_body(mail)
+            body = get_authorized_mail_body(mail)
             if self._authenticator.is_trusted(mail, owner):
                 return await receiver(InboundMail(mail=mail, body=body))
             if body is None or not is_agent_name(mail.sender):
                 return await receiver(InboundMail(mail=mail, trusted=False))
             if self._authenticator.policy == "never" or len(question_tasks) >= MAX_OPEN_QUESTIONS:
-                return await self._deliver_as_text(mail, body, owner, receiver)
-            task = group.create_task(self._resolve_unverified(mail, body, owner, agent, receiver))
+                return await self._deliver_as_untrusted_text(mail, body, owner, receiver)
+            task = group.create_task(self._ask_and_deliver_unverified(mail, body, owner, agent, receiver))
             self.open_questions += 1
             question_tasks.add(task)
             task.add_done_callback(on_question_done)
@@ -74,21 +74,23 @@ class MailVerifier:
             self._on_changed()
 
         async with asyncio.TaskGroup() as group:
-            await self._mail_pump.pump_inbox(owner, deliver_mail, delivered)
+            await self._mail_pump.pump_inbox(owner, verify_and_deliver_mail, delivered)
             for task in tuple(question_tasks):
                 task.cancel()
 
-    async def _resolve_unverified(
+    async def _ask_and_deliver_unverified(
         self, mail: MailMessage, body: MailBody, owner: AgentName, agent: AgentId, receiver: MailReceiver
     ) -> None:
-        if await self._ask_person(mail, body, owner, agent):
+        if await self._ask_whether_to_obey(mail, body, owner, agent):
             settled = await receiver(InboundMail(mail=mail, body=body))
         else:
-            settled = await self._deliver_as_text(mail, body, owner, receiver)
+            settled = await self._deliver_as_untrusted_text(mail, body, owner, receiver)
         if settled:
-            self._mail_pump.mark_settled(mail.id, owner)
+            self._mail_pump.mark_mail_settled(mail.id, owner)
 
-    async def _ask_person(self, mail: MailMessage, body: MailBody, owner: AgentName, agent: AgentId) -> bool:
+    async def _ask_whether_to_obey(
+        self, mail: MailMessage, body: MailBody, owner: AgentName, agent: AgentId
+    ) -> bool:
         question = (
             f"An unverified {_get_body_tag(body)} in the name of {mail.sender} for {owner}: obey? Another "
             f"program wrote it, and it may be from anybody. It says: {abbreviate_text(mail.text, limit=300)}"
@@ -107,7 +109,7 @@ class MailVerifier:
             return False
         return isinstance(answer, ChoiceAnswer) and answer.answers.get(question) == OBEY
 
-    async def _deliver_as_text(
+    async def _deliver_as_untrusted_text(
         self, mail: MailMessage, body: MailBody, owner: AgentName, receiver: MailReceiver
     ) -> bool:
         self._services.note(

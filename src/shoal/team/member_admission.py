@@ -18,7 +18,7 @@ from shoal.core.teams import SpawnedTeammate
 from shoal.runs.prepared_agent import PreparedAgent
 from shoal.team.local_member import LocalMember
 from shoal.team.mail_question_broker import MailQuestionBroker
-from shoal.team.member_recovery import continue_member
+from shoal.team.member_recovery import continue_resumed_member
 from shoal.team.member_registrar import MemberRegistrar
 from shoal.team.member_results import LostMember
 from shoal.team.remote_member import RemoteMember
@@ -48,21 +48,21 @@ class AdmittedMember(Struct, frozen=True, kw_only=True):
         )
 
 
-class AdmissionHost(Protocol):
+class MemberAdmissionHost(Protocol):
     """Parts of the team that admission needs."""
 
     def create_question_broker(self, name: AgentName) -> MailQuestionBroker: ...
 
-    def create_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember: ...
+    def create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember: ...
 
     def attach_remote_member(self, member: RemoteMember, slot: AgentSlot) -> RemoteMember: ...
 
-    def show_activity(self, name: AgentName, *, active: bool) -> None: ...
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None: ...
 
 
 class MemberAdmission:
     def __init__(
-        self, services: TeamServices, registrar: MemberRegistrar, board: TaskBoard, host: AdmissionHost
+        self, services: TeamServices, registrar: MemberRegistrar, board: TaskBoard, host: MemberAdmissionHost
     ) -> None:
         self._services = services
         self._registrar = registrar
@@ -74,18 +74,18 @@ class MemberAdmission:
         admitted: list[AdmittedMember] = []
         try:
             for request in requests:
-                admitted.append(await self._admit_one(request, call))  # noqa: PERF401 - undone one by one
+                admitted.append(await self._admit_member(request, call))  # noqa: PERF401 - undone one by one
             for member in admitted:
-                await self._registrar.post_prompt(member.entry, member.prompt)
+                await self._registrar.post_first_prompt(member.entry, member.prompt)
         except BaseException:
             for member in admitted:
                 await self._undo_admission(member)
             raise
         return admitted
 
-    async def _admit_one(self, request: SpawnRequest, call: str) -> AdmittedMember:
+    async def _admit_member(self, request: SpawnRequest, call: str) -> AdmittedMember:
         kind = request.kind or self._services.default_kind
-        slot = self._registrar.reserve_slot(kind)
+        slot = self._registrar.reserve_agent_slot(kind)
         try:
             backend = await self._services.launcher.choose_backend(kind)
             if backend == "in-process":
@@ -93,7 +93,7 @@ class MemberAdmission:
                     request, self._host.create_question_broker, call
                 )
                 return AdmittedMember(
-                    member=self._host.create_member(prepared, slot),
+                    member=self._host.create_local_member(prepared, slot),
                     entry=entry,
                     slot=slot,
                     prompt=request.prompt if prepared.prompt is None else prepared.prompt.text,
@@ -103,12 +103,12 @@ class MemberAdmission:
             member = self._host.attach_remote_member(remote_member, slot)
             return AdmittedMember(member=member, entry=entry, slot=slot, prompt=remote_member.ready.prompt)
         except BaseException:
-            self._services.budget.close_slot(slot, was_started=False)
+            self._services.budget.close_agent_slot(slot, was_started=False)
             raise
 
     async def _undo_admission(self, admitted: AdmittedMember) -> None:
         member, entry = admitted.member, admitted.entry
-        self._services.budget.close_slot(admitted.slot, was_started=False)
+        self._services.budget.close_agent_slot(admitted.slot, was_started=False)
         try:
             await (member.stop_process() if isinstance(member, RemoteMember) else member.clean_up())
             await self._services.store.rosters.remove_member(entry.team, entry.name)
@@ -124,7 +124,7 @@ class MemberAdmission:
         """
         slot: AgentSlot | None = None
         try:
-            slot = self._registrar.reserve_slot(entry.agent_type, is_resumed=True)
+            slot = self._registrar.reserve_agent_slot(entry.agent_type, is_resumed=True)
             return await self._restore_member(entry, claimed_tasks, lead_mail_ids, slot)
         except AgentRequestRefused as refusal:
             reason, leaves_roster = f"it could not be taken up, and is out of the team: {refusal}", True
@@ -132,7 +132,7 @@ class MemberAdmission:
             # The store cannot be read or written. That may be repaired, so nothing is discarded.
             reason, leaves_roster = f"it cannot be taken up now, but the next time: {error}", False
         if slot is not None:
-            self._services.budget.close_slot(slot)
+            self._services.budget.close_agent_slot(slot)
         self._services.note(f"The teammate {entry.name} is not here: {reason}")
         agent = AgentId(entry.agent_id)
         return LostMember(
@@ -155,15 +155,15 @@ class MemberAdmission:
                 )
                 return AdmittedMember(member=remote_member, entry=entry, slot=slot)
         except AgentRequestRefused as refusal:
-            if self._services.launcher.is_foreign_type(entry.agent_type):
+            if self._services.launcher.is_foreign_agent_type(entry.agent_type):
                 raise
             fallback_reason = str(refusal)
         prepared = await self._registrar.restore_member(entry, self._host.create_question_broker)
         if fallback_reason:
             # A missing backend loses no member: its transcript is enough to resume it here.
             self._services.note(f"{entry.name} goes on in the lead's process: {fallback_reason}")
-        member = self._host.create_member(prepared, slot)
-        await continue_member(self._services, member, self._board, claimed_tasks, lead_mail_ids)
+        member = self._host.create_local_member(prepared, slot)
+        await continue_resumed_member(self._services, member, self._board, claimed_tasks, lead_mail_ids)
         if member.state == "idle" and entry.is_active:
-            self._host.show_activity(member.name, active=False)
+            self._host.set_roster_activity(member.name, active=False)
         return AdmittedMember(member=member, entry=entry, slot=slot, delivered=prepared.delivered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from shoal.core.limits import AgentSlot
-from shoal.core.mail_bodies import ShutdownRequest
+from shoal.core.mail_bodies import ShutdownRequestMail
 from shoal.core.roster import RosterEntry
 from shoal.team.member_protocol import Member
 
@@ -19,7 +19,7 @@ class MemberHandle:
         self.run_task: asyncio.Task[None] | None = None
         self.mail_task: asyncio.Task[None] | None = None
         self.grace_task: asyncio.Task[None] | None = None
-        self.approved_request: ShutdownRequest | None = None
+        self.approved_request: ShutdownRequestMail | None = None
         self.has_rejected = False
         """True if it has already rejected a shutdown once."""
         self.silent = False
@@ -28,7 +28,7 @@ class MemberHandle:
         """Number of restarts after its process died."""
         self.gone = asyncio.Event()
 
-    def cancel_grace(self) -> None:
+    def cancel_shutdown_grace(self) -> None:
         self.member.shutdown_request = None
         if self.grace_task is not None:
             self.grace_task.cancel()

@@ -10,48 +10,48 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentSnapshot, DeliveryReceipt, RetainedWork, SpawnRequest
-from shoal.core.errors import AgentRequestRefused, ShoalError, StoreError, TeamStoreError
+from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt, RetainedWorktreeWork, SpawnRequest
+from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.limits import AgentSlot
-from shoal.core.mail_bodies import ShutdownRejected, ShutdownRequest
+from shoal.core.mail_bodies import ShutdownRejectedMail, ShutdownRequestMail
 from shoal.core.mail_signatures import MailSigner
 from shoal.core.names import LEAD_NAME, USER_NAME, AgentName, TeamName
 from shoal.core.permissions import PermissionMode, PermissionSuggestion
 from shoal.core.roster import RosterEntry, TeamRoster
 from shoal.core.team_storage import TaskBoard
 from shoal.core.teams import TeammateStatus
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.runs.start_hooks import add_start_hook_context
 from shoal.team.lead_channel import LeadChannel
 from shoal.team.local_member import LocalMember
-from shoal.team.mail_authentication import ForeignMemberNames, SenderAuthenticator
+from shoal.team.mail_authentication import ForeignMemberNames, MailSenderAuthenticator
 from shoal.team.mail_pump import MailPump
 from shoal.team.mail_question_broker import MailQuestionBroker
 from shoal.team.mail_sender import MailSender
 from shoal.team.mail_verifier import MailVerifier
-from shoal.team.member_recovery import continue_member
-from shoal.team.member_registrar import MemberRegistrar, attach_monitor
+from shoal.team.member_recovery import continue_resumed_member
+from shoal.team.member_registrar import MemberRegistrar, attach_progress_monitor
 from shoal.team.member_results import build_shutdown_approval
-from shoal.team.member_teams import MemberTeams
+from shoal.team.member_teams import MemberTeamOperations
 from shoal.team.roster_activity import RosterActivityWriter
-from shoal.team.team_briefing import build_briefing, statuses_from_roster
+from shoal.team.team_briefing import build_team_briefing, teammate_statuses_from_roster
 from shoal.team.team_services import TeamServices
 from shoal.wire.member_channel_codec import (
-    GrantDecided,
+    BudgetGrantDecided,
     MailRequestWithdrawn,
     MemberInterruptRequested,
     MemberLeft,
+    MemberPing,
+    MemberPong,
     MemberQuestionAnswered,
     MemberReady,
+    MemberShutdownAgreed,
     MemberStateReported,
     MemberStopRequested,
     MessageFromLead,
-    Ping,
-    Pong,
     SessionPermissionChanged,
-    ShutdownAgreed,
 )
 
 LEAD_GONE = "its lead is gone"
@@ -78,7 +78,7 @@ class TeamMembership(Struct, frozen=True, kw_only=True):
     """Snapshot of the person's shell, if the lead has one."""
 
 
-class MemberHost(MemberTeams):
+class MemberHost(MemberTeamOperations):
     """Observer of its one member, and the team as that member's tools reach it."""
 
     def __init__(
@@ -91,7 +91,7 @@ class MemberHost(MemberTeams):
         self._has_working_agents = has_working_agents
         self.has_pending_hooks: Callable[[], bool] = lambda: False
         """Returns True if hooks are running that may wake the member."""
-        self._run_task: asyncio.Task[RunOutcome] | None = None
+        self._run_task: asyncio.Task[AgentRunOutcome] | None = None
         self._leaving = asyncio.Event()
         self._last_status: MemberStateReported | None = None
         self._task_group: asyncio.TaskGroup | None = None
@@ -108,7 +108,7 @@ class MemberHost(MemberTeams):
             if self._key is None
             else ForeignMemberNames(services.store.open_mailboxes(membership.team))
         )
-        self._authenticator = SenderAuthenticator(
+        self._authenticator = MailSenderAuthenticator(
             membership.team, self._key, trusted=trusted, policy=services.trust_unsigned
         )
         self._mail_verifier = MailVerifier(
@@ -122,9 +122,9 @@ class MemberHost(MemberTeams):
     async def __aexit__(self, *_: object) -> None:
         return
 
-    async def run_member(self) -> RunOutcome:
+    async def run_member(self) -> AgentRunOutcome:
         """Run the member to its end. Raises `AgentRequestRefused` if it cannot be created."""
-        team, entry = await self._read_entry()
+        team, entry = await self._read_roster_entry()
         self.mail_sender = MailSender(
             self._services.store.open_mailboxes(team.name),
             {each.name: each.color for each in team.members},
@@ -135,7 +135,7 @@ class MemberHost(MemberTeams):
         member = self._member = await self._create_member(team, entry)
         if self._channel is not None:
             prompt = "" if member.prepared.prompt is None else member.prepared.prompt.text
-            ready = MemberReady(started=member.started, resolved=member.prepared.resolved, prompt=prompt)
+            ready = MemberReady(started=member.start_event, resolved=member.prepared.resolved, prompt=prompt)
             self._channel.send_message(ready)
             self.notify_changed()
         async with asyncio.TaskGroup() as tasks:
@@ -146,7 +146,7 @@ class MemberHost(MemberTeams):
             )
             coroutines = (
                 pump_coroutine,
-                self._mail_pump.mark_continuously(),
+                self._mail_pump.mark_settled_continuously(),
                 self._activity_writer.flush_continuously(),
             )
             background_tasks = [tasks.create_task(coroutine) for coroutine in coroutines]
@@ -155,13 +155,13 @@ class MemberHost(MemberTeams):
             outcome = await run_task
             for task in background_tasks:
                 task.cancel()
-        await self._mail_pump.flush()
+        await self._mail_pump.flush_settled_marks()
         await self._activity_writer.flush()
         work = await self._clean_up_member(member)
-        await self._send_end(member, outcome, work)
+        await self._report_member_end(member, outcome, work)
         return outcome
 
-    def request_end(self, why: str, *, resumable: bool = False) -> None:
+    def request_member_end(self, why: str, *, resumable: bool = False) -> None:
         """Ask the member to end, whatever it is doing."""
         member, run_task = self._member, self._run_task
         if member is None or run_task is None:
@@ -171,17 +171,17 @@ class MemberHost(MemberTeams):
         # A task that is cancelled before its first step never runs, and would never report its end.
         asyncio.get_running_loop().call_soon(run_task.cancel)
 
-    def share_permission_update(self, update: PermissionSuggestion) -> None:
+    def share_permission_across_processes(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the lead."""
         if self._channel is not None:
             self._channel.send_message(SessionPermissionChanged(update=update))
 
     # Observer of the member
 
-    def show_activity(self, name: AgentName, *, active: bool) -> None:
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity_writer.set_active(name, active=active)
 
-    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequest) -> None:
+    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
         """Report the change; the lead enforces the grace."""
         self.notify_changed()
 
@@ -212,19 +212,19 @@ class MemberHost(MemberTeams):
         if approve:
             self.approved_request = shutdown_request
             if self._channel is not None:
-                self._channel.send_message(ShutdownAgreed(request=shutdown_request.request_id))
-            self.request_end("it shut down as it was asked to")
+                self._channel.send_message(MemberShutdownAgreed(request=shutdown_request.request_id))
+            self.request_member_end("it shut down as it was asked to")
             # This is the member's own tool call and ends with it: its model must not be called after this.
             await asyncio.Event().wait()
         self.has_rejected = True
         member.shutdown_request = None
-        body = ShutdownRejected(
+        body = ShutdownRejectedMail(
             request_id=shutdown_request.request_id,
             sender=member.name,
             reason=reason,
-            timestamp=self.mail_sender.now,
+            timestamp=self.mail_sender.current_timestamp,
         )
-        await self.mail_sender.post_body(member.name, LEAD_NAME, body)
+        await self.mail_sender.post_mail_body(member.name, LEAD_NAME, body)
 
     # For the session
 
@@ -233,7 +233,7 @@ class MemberHost(MemberTeams):
         return member.agent if member is not None and member.id == agent else None
 
     def on_item_entered(self, item: InboxItem) -> None:
-        self._mail_pump.mark_settled(item.id, self._membership.name)
+        self._mail_pump.mark_mail_settled(item.id, self._membership.name)
         self.notify_changed()
 
     @property
@@ -242,7 +242,7 @@ class MemberHost(MemberTeams):
 
     def list_members(self) -> tuple[TeammateStatus, ...]:
         if self._last_roster is not None:
-            return statuses_from_roster(self._last_roster)
+            return teammate_statuses_from_roster(self._last_roster)
         return () if self._member is None else (self._member.to_teammate_status(),)
 
     async def wait_until_idle(self) -> None:
@@ -251,13 +251,13 @@ class MemberHost(MemberTeams):
     async def close(self) -> tuple[AgentSnapshot, ...]:
         return ()
 
-    async def send_user_message(self, to: str, text: str) -> DeliveryReceipt | None:
+    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt | None:
         """Deliver a person's text to the member; None if it has another name."""
         member = self._member
         if member is None or to not in (member.name, member.id):
             return None
         await self.mail_sender.post_text(USER_NAME, member.name, text, kind="notice")
-        return DeliveryReceipt(to=member.id, name=member.name, how="queued")
+        return MessageDeliveryReceipt(to=member.id, name=member.name, how="queued")
 
     def interrupt_member(self, name: str) -> bool | None:
         member, run_task = self._member, self._run_task
@@ -268,10 +268,10 @@ class MemberHost(MemberTeams):
     async def end_member(self, name: str, why: str) -> bool:
         if self._member is None or name not in (self._membership.name, self._member.id):
             return False
-        self.request_end(why)
+        self.request_member_end(why)
         return True
 
-    async def _read_entry(self) -> tuple[TeamRoster, RosterEntry]:
+    async def _read_roster_entry(self) -> tuple[TeamRoster, RosterEntry]:
         team = await self._services.store.rosters.read_team(self._membership.team)
         entry = None if team is None else team.find_member(self._membership.name)
         if team is None or entry is None:
@@ -284,20 +284,20 @@ class MemberHost(MemberTeams):
         services, name = self._services, entry.name
         registrar = MemberRegistrar(services, team, self.mail_sender, self._authenticator)
         question_broker = MailQuestionBroker(
-            name, team.name, self.mail_sender, services.question_broker, self._send_withdrawal
+            name, team.name, self.mail_sender, services.question_broker, self._send_request_withdrawal
         )
         new_agent = await registrar.build_new_agent(
             entry, self._membership.mode, question_broker, self._membership.call
         )
         request, board = self._membership.spawn_request, services.store.open_board(team.name)
         if request is None:
-            prepared = await services.agent_factory.prepare_resumed(new_agent)
+            prepared = await services.agent_factory.prepare_resumed_agent(new_agent)
         else:
             request = replace(request, name=name, kind=entry.agent_type)
             prepared = await add_start_hook_context(
-                await services.agent_factory.prepare_new(request, new_agent)
+                await services.agent_factory.prepare_new_agent(request, new_agent)
             )
-        prepared = attach_monitor(prepared, new_agent.monitor)
+        prepared = attach_progress_monitor(prepared, new_agent.monitor)
         # With a foreign lead, nothing limits how many members work at once.
         slot = None if self._channel is None else AgentSlot(kind=entry.agent_type, depth=1, is_running=False)
         member = LocalMember(
@@ -312,62 +312,70 @@ class MemberHost(MemberTeams):
         member.agent.build_briefing = partial(self._build_briefing, team, name, board)
         if request is None:
             lead_mail_ids = await self.mail_sender.read_mail_ids(LEAD_NAME)
-            await continue_member(services, member, board, await board.reclaim(name), lead_mail_ids)
+            await continue_resumed_member(
+                services, member, board, await board.reclaim_owner_tasks(name), lead_mail_ids
+            )
             member.shutdown_request = await registrar.find_shutdown_request(entry)
             if member.state == "idle" and entry.is_active:
                 # Its earlier process died before it wrote this.
-                self.show_activity(name, active=False)
+                self.set_roster_activity(name, active=False)
         return member
 
     async def _build_briefing(self, roster: TeamRoster, name: AgentName, board: TaskBoard) -> str:
         try:
             current_roster = await self._services.store.rosters.read_team(roster.name) or roster
             tasks = await board.list_unfinished(), len(await board.view_tasks())
-            return build_briefing(current_roster, name, statuses_from_roster(current_roster), *tasks)
-        except (TeamStoreError, StoreError) as error:
+            return build_team_briefing(
+                current_roster, name, teammate_statuses_from_roster(current_roster), *tasks
+            )
+        except (TeamStoreError, StateFileError) as error:
             return f"How your team {roster.name} stands cannot be read now: {error}"
 
-    def _send_withdrawal(self, request: str) -> None:
+    def _send_request_withdrawal(self, request: str) -> None:
         if self._channel is not None:
             self._channel.send_message(MailRequestWithdrawn(request=request))
 
     async def _listen_to_lead(self, channel: LeadChannel) -> None:
-        await channel.receive_messages(self._handle_message)
-        self.request_end(LEAD_GONE, resumable=True)
+        await channel.receive_messages(self._handle_lead_message)
+        self.request_member_end(LEAD_GONE, resumable=True)
 
-    def _handle_message(self, message: MessageFromLead) -> None:
+    def _handle_lead_message(self, message: MessageFromLead) -> None:
         member, run_task = self._member, self._run_task
         assert member is not None
         assert run_task is not None
         assert self._task_group is not None
         match message:
-            case Ping(number=number):
+            case MemberPing(number=number):
                 self._task_group.create_task(self._send_pong(member, number))
             case SessionPermissionChanged(update=update):
                 self._services.apply_permission_update(update)
             case MemberInterruptRequested():
                 member.interrupt_turn(run_task)
             case MemberStopRequested(why=reason, stays=resumable):
-                self.request_end(reason, resumable=resumable)
-            case GrantDecided() | MemberQuestionAnswered():
+                self.request_member_end(reason, resumable=resumable)
+            case BudgetGrantDecided() | MemberQuestionAnswered():
                 return
 
     async def _send_pong(self, member: LocalMember, number: int) -> None:
-        busy = self._has_work(member) or self._has_working_agents() or await self._mail_pump.has_undelivered()
+        busy = (
+            self._has_work(member)
+            or self._has_working_agents()
+            or await self._mail_pump.has_undelivered_mail()
+        )
         if self._channel is not None:
-            self._channel.send_message(Pong(number=number, busy=busy))
+            self._channel.send_message(MemberPong(number=number, busy=busy))
 
     def _has_work(self, member: LocalMember) -> bool:
         is_working = member.state in ("running", "created") or member.is_claiming
         has_pending_input = (
-            bool(self._services.queue.count_waking(member.id))
+            bool(self._services.queue.count_waking_items(member.id))
             or self._mail_verifier.open_questions > 0
             or self.has_pending_hooks()
         )
         return is_working or has_pending_input
 
-    async def _clean_up_member(self, member: LocalMember) -> RetainedWork | None:
-        work: RetainedWork | None = None
+    async def _clean_up_member(self, member: LocalMember) -> RetainedWorktreeWork | None:
+        work: RetainedWorktreeWork | None = None
         try:
             try:
                 await self._services.stop_agents_of(member.id, "the teammate that started it ended")
@@ -377,16 +385,18 @@ class MemberHost(MemberTeams):
             self._services.note(f"Not everything of {member.name} could be put away: {error}")
         return work
 
-    async def _send_end(self, member: LocalMember, outcome: RunOutcome, work: RetainedWork | None) -> None:
+    async def _report_member_end(
+        self, member: LocalMember, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
+    ) -> None:
         if self._channel is not None:
             end_message = MemberLeft(
                 status=outcome.status, text=outcome.text, detail=outcome.detail, work=work
             )
             self._channel.send_message(end_message)
         elif self.approved_request is not None:
-            _, entry = await self._read_entry()
+            _, entry = await self._read_roster_entry()
             pane, backend = entry.tmux_pane_id, entry.backend_type or ""
             body = build_shutdown_approval(
-                self.approved_request, member.name, pane, backend, self.mail_sender.now
+                self.approved_request, member.name, pane, backend, self.mail_sender.current_timestamp
             )
-            await self.mail_sender.post_body(member.name, LEAD_NAME, body)
+            await self.mail_sender.post_mail_body(member.name, LEAD_NAME, body)

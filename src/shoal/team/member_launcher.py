@@ -19,7 +19,7 @@ class MemberLauncher(Protocol):
         """Return the backend for a teammate of that type under current conditions."""
         ...
 
-    def is_foreign_type(self, kind: str) -> bool:
+    def is_foreign_agent_type(self, kind: str) -> bool:
         """Return True if agents of that type are a foreign program."""
         ...
 
@@ -35,7 +35,7 @@ class MemberLauncher(Protocol):
     async def aclose(self) -> None: ...
 
 
-class InProcessLauncher:
+class InProcessMemberLauncher:
     """Launcher of a session whose teammates all run in the lead's process."""
 
     async def prepare_backend(self) -> None:
@@ -44,7 +44,7 @@ class InProcessLauncher:
     async def choose_backend(self, kind: str) -> BackendType:
         return "in-process"
 
-    def is_foreign_type(self, kind: str) -> bool:
+    def is_foreign_agent_type(self, kind: str) -> bool:
         return False
 
     async def launch_member(

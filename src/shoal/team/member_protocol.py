@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shoal.core.agents import RetainedWork
+from shoal.core.agents import RetainedWorktreeWork
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
-from shoal.core.mail_bodies import ShutdownRequest
+from shoal.core.mail_bodies import ShutdownRequestMail
 from shoal.core.names import AgentName
 from shoal.core.teams import MemberState, TeammateStatus
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 
 
 class Member(Protocol):
     name: AgentName
     state: MemberState
-    shutdown_request: ShutdownRequest | None
+    shutdown_request: ShutdownRequestMail | None
     """Shutdown request that is not answered yet."""
     stop_reason: str
     """Reason why it is being ended; empty if it is not."""
@@ -27,7 +27,7 @@ class Member(Protocol):
     def id(self) -> AgentId: ...
 
     @property
-    def started(self) -> AgentStarted: ...
+    def start_event(self) -> AgentStarted: ...
 
     @property
     def pane(self) -> str:
@@ -40,23 +40,23 @@ class Member(Protocol):
         ...
 
     @property
-    def can_claim(self) -> bool: ...
+    def can_claim_task(self) -> bool: ...
 
-    async def is_at_rest(self) -> bool:
+    async def is_confirmed_idle(self) -> bool:
         """Return True if a member that is not busy here is also idle where it runs and has no mail."""
         ...
 
     def to_teammate_status(self) -> TeammateStatus: ...
 
-    def is_waiting_for(self, request: str, mail: str) -> bool:
+    def is_waiting_for_answer(self, request: str, mail: str) -> bool:
         """Return True if it may still wait for the answer to a request; `mail` is its mail id if known."""
         ...
 
-    async def run(self) -> RunOutcome:
+    async def run(self) -> AgentRunOutcome:
         """Run until it is ended; expected ends and crashes are returned as values."""
         ...
 
-    async def clean_up(self) -> RetainedWork | None:
+    async def clean_up(self) -> RetainedWorktreeWork | None:
         """Release its resources after `run`; return the work it leaves in a worktree, if any."""
         ...
 
@@ -64,10 +64,10 @@ class Member(Protocol):
 class MemberObserver(Protocol):
     """Parts of the team that a member calls."""
 
-    def show_activity(self, name: AgentName, *, active: bool) -> None:
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
         """Show its activity in the roster soon."""
         ...
 
-    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequest) -> None: ...
+    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None: ...
 
     def notify_changed(self) -> None: ...

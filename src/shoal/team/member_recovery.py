@@ -7,14 +7,14 @@ from collections.abc import Container
 from shoal.core.names import TaskId
 from shoal.core.team_storage import TaskBoard
 from shoal.runs.prepared_agent import PreparedAgent
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.local_member import LocalMember, build_claim_notice_id
 from shoal.team.rendered_mail import RenderedMail, render_claimed_task
 from shoal.team.team_prompts import PROCESS_RESTARTED_TEXT
 from shoal.team.team_services import TeamServices
 
 
-async def continue_member(
+async def continue_resumed_member(
     services: TeamServices,
     member: LocalMember,
     board: TaskBoard,
@@ -25,18 +25,20 @@ async def continue_member(
 
     `lead_mail_ids` are the ids of all mail that its lead ever received.
     """
-    await _requeue_task_notices(services, member, board, claimed_tasks)
-    if was_cut_off(member.prepared):
+    await _requeue_claim_notices(services, member, board, claimed_tasks)
+    if was_cut_off_at_work(member.prepared):
         rendered = RenderedMail(rank=0, by="runtime", text=PROCESS_RESTARTED_TEXT)
         services.queue.put(rendered.to_inbox_item(f"again-{services.ids.new_short_id()}", member.id))
     elif member.agent.conversation.messages:
         member.state = "idle"
         if member.idle_notice_id not in lead_mail_ids:
             # Its process died between its last text and the idle notice.
-            await member.go_idle("available", RunOutcome(status="completed", text=member.last_text))
+            await member.go_idle(
+                "available", AgentRunOutcome(status="completed", text=member.last_assistant_text)
+            )
 
 
-async def _requeue_task_notices(
+async def _requeue_claim_notices(
     services: TeamServices, member: LocalMember, board: TaskBoard, claimed_tasks: tuple[TaskId, ...]
 ) -> None:
     """Queue notices of tasks that it claimed just before its process ended and does not know."""
@@ -49,7 +51,7 @@ async def _requeue_task_notices(
             )
 
 
-def was_cut_off(prepared: PreparedAgent) -> bool:
+def was_cut_off_at_work(prepared: PreparedAgent) -> bool:
     """Return True if its process ended during work: the last message is not its own, or is a call."""
     messages = prepared.agent.conversation.messages
     return bool(messages) and (messages[-1].role == "user" or bool(messages[-1].tool_uses))

@@ -7,22 +7,22 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.core.agents import ResolvedSpawn, RetainedWork, SpawnRequest
+from shoal.core.agents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
 from shoal.core.errors import AgentRequestRefused, InvalidName
 from shoal.core.ids import AgentId
 from shoal.core.limits import AgentSlot, BudgetRefusal
-from shoal.core.mail_bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
+from shoal.core.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, ShutdownRequestMail
 from shoal.core.names import LEAD_NAME, AgentName, parse_agent_name
 from shoal.core.permissions import PermissionMode
 from shoal.core.roster import BackendType, NewMember, RosterEntry, TeamRoster, format_agent_id
-from shoal.runs.prepared_agent import NewAgent, PreparedAgent, TeamAssignment
+from shoal.runs.prepared_agent import AgentPreparationRequest, PreparedAgent, TeammateAssignment
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.runs.start_hooks import add_start_hook_context
-from shoal.team.mail_authentication import SenderAuthenticator
+from shoal.team.mail_authentication import MailSenderAuthenticator
 from shoal.team.mail_question_broker import MailQuestionBroker
 from shoal.team.mail_sender import MailSender
 from shoal.team.remote_member import RemoteMember
-from shoal.team.team_prompts import build_team_section
+from shoal.team.team_prompts import build_team_prompt_section
 from shoal.team.team_services import TeamServices
 
 QuestionBrokerFactory: TypeAlias = Callable[[AgentName], MailQuestionBroker]
@@ -38,7 +38,7 @@ _MODE_BY_NAME: dict[str, PermissionMode] = {
 """Permission mode for each `mode` value of a spawn call."""
 
 
-def parse_teammate_mode(name: str | None) -> PermissionMode | None:
+def parse_teammate_permission_mode(name: str | None) -> PermissionMode | None:
     if name is None:
         return None
     if name not in _MODE_BY_NAME:
@@ -48,11 +48,11 @@ def parse_teammate_mode(name: str | None) -> PermissionMode | None:
     return _MODE_BY_NAME[name]
 
 
-def resolve_first_mode(entry: RosterEntry) -> PermissionMode | None:
+def resolve_first_permission_mode(entry: RosterEntry) -> PermissionMode | None:
     return "plan" if entry.plan_mode_required else None
 
 
-def parse_requested_name(text: str) -> AgentName:
+def parse_requested_member_name(text: str) -> AgentName:
     try:
         return parse_agent_name(text)
     except InvalidName as error:
@@ -67,17 +67,17 @@ class MemberRegistrar:
         services: TeamServices,
         team: TeamRoster,
         mail_sender: MailSender,
-        authenticator: SenderAuthenticator,
+        authenticator: MailSenderAuthenticator,
     ) -> None:
         self._services = services
         self._team = team
         self._mail_sender = mail_sender
         self._authenticator = authenticator
 
-    def reserve_slot(self, kind: str, *, is_resumed: bool = False) -> AgentSlot:
+    def reserve_agent_slot(self, kind: str, *, is_resumed: bool = False) -> AgentSlot:
         """Reserve a slot; a member uses it only while it works, a foreign program always."""
-        idle = not self._services.launcher.is_foreign_type(kind)
-        match self._services.budget.open_slot(kind, 1, is_resumed=is_resumed, idle=idle):
+        idle = not self._services.launcher.is_foreign_agent_type(kind)
+        match self._services.budget.open_agent_slot(kind, 1, is_resumed=is_resumed, idle=idle):
             case BudgetRefusal(sentence=sentence):
                 raise AgentRequestRefused(f"The teammate was not started: {sentence}.")
             case slot:
@@ -91,13 +91,13 @@ class MemberRegistrar:
         prepared: PreparedAgent | None = None
         try:
             request = replace(request, name=entry.name, kind=entry.agent_type)
-            mode = parse_teammate_mode(request.mode)
+            mode = parse_teammate_permission_mode(request.mode)
             new_agent = await self.build_new_agent(entry, mode, create_broker(entry.name), call)
-            prepared = attach_monitor(
-                await self._services.agent_factory.prepare_new(request, new_agent), new_agent.monitor
+            prepared = attach_progress_monitor(
+                await self._services.agent_factory.prepare_new_agent(request, new_agent), new_agent.monitor
             )
             prepared = await add_start_hook_context(prepared)
-            entry = await self._update_entry(entry, prepared.resolved)
+            entry = await self._update_roster_entry(entry, prepared.resolved)
         except BaseException:
             await self._services.store.rosters.remove_member(self._team.name, entry.name)
             if prepared is not None:
@@ -114,7 +114,7 @@ class MemberRegistrar:
         try:
             request = replace(request, name=entry.name, kind=entry.agent_type)
             member = await self._launch_process(entry, request, call)
-            entry = await self._update_entry(entry, member.ready.resolved, member.pane)
+            entry = await self._update_roster_entry(entry, member.ready.resolved, member.pane)
         except BaseException:
             try:
                 await self._services.store.rosters.remove_member(self._team.name, entry.name)
@@ -124,21 +124,21 @@ class MemberRegistrar:
             raise
         return member, entry
 
-    async def post_prompt(self, entry: RosterEntry, text: str) -> None:
+    async def post_first_prompt(self, entry: RosterEntry, text: str) -> None:
         """Post the prompt as the first message of its inbox, which gives it work."""
-        await self._mail_sender.post_prompt(entry.name, text, _build_prompt_id(entry))
+        await self._mail_sender.post_lead_prompt(entry.name, text, _build_first_prompt_id(entry))
 
     async def restore_member(self, entry: RosterEntry, create_broker: QuestionBrokerFactory) -> PreparedAgent:
         """Restore an in-process member from its transcript."""
         new_agent = await self.build_new_agent(
-            entry, resolve_first_mode(entry), create_broker(entry.name), ""
+            entry, resolve_first_permission_mode(entry), create_broker(entry.name), ""
         )
-        prepared = attach_monitor(
-            await self._services.agent_factory.prepare_resumed(new_agent), new_agent.monitor
+        prepared = attach_progress_monitor(
+            await self._services.agent_factory.prepare_resumed_agent(new_agent), new_agent.monitor
         )
         try:
             if entry.backend_type != "in-process":
-                await self._update_backend(entry, "in-process", "in-process")
+                await self._update_roster_backend(entry, "in-process", "in-process")
             await self._ensure_prompt_posted(entry)
         except BaseException:
             await prepared.clean_up()
@@ -149,23 +149,23 @@ class MemberRegistrar:
         await self._open_inbox(entry)
         member = await self._launch_process(entry, None, "")
         try:
-            await self._update_backend(entry, backend, member.pane)
+            await self._update_roster_backend(entry, backend, member.pane)
             await self._ensure_prompt_posted(entry)
         except BaseException:
             await member.stop_process()
             raise
         return member
 
-    async def _update_backend(self, entry: RosterEntry, backend: BackendType, pane: str) -> None:
+    async def _update_roster_backend(self, entry: RosterEntry, backend: BackendType, pane: str) -> None:
         rosters = self._services.store.rosters
         await rosters.update_member(self._team.name, entry.name, backend_type=backend, tmux_pane_id=pane)
 
     async def _add_to_roster(self, request: SpawnRequest, backend: BackendType) -> RosterEntry:
         """Add a member to the roster and open its inbox."""
-        mode = parse_teammate_mode(request.mode)
+        mode = parse_teammate_permission_mode(request.mode)
         lead = self._services.lead()
         new_member = NewMember(
-            name=parse_requested_name(request.name or ""),
+            name=parse_requested_member_name(request.name or ""),
             agent_type=request.kind or self._services.default_kind,
             model=request.model or lead.model.card.id,
             cwd=request.cwd or str(lead.environment.workspace.cwd),
@@ -194,18 +194,22 @@ class MemberRegistrar:
 
     async def _open_inbox(self, entry: RosterEntry) -> None:
         """Open its inbox; mark it if a foreign program uses it, so that its unsigned mail is trusted."""
-        foreign = self._services.launcher.is_foreign_type(entry.agent_type)
+        foreign = self._services.launcher.is_foreign_agent_type(entry.agent_type)
         await self._services.store.open_mailboxes(self._team.name).open_inbox(entry.name, foreign=foreign)
 
     async def _launch_process(
         self, entry: RosterEntry, request: SpawnRequest | None, call: str
     ) -> RemoteMember:
-        mode = resolve_first_mode(entry) if request is None else parse_teammate_mode(request.mode)
+        mode = (
+            resolve_first_permission_mode(entry)
+            if request is None
+            else parse_teammate_permission_mode(request.mode)
+        )
         process = await self._services.launcher.launch_member(entry, request, mode=mode, call=call)
         return await RemoteMember.connect(self._services, entry, request, process)
 
-    async def _update_entry(
-        self, entry: RosterEntry, resolved: ResolvedSpawn, pane: str = "in-process"
+    async def _update_roster_entry(
+        self, entry: RosterEntry, resolved: ResolvedAgentSettings, pane: str = "in-process"
     ) -> RosterEntry:
         return await self._services.store.rosters.update_member(
             self._team.name,
@@ -219,42 +223,44 @@ class MemberRegistrar:
     async def _ensure_prompt_posted(self, entry: RosterEntry) -> None:
         await self._open_inbox(entry)
         mailboxes = self._services.store.open_mailboxes(self._team.name)
-        if not any(mail.id == _build_prompt_id(entry) for mail in await mailboxes.read_history(entry.name)):
+        if not any(
+            mail.id == _build_first_prompt_id(entry) for mail in await mailboxes.read_history(entry.name)
+        ):
             # Its process ended before the prompt was posted.
-            await self.post_prompt(entry, entry.prompt or "")
+            await self.post_first_prompt(entry, entry.prompt or "")
 
-    async def find_shutdown_request(self, entry: RosterEntry) -> ShutdownRequest | None:
+    async def find_shutdown_request(self, entry: RosterEntry) -> ShutdownRequestMail | None:
         """Return its unanswered shutdown request, ignoring those to a former member of that name."""
         mailboxes = self._services.store.open_mailboxes(self._team.name)
-        read_body, prefix = self._authenticator.read_trusted_body, build_shutdown_prefix(entry)
+        read_body, prefix = self._authenticator.read_trusted_body, build_shutdown_id_prefix(entry)
         requests = [mail for mail in await mailboxes.read_history(entry.name) if mail.id.startswith(prefix)]
         answer_bodies = [read_body(mail, LEAD_NAME) for mail in await mailboxes.read_history(LEAD_NAME)]
         answered_ids = {
             body.request_id
             for body in answer_bodies
-            if isinstance(body, (ShutdownApproved, ShutdownRejected))
+            if isinstance(body, (ShutdownApprovedMail, ShutdownRejectedMail))
         }
         for mail in reversed(requests):
-            if isinstance(body := read_body(mail, entry.name), ShutdownRequest):
+            if isinstance(body := read_body(mail, entry.name), ShutdownRequestMail):
                 return None if body.request_id in answered_ids else body
         return None
 
     async def build_new_agent(
         self, entry: RosterEntry, mode: PermissionMode | None, question_broker: MailQuestionBroker, call: str
-    ) -> NewAgent:
+    ) -> AgentPreparationRequest:
         agent = AgentId(format_agent_id(entry.name, self._team.name))
         team = await self._services.store.rosters.read_team(self._team.name) or self._team
-        return NewAgent(
+        return AgentPreparationRequest(
             agent=agent,
             parent=self._services.lead(),
             call=call,
-            monitor=self._services.agent_factory.create_monitor(agent),
-            assignment=TeamAssignment(
+            monitor=self._services.agent_factory.create_progress_monitor(agent),
+            assignment=TeammateAssignment(
                 team=self._team.name,
                 name=entry.name,
                 color=entry.color,
                 mode=mode,
-                section=build_team_section(team, entry.name),
+                section=build_team_prompt_section(team, entry.name),
                 question_broker=question_broker,
                 form=self._services.form,
                 can_lead=self._services.allows_nested_teams,
@@ -262,12 +268,12 @@ class MemberRegistrar:
         )
 
 
-def _build_prompt_id(entry: RosterEntry) -> str:
+def _build_first_prompt_id(entry: RosterEntry) -> str:
     """Return the id of its first mail, which differs from that of a former member of that name."""
     return f"{_PROMPT_PREFIX}{entry.joined_at}"
 
 
-def build_shutdown_prefix(entry: RosterEntry) -> str:
+def build_shutdown_id_prefix(entry: RosterEntry) -> str:
     """Return the id prefix of shutdown requests for this member.
 
     Timestamps would not tell them from requests to a former member of that name if the clock is changed.
@@ -275,11 +281,11 @@ def build_shutdown_prefix(entry: RosterEntry) -> str:
     return f"{_SHUTDOWN_PREFIX}{entry.joined_at}-"
 
 
-def attach_monitor(prepared: PreparedAgent, monitor: ProgressMonitor) -> PreparedAgent:
+def attach_progress_monitor(prepared: PreparedAgent, monitor: ProgressMonitor) -> PreparedAgent:
     """Attach the monitor, so that clean-up also closes its output file."""
 
-    async def clean_up() -> RetainedWork | None:
+    async def flush_output_and_clean_up() -> RetainedWorktreeWork | None:
         monitor.flush_output()
         return await prepared.clean_up()
 
-    return replace(prepared, clean_up=clean_up, monitor=monitor)
+    return replace(prepared, clean_up=flush_output_and_clean_up, monitor=monitor)

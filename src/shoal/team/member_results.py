@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from shoal.core.agents import AgentEndStatus, AgentResult, AgentSnapshot, RetainedWork, WorkEvidence
+from shoal.core.agents import AgentEndStatus, AgentResult, AgentSnapshot, RetainedWorktreeWork, WorkEvidence
 from shoal.core.events import AgentEnded, AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
-from shoal.core.mail_bodies import ShutdownApproved, ShutdownRequest, TeammateTerminated
+from shoal.core.mail_bodies import ShutdownApprovedMail, ShutdownRequestMail, TeammateTerminated
 from shoal.core.messages import TextBlock
 from shoal.core.names import AgentName
 from shoal.core.roster import BackendType
 from shoal.core.usage import Usage
 from shoal.runs.progress_monitor import ProgressMonitor
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.local_member import LocalMember
 from shoal.team.member_handle import MemberHandle
 from shoal.team.remote_member import RemoteMember
@@ -22,25 +22,29 @@ from shoal.team.team_services import TeamServices
 from shoal.wire.notification_text import format_retained_work
 
 
-def resolve_status(handle: MemberHandle, outcome: RunOutcome) -> AgentEndStatus:
+def resolve_member_end_status(handle: MemberHandle, outcome: AgentRunOutcome) -> AgentEndStatus:
     return "completed" if handle.approved_request is not None else outcome.status
 
 
-def format_termination(handle: MemberHandle, outcome: RunOutcome, work: RetainedWork | None) -> str:
+def format_member_termination(
+    handle: MemberHandle, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
+) -> str:
     member = handle.member
     headline = TeammateTerminated(
-        task=member.id, kind=member.started.kind, status=resolve_status(handle, outcome)
+        task=member.id, kind=member.start_event.kind, status=resolve_member_end_status(handle, outcome)
     ).text
     text = f"{headline}: {outcome.detail}" if outcome.detail else headline
     return text if work is None else f"{text}\n{format_retained_work(work)}"
 
 
-def build_member_result(services: TeamServices, handle: MemberHandle, outcome: RunOutcome) -> AgentResult:
-    member, started, monitor = handle.member, handle.member.started, find_monitor(handle)
+def build_member_result(
+    services: TeamServices, handle: MemberHandle, outcome: AgentRunOutcome
+) -> AgentResult:
+    member, started, monitor = handle.member, handle.member.start_event, find_progress_monitor(handle)
     return AgentResult(
         id=services.ids.new_short_id(),
         agent=member.id,
-        status=resolve_status(handle, outcome),
+        status=resolve_member_end_status(handle, outcome),
         kind=started.kind,
         description=started.description,
         report_to=services.lead_id,
@@ -57,7 +61,7 @@ def build_member_result(services: TeamServices, handle: MemberHandle, outcome: R
     )
 
 
-def build_end_notice(to: AgentId, ident: str, notice: str) -> InboxItem:
+def build_member_end_notice(to: AgentId, ident: str, notice: str) -> InboxItem:
     return InboxItem(id=ident, to=to, content=(TextBlock(text=notice),), by="runtime")
 
 
@@ -102,7 +106,7 @@ class LostMember(Struct, frozen=True, kw_only=True):
         return AgentEnded(agent=self.agent, completion=result, notice=f"{headline}: {self.why}")
 
 
-def find_monitor(handle: MemberHandle) -> ProgressMonitor | None:
+def find_progress_monitor(handle: MemberHandle) -> ProgressMonitor | None:
     """Return its progress monitor; None for a foreign program."""
     match handle.member:
         case LocalMember(prepared=prepared):
@@ -114,7 +118,7 @@ def find_monitor(handle: MemberHandle) -> ProgressMonitor | None:
 
 
 def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> AgentSnapshot:
-    started, monitor = handle.member.started, find_monitor(handle)
+    started, monitor = handle.member.start_event, find_progress_monitor(handle)
     return AgentSnapshot(
         agent=handle.member.id,
         kind=started.kind,
@@ -130,10 +134,10 @@ def build_member_snapshot(services: TeamServices, handle: MemberHandle) -> Agent
 
 
 def build_shutdown_approval(
-    request: ShutdownRequest, name: AgentName, pane: str, backend: str, now: str
-) -> ShutdownApproved:
+    request: ShutdownRequestMail, name: AgentName, pane: str, backend: str, now: str
+) -> ShutdownApprovedMail:
     """Build the shutdown approval in the member's name."""
-    return ShutdownApproved(
+    return ShutdownApprovedMail(
         request_id=request.request_id, sender=name, timestamp=now, pane_id=pane, backend_type=backend
     )
 

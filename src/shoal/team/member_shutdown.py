@@ -7,23 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeGuard
 
-from shoal.core.agents import RetainedWork
+from shoal.core.agents import RetainedWorktreeWork
 from shoal.core.errors import AgentRequestRefused, ShoalError, TeamNotFound
-from shoal.core.events import AgentEnded, WorkRetained
-from shoal.core.mail_bodies import ShutdownApproved, ShutdownRejected, ShutdownRequest
+from shoal.core.events import AgentEnded, WorktreeWorkRetained
+from shoal.core.mail_bodies import ShutdownApprovedMail, ShutdownRejectedMail, ShutdownRequestMail
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.team_storage import TaskBoard
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.lead_inbox import LeadInbox
 from shoal.team.mail_sender import MailSender
 from shoal.team.member_handle import MemberHandle
 from shoal.team.member_protocol import Member
 from shoal.team.member_results import (
     backend_from_pane,
-    build_end_notice,
+    build_member_end_notice,
     build_member_result,
     build_shutdown_approval,
-    format_termination,
+    format_member_termination,
 )
 from shoal.team.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
@@ -50,18 +50,18 @@ class MemberShutdown:
     def notify_changed(self) -> None:
         raise NotImplementedError
 
-    def show_activity(self, name: AgentName, *, active: bool) -> None:
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
         raise NotImplementedError
 
-    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequest) -> None:
+    def on_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
         handle = self._handles.get(name)
         if handle is None:  # it ended while the request was on its way
             return
-        handle.cancel_grace()
+        handle.cancel_shutdown_grace()
         handle.member.shutdown_request = request
-        handle.grace_task = self._tasks.create_task(self._enforce_grace(handle))
+        handle.grace_task = self._tasks.create_task(self._end_after_grace(handle))
 
-    def on_remote_shutdown_requested(self, name: AgentName, request: ShutdownRequest) -> None:
+    def on_remote_shutdown_requested(self, name: AgentName, request: ShutdownRequestMail) -> None:
         """Start the grace of a remote member, which takes its mail in its own process."""
         handle = self._handles.get(name)
         if handle is not None and isinstance(handle.member, RemoteMember):
@@ -75,7 +75,7 @@ class MemberShutdown:
             raise AgentRequestRefused("There is no such request to shut down, or it was answered already.")
         if not approve and handle.has_rejected:
             raise AgentRequestRefused("The lead asks for the second time: finish what you must, and approve.")
-        handle.cancel_grace()
+        handle.cancel_shutdown_grace()
         if approve:
             handle.approved_request = shutdown_request
             self._tasks.create_task(self.end_member(handle, "it shut down as it was asked to"))
@@ -83,14 +83,14 @@ class MemberShutdown:
             await handle.gone.wait()
             return
         handle.has_rejected = True
-        await self.mail_sender.post_body(
+        await self.mail_sender.post_mail_body(
             handle.member.name,
             LEAD_NAME,
-            ShutdownRejected(
+            ShutdownRejectedMail(
                 request_id=shutdown_request.request_id,
                 sender=handle.member.name,
                 reason=reason,
-                timestamp=self.mail_sender.now,
+                timestamp=self.mail_sender.current_timestamp,
             ),
         )
 
@@ -105,11 +105,13 @@ class MemberShutdown:
             handle.approved_request = shutdown_request
             if not is_foreign_member(handle.member):
                 # A foreign program keeps the rest of its grace to end, and is not idle before it is gone.
-                handle.cancel_grace()
+                handle.cancel_shutdown_grace()
 
-    def on_shutdown_answered(self, name: AgentName, answer: ShutdownApproved | ShutdownRejected) -> None:
+    def on_shutdown_answered(
+        self, name: AgentName, answer: ShutdownApprovedMail | ShutdownRejectedMail
+    ) -> None:
         """Handle an answer by mail; from an own member that agrees, it arrives after the member is gone."""
-        if isinstance(answer, ShutdownApproved):
+        if isinstance(answer, ShutdownApprovedMail):
             self.on_shutdown_agreed(name, answer.request_id)
             return
         handle = self._handles.get(name)
@@ -119,7 +121,7 @@ class MemberShutdown:
             and shutdown_request is not None
             and shutdown_request.request_id == answer.request_id
         ):
-            handle.cancel_grace()
+            handle.cancel_shutdown_grace()
             handle.has_rejected = True
 
     async def end_member(
@@ -149,21 +151,21 @@ class MemberShutdown:
             )
             if handle.run_task is not None:
                 handle.run_task.cancel()
-            await self._remove_member(handle, RunOutcome(status="killed", text="", detail=why))
+            await self._remove_member(handle, AgentRunOutcome(status="killed", text="", detail=why))
 
-    async def _wait_until_gone(self, handle: MemberHandle) -> None:
+    async def _wait_until_end_announced(self, handle: MemberHandle) -> None:
         """Wait until the end of a member that is already ending is announced."""
         with suppress(TimeoutError):
             async with self._services.clock.deadline(KILL_TIMEOUT):
                 await handle.gone.wait()
 
-    async def _enforce_grace(self, handle: MemberHandle) -> None:
+    async def _end_after_grace(self, handle: MemberHandle) -> None:
         await self._services.clock.sleep(self._services.grace)
         await self.end_member(
             handle, f"it did not answer the request to shut down within {self._services.grace:g} s"
         )
 
-    async def _remove_member(self, handle: MemberHandle, outcome: RunOutcome) -> None:
+    async def _remove_member(self, handle: MemberHandle, outcome: AgentRunOutcome) -> None:
         member = handle.member
         if self._handles.pop(member.name, None) is None:
             return
@@ -172,7 +174,7 @@ class MemberShutdown:
         self._activity_writer.forget_member(member.name)
         if handle.mail_task is not None:
             handle.mail_task.cancel()
-        work: RetainedWork | None = None
+        work: RetainedWorktreeWork | None = None
         try:
             with self._report_cleanup_errors(member.name):
                 await self._services.stop_agents_of(member.id, "the teammate that started it ended")
@@ -180,23 +182,23 @@ class MemberShutdown:
             with self._report_cleanup_errors(member.name):
                 work = await member.clean_up()
         finally:
-            self._services.budget.close_slot(handle.slot)
-            self._services.queue.discard_agent(member.id)
+            self._services.budget.close_agent_slot(handle.slot)
+            self._services.queue.discard_agent_items(member.id)
             self._announce_end(handle, outcome, work)
             self._leaving.discard(handle)
             handle.gone.set()
             self.notify_changed()
             if handle.grace_task is not None and handle.grace_task is not asyncio.current_task():
-                handle.cancel_grace()
+                handle.cancel_shutdown_grace()
 
     async def _remove_from_store(self, handle: MemberHandle) -> None:
         name, rosters = handle.member.name, self._services.store.rosters
         if handle.member.resumable:
-            self.show_activity(name, active=False)
+            self.set_roster_activity(name, active=False)
             return
         was_removed = False
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
-            await self._board.release_all(name)
+            await self._board.release_owner_tasks(name)
         with self._report_cleanup_errors(name), suppress(TeamNotFound):
             await rosters.remove_member(self.name, name)
             was_removed = True
@@ -204,10 +206,14 @@ class MemberShutdown:
             # Posted after it is gone, so that a reader of the approval finds it gone.
             pane = handle.member.pane
             body = build_shutdown_approval(
-                handle.approved_request, name, pane, backend_from_pane(pane), self.mail_sender.now
+                handle.approved_request,
+                name,
+                pane,
+                backend_from_pane(pane),
+                self.mail_sender.current_timestamp,
             )
             with self._report_cleanup_errors(name):
-                await self.mail_sender.post_body(name, LEAD_NAME, body)
+                await self.mail_sender.post_mail_body(name, LEAD_NAME, body)
 
     @contextmanager
     def _report_cleanup_errors(self, name: AgentName) -> Iterator[None]:
@@ -217,16 +223,18 @@ class MemberShutdown:
         except ShoalError as error:
             self._services.note(f"Not everything of {name} could be put away: {error}")
 
-    def _announce_end(self, handle: MemberHandle, outcome: RunOutcome, work: RetainedWork | None) -> None:
+    def _announce_end(
+        self, handle: MemberHandle, outcome: AgentRunOutcome, work: RetainedWorktreeWork | None
+    ) -> None:
         """Notify the lead through its queue, not by mail; one event, so that a crash cannot split it."""
         member, result = handle.member, build_member_result(self._services, handle, outcome)
-        notice = "" if handle.silent else format_termination(handle, outcome, work)
-        self._services.try_emit(AgentEnded(agent=member.id, completion=result, notice=notice))
+        notice = "" if handle.silent else format_member_termination(handle, outcome, work)
+        self._services.emit_or_note(AgentEnded(agent=member.id, completion=result, notice=notice))
         if work is not None:
-            self._services.try_emit(WorkRetained(agent=member.id, work=work))
+            self._services.emit_or_note(WorktreeWorkRetained(agent=member.id, work=work))
         if notice:
-            self._lead_inbox.release_held()
-            self._services.queue.put(build_end_notice(self._services.lead_id, result.id, notice))
+            self._lead_inbox.release_held_items()
+            self._services.queue.put(build_member_end_notice(self._services.lead_id, result.id, notice))
 
 
 def is_foreign_member(member: Member) -> TypeGuard[RemoteMember]:

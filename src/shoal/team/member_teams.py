@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.core.agents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
-from shoal.core.mail_bodies import ShutdownRequest, format_peer_summary
+from shoal.core.mail_bodies import ShutdownRequestMail, format_peer_message_summary
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.roster import TeamRoster
 from shoal.core.teams import PostedMessage, SpawnedTeammate
@@ -17,7 +17,7 @@ from shoal.team.team_services import TeamServices
 _LEAD_ONLY = "Only the lead of the team can do that: ask team-lead."
 
 
-class MemberTeams:
+class MemberTeamOperations:
     """Team operations of a member; it reads the roster on each call."""
 
     mail_sender: MailSender
@@ -28,7 +28,7 @@ class MemberTeams:
         self._team_name = team
         self._last_roster: TeamRoster | None = None
         """Roster as it was last read."""
-        self.approved_request: ShutdownRequest | None = None
+        self.approved_request: ShutdownRequestMail | None = None
         """Shutdown request that it has approved."""
         self.has_rejected = False
         """True if it has already rejected a shutdown once."""
@@ -74,14 +74,14 @@ class MemberTeams:
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
         raise AgentRequestRefused("Only the lead asks teammates to shut down.")
 
-    async def answer_shutdown(
+    async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
         if not context.agent.is_teammate:
             raise AgentRequestRefused("Only a teammate answers a request to shut down.")
         await self.apply_shutdown_answer(request, reason, approve=approve)
 
-    async def answer_plan(
+    async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
         raise AgentRequestRefused("Only the lead answers plans.")
@@ -104,7 +104,7 @@ class MemberTeams:
     ) -> PostedMessage:
         receipt = await self.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if self._member is not None and to != LEAD_NAME:
-            self._member.last_message_summary = format_peer_summary(to, summary)
+            self._member.last_message_summary = format_peer_message_summary(to, summary)
         entry = team.find_member(to)
         color = None if entry is None else entry.color
         return PostedMessage(sender=sender, to=to, color=color, standing=receipt.standing)

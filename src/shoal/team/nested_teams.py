@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentSnapshot, DeliveryReceipt, SpawnRequest
+from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt, SpawnRequest
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.events import AgentStarted
 from shoal.core.identity import AgentIdentity
@@ -24,7 +24,7 @@ from shoal.core.roster import TeamRoster
 from shoal.core.teams import PostedMessage, SpawnedTeammate, TeammateStatus
 from shoal.core.tools import ToolContext
 from shoal.team.local_member import LocalMember
-from shoal.team.member_launcher import InProcessLauncher
+from shoal.team.member_launcher import InProcessMemberLauncher
 from shoal.team.session_teams import SessionTeams
 from shoal.team.team_services import TeamServices
 
@@ -59,7 +59,7 @@ class NestedTeams(SessionTeams):
             return await super().create_team(name, description=description, kind=kind, context=context)
         nested = self._nested_teams.get(context.agent.agent)
         if nested is None:
-            nested = self._create_nested(context.agent.agent, parent_teams)
+            nested = self._create_nested_teams(context.agent.agent, parent_teams)
         team = await SessionTeams.create_team(
             nested, name, description=description, kind=kind, context=context
         )
@@ -93,13 +93,17 @@ class NestedTeams(SessionTeams):
             return await super().request_shutdown(to, reason, context)
         return await nested.request_shutdown(to, reason, context)
 
-    async def answer_plan(
+    async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
         nested = self._nested_teams.get(context.agent.agent)
         if nested is None:
-            return await super().answer_plan(to, request, feedback, approve=approve, context=context)
-        return await nested.answer_plan(to, request, feedback, approve=approve, context=context)
+            return await super().answer_plan_approval_request(
+                to, request, feedback, approve=approve, context=context
+            )
+        return await nested.answer_plan_approval_request(
+            to, request, feedback, approve=approve, context=context
+        )
 
     async def stop_member(self, name: str, context: ToolContext) -> bool:
         nested = self._nested_teams.get(context.agent.agent)
@@ -123,14 +127,14 @@ class NestedTeams(SessionTeams):
             return await super().send_message(to, text, summary, context, fyi=fyi)
         return await parent_teams.send_message(to, text, summary, context, fyi=fyi)
 
-    async def answer_shutdown(
+    async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
         parent_teams = self._find_teams_of(context.agent.agent)
         if parent_teams is None or parent_teams is self:
-            await super().answer_shutdown(request, reason, approve=approve, context=context)
+            await super().answer_shutdown_request(request, reason, approve=approve, context=context)
         else:
-            await parent_teams.answer_shutdown(request, reason, approve=approve, context=context)
+            await parent_teams.answer_shutdown_request(request, reason, approve=approve, context=context)
 
     def list_members(self) -> tuple[TeammateStatus, ...]:
         return (
@@ -156,22 +160,22 @@ class NestedTeams(SessionTeams):
         for nested in self._nested_teams.values():
             nested.on_item_entered(item)
 
-    async def send_user_message(self, to: str, text: str) -> DeliveryReceipt | None:
-        nested = self._find_nested_with(to)
+    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt | None:
+        nested = self._find_nested_teams_with_member(to)
         return await (
             super().send_user_message(to, text) if nested is None else nested.send_user_message(to, text)
         )
 
     async def end_member(self, name: str, why: str) -> bool:
-        nested = self._find_nested_with(name)
+        nested = self._find_nested_teams_with_member(name)
         return await (super().end_member(name, why) if nested is None else nested.end_member(name, why))
 
     def interrupt_member(self, name: str) -> bool | None:
-        nested = self._find_nested_with(name)
+        nested = self._find_nested_teams_with_member(name)
         return super().interrupt_member(name) if nested is None else nested.interrupt_member(name)
 
     async def shut_down_member(self, name: str, reason: str) -> bool:
-        nested = self._find_nested_with(name)
+        nested = self._find_nested_teams_with_member(name)
         return await (
             super().shut_down_member(name, reason)
             if nested is None
@@ -197,7 +201,7 @@ class NestedTeams(SessionTeams):
             assert member is not None
             parent_teams = self._find_teams_of(member.id)
             assert parent_teams is not None
-            nested = self._nested_teams[member.id] = self._create_nested(member.id, parent_teams)
+            nested = self._nested_teams[member.id] = self._create_nested_teams(member.id, parent_teams)
             await nested.resume_led_team(roster, member.prepared.delivered)
         return name
 
@@ -207,7 +211,7 @@ class NestedTeams(SessionTeams):
         yield self
         yield from self._nested_teams.values()
 
-    def _find_nested_with(self, name: str) -> SessionTeams | None:
+    def _find_nested_teams_with_member(self, name: str) -> SessionTeams | None:
         """Return the nested teams with a member of that name or id; None if the lead's own team has it."""
         if self.has_member(name):
             return None
@@ -223,8 +227,8 @@ class NestedTeams(SessionTeams):
         handle = None if parent_teams is None else parent_teams.find_handle(agent)
         return handle.member if handle is not None and isinstance(handle.member, LocalMember) else None
 
-    def _create_nested(self, leader: AgentId, parent_teams: SessionTeams) -> SessionTeams:
-        depth = self._compute_depth(parent_teams) + 1
+    def _create_nested_teams(self, leader: AgentId, parent_teams: SessionTeams) -> SessionTeams:
+        depth = self._compute_nesting_depth(parent_teams) + 1
         if depth > self._depth:
             raise AgentRequestRefused(
                 f"Teams are {self._depth} deep here at most (the setting shoal.team_depth), and yours would "
@@ -238,13 +242,13 @@ class NestedTeams(SessionTeams):
             lead=lambda: agent,
             mode=lambda: self._mode_of(agent),
             creates_implicit_teams=lambda: False,
-            launcher=InProcessLauncher(),
+            launcher=InProcessMemberLauncher(),
             on_changed=parent_teams.notify_changed,
             allows_nested_teams=depth < self._depth,
         )
         return SessionTeams(services, self._tasks)
 
-    def _compute_depth(self, teams: SessionTeams) -> int:
+    def _compute_nesting_depth(self, teams: SessionTeams) -> int:
         depth = 1
         while teams is not self:
             leader = next(agent for agent, below in self._nested_teams.items() if below is teams)

@@ -24,7 +24,7 @@ class QuestionServer:
         self._send = send
         self._open_questions: dict[str, asyncio.Task[None]] = {}
 
-    def handle_message(
+    def handle_question_message(
         self, message: MemberQuestionAsked | MemberQuestionWithdrawn, tasks: asyncio.TaskGroup
     ) -> None:
         if isinstance(message, MemberQuestionWithdrawn):

@@ -17,7 +17,7 @@ from shoal.wire.member_channel_codec import (
     AgentBudgetOpened,
     AgentSlotReleased,
     AgentSlotRequested,
-    GrantDecided,
+    BudgetGrantDecided,
     MessageFromMember,
     ReservationRequested,
     ReservationSettled,
@@ -48,9 +48,12 @@ class RemoteBudget(Budget):
     def __init__(
         self, limit_set: BudgetLimitSet, clock: Clock, send: Callable[[MessageFromMember], None]
     ) -> None:
-        per_type = {kind: _keep_time_limit(limits) for kind, limits in limit_set.per_type.items()}
+        per_type = {kind: _keep_only_time_limit(limits) for kind, limits in limit_set.per_type.items()}
         super().__init__(
-            limit_set.tree, per_agent=_keep_time_limit(limit_set.per_agent), per_type=per_type, clock=clock
+            limit_set.tree,
+            per_agent=_keep_only_time_limit(limit_set.per_agent),
+            per_type=per_type,
+            clock=clock,
         )
         self.meters = ()
         self._limit_set = limit_set
@@ -61,7 +64,7 @@ class RemoteBudget(Budget):
     def agent_budget(self, agent: AgentId, kind: str, limits: BudgetLimits | None = None) -> AgentBudget:
         self._send(AgentBudgetOpened(agent=agent, kind=kind, limits=limits or NO_LIMITS))
         found_budget = self._agent_budgets.get(agent)
-        time_limits = _keep_time_limit((limits or NO_LIMITS).tighten_with(self.per_agent))
+        time_limits = _keep_only_time_limit((limits or NO_LIMITS).tighten_with(self.per_agent))
         if found_budget is None:
             found_budget = self._agent_budgets[agent] = RemoteAgentBudget(self, agent, kind, time_limits)
         else:
@@ -77,23 +80,23 @@ class RemoteBudget(Budget):
     def meters_for_type(self, kind: str) -> tuple[BudgetMeter, ...]:
         return ()
 
-    async def request_slot(
+    async def request_agent_slot(
         self, kind: str, depth: int, *, is_resumed: bool = False
     ) -> AgentSlot | BudgetRefusal:
-        number, grant = self.open_request()
+        number, grant = self.open_grant_request()
         self._send(AgentSlotRequested(number=number, kind=kind, depth=depth, again=is_resumed))
         refusal = await grant
         return refusal or _RemoteSlot(kind=kind, depth=depth, is_resumed=is_resumed, number=number)
 
-    def close_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
+    def close_agent_slot(self, slot: AgentSlot, *, was_started: bool = True) -> None:
         if slot.is_open and isinstance(slot, _RemoteSlot):
             slot.is_open = False
             self._send(AgentSlotReleased(number=slot.number, begun=was_started))
 
-    async def activate_slot(self, slot: AgentSlot) -> None:
+    async def activate_agent_slot(self, slot: AgentSlot) -> None:
         if slot.is_running:
             return
-        number, grant = self.open_request()
+        number, grant = self.open_grant_request()
         self._send(WorkSlotRequested(number=number))
         try:
             await grant
@@ -102,20 +105,20 @@ class RemoteBudget(Budget):
             raise
         slot.is_running = True
 
-    def deactivate_slot(self, slot: AgentSlot) -> None:
+    def deactivate_agent_slot(self, slot: AgentSlot) -> None:
         if slot.is_running:
             slot.is_running = False
             self._send(WorkSlotReleased())
 
-    def send_message(self, message: MessageFromMember) -> None:
+    def send_budget_message(self, message: MessageFromMember) -> None:
         self._send(message)
 
-    def open_request(self) -> tuple[int, asyncio.Future[BudgetRefusal | None]]:
+    def open_grant_request(self) -> tuple[int, asyncio.Future[BudgetRefusal | None]]:
         self._number += 1
         grant = self._pending[self._number] = asyncio.get_running_loop().create_future()
         return self._number, grant
 
-    def resolve_grant(self, message: GrantDecided) -> None:
+    def resolve_grant(self, message: BudgetGrantDecided) -> None:
         grant = self._pending.pop(message.number, None)
         if grant is not None and not grant.done():
             grant.set_result(message.refusal)
@@ -135,8 +138,8 @@ class RemoteAgentBudget(AgentBudget):
         local_result = self.reserve(card, prompt_tokens, max_tokens)
         if isinstance(local_result, BudgetRefusal):
             return local_result
-        number, grant = self.budget.open_request()
-        self.budget.send_message(
+        number, grant = self.budget.open_grant_request()
+        self.budget.send_budget_message(
             ReservationRequested(
                 number=number, agent=self.agent, card=card, prompt_tokens=prompt_tokens, max_tokens=max_tokens
             )
@@ -147,28 +150,34 @@ class RemoteAgentBudget(AgentBudget):
         )
 
     def settle(self, reservation: BudgetReservation, usage: Usage) -> float | None:
-        self._send_settlement(reservation, ReservationSettled(number=_get_number(reservation), usage=usage))
+        self._send_settlement(
+            reservation, ReservationSettled(number=_get_reservation_number(reservation), usage=usage)
+        )
         if isinstance(reservation, _RemoteReservation):
             reservation.number = 0
         return super().settle(reservation, usage)
 
     def release(self, reservation: BudgetReservation) -> None:
         if reservation.is_open:
-            self._send_settlement(reservation, ReservationSettled(number=_get_number(reservation)))
+            self._send_settlement(
+                reservation, ReservationSettled(number=_get_reservation_number(reservation))
+            )
         super().release(reservation)
 
     def write_off(self, reservation: BudgetReservation) -> None:
-        self._send_settlement(reservation, ReservationSettled(number=_get_number(reservation), billed=True))
+        self._send_settlement(
+            reservation, ReservationSettled(number=_get_reservation_number(reservation), billed=True)
+        )
         super().write_off(reservation)
 
     def _send_settlement(self, reservation: BudgetReservation, message: ReservationSettled) -> None:
-        if _get_number(reservation):
-            self.budget.send_message(message)
+        if _get_reservation_number(reservation):
+            self.budget.send_budget_message(message)
 
 
-def _get_number(reservation: BudgetReservation) -> int:
+def _get_reservation_number(reservation: BudgetReservation) -> int:
     return reservation.number if isinstance(reservation, _RemoteReservation) else 0
 
 
-def _keep_time_limit(limits: BudgetLimits) -> BudgetLimits:
+def _keep_only_time_limit(limits: BudgetLimits) -> BudgetLimits:
     return BudgetLimits(max_seconds=limits.max_seconds)

@@ -7,41 +7,41 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 
-from shoal.core.agents import ResolvedSpawn, RetainedWork, SpawnRequest
-from shoal.core.errors import AgentRequestRefused, ProcessError, ShoalError, StoreError, TeamStoreError
+from shoal.core.agents import ResolvedAgentSettings, RetainedWorktreeWork, SpawnRequest
+from shoal.core.errors import AgentRequestRefused, ProcessError, ShoalError, StateFileError, TeamStoreError
 from shoal.core.events import AgentStarted, JournaledEvent
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.limits import AgentSlot
-from shoal.core.mail_bodies import ShutdownRequest
+from shoal.core.mail_bodies import ShutdownRequestMail
 from shoal.core.member_backends import MemberChannel, MemberProcess
 from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.permissions import PermissionSuggestion
 from shoal.core.roster import RosterEntry
 from shoal.core.task_groups import uncancel_current_task
 from shoal.core.teams import MemberState, TeammateStatus
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.budget_server import BudgetServer
 from shoal.team.question_channel import QuestionServer
 from shoal.team.team_services import TeamServices
 from shoal.wire.journal_codec import parse_journal_line
 from shoal.wire.member_channel_codec import (
-    EventForwarded,
     MailRequestWithdrawn,
+    MemberEventForwarded,
     MemberInterruptRequested,
     MemberLeft,
+    MemberPing,
+    MemberPong,
     MemberQuestionAsked,
     MemberQuestionWithdrawn,
     MemberReady,
+    MemberShutdownAgreed,
     MemberStartRefused,
     MemberStateReported,
     MemberStopRequested,
     MessageFromLead,
     MessageFromMember,
-    Ping,
-    Pong,
     SessionPermissionChanged,
-    ShutdownAgreed,
-    encode_channel_message,
+    encode_member_channel_message,
     parse_member_message,
 )
 
@@ -86,7 +86,7 @@ class RemoteMember:
         self.state: MemberState = "created"
         self.is_claiming = False
         self.claims_tasks = True
-        self.shutdown_request: ShutdownRequest | None = None
+        self.shutdown_request: ShutdownRequestMail | None = None
         self.stop_reason = ""
         self.resumable = False
         self.on_request_withdrawn: Callable[[str], None] = lambda _: None
@@ -105,7 +105,9 @@ class RemoteMember:
         """Time of the last message from its channel."""
         self._is_stuck = False
         self._end_message: MemberLeft | None = None
-        self.monitor = None if self._channel is None else services.agent_factory.create_monitor(self.id)
+        self.monitor = (
+            None if self._channel is None else services.agent_factory.create_progress_monitor(self.id)
+        )
         """Counts usage only: the member's process writes the output file."""
         self._process_gone = False
         """True if its process is gone and a restart, or its end, is still pending."""
@@ -120,31 +122,31 @@ class RemoteMember:
         """
         early_messages: list[MessageFromMember] = []
         try:
-            earlier_mail = await _read_unread_ids(services, entry)
+            earlier_mail = await _read_unread_lead_mail_ids(services, entry)
             if process.channel is None:
                 return cls(
                     services,
                     entry,
                     process,
-                    _describe_foreign_program(entry, request),
+                    _build_foreign_ready_message(entry, request),
                     earlier_mail=earlier_mail,
                 )
             async with services.clock.deadline(START_TIMEOUT):
-                ready = await _wait_until_ready(process.channel, early_messages)
+                ready = await _wait_for_ready_message(process.channel, early_messages)
                 exit_text = "" if ready is not None else await process.wait_until_exit()
         except (TimeoutError, ValueError):
             ready, exit_text = None, "it did not say that it is ready"
         except BaseException:
-            await _discard_process(process)
+            await _close_and_stop_process(process)
             raise
         if isinstance(ready, MemberReady):
             return cls(services, entry, process, ready, early_messages, earlier_mail)
-        await _discard_process(process)
+        await _close_and_stop_process(process)
         if ready is not None:
             raise AgentRequestRefused(ready.why)
         raise AgentRequestRefused(f"The process of {entry.name} could not be started: {exit_text}.")
 
-    def set_slot(self, slot: AgentSlot) -> None:
+    def set_concurrency_slot(self, slot: AgentSlot) -> None:
         """Set the concurrency slot that its process asks for."""
         self._budget_server.member_slot = slot
 
@@ -157,7 +159,7 @@ class RemoteMember:
         return self._channel is None
 
     @property
-    def started(self) -> AgentStarted:
+    def start_event(self) -> AgentStarted:
         return self.ready.started
 
     @property
@@ -170,31 +172,31 @@ class RemoteMember:
         return is_working or self.shutdown_request is not None or self._process_gone
 
     @property
-    def can_claim(self) -> bool:
+    def can_claim_task(self) -> bool:
         return self.claims_tasks and self.shutdown_request is None and not self.stop_reason
 
-    async def is_at_rest(self) -> bool:
+    async def is_confirmed_idle(self) -> bool:
         """Return True if its process answers a ping as idle; a process that does not answer is ended."""
         if self._channel is None:
             try:
                 return not await self._services.store.open_mailboxes(self._entry.team).take_unread(
                     self.name, limit=1
                 )
-            except (TeamStoreError, StoreError):
+            except (TeamStoreError, StateFileError):
                 return True  # unknown; only the foreign program reads this inbox
-        busy = await self._query_busy()
+        busy = await self._ping_for_busy_state()
         if busy is None:
             await self._end_stuck_process()
         return busy is False
 
-    async def _query_busy(self) -> bool | None:
+    async def _ping_for_busy_state(self) -> bool | None:
         """Return True if the process has work, None if it does not answer."""
         for _ in range(PING_ATTEMPTS):
             # A new number per ping: several callers may ask at once.
             number = self._number = self._number + 1
             pong: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             self._pongs[number] = pong
-            self._send_message(Ping(number=number))
+            self._send_message(MemberPing(number=number))
             try:
                 async with self._services.clock.deadline(PING_TIMEOUT / PING_ATTEMPTS):
                     return await pong
@@ -204,7 +206,7 @@ class RemoteMember:
                 self._pongs.pop(number, None)
         return None
 
-    async def _watch_liveness(self) -> None:
+    async def _ping_after_silence(self) -> None:
         """Ping the process after each silence: a suspended process cannot notice this itself."""
         clock = self._services.clock
         while True:
@@ -213,12 +215,12 @@ class RemoteMember:
             )
             if clock.monotonic() - self._last_message_at < self._services.stall_after:
                 continue
-            if await self._query_busy() is None:
+            if await self._ping_for_busy_state() is None:
                 await self._end_stuck_process()
                 return
             self._last_message_at = clock.monotonic()
 
-    def is_waiting_for(self, request: str, mail: str) -> bool:
+    def is_waiting_for_answer(self, request: str, mail: str) -> bool:
         # Nobody waits for requests of an earlier process. They are recognized by being in the inbox already;
         # timestamps would fail when the clock is changed.
         return mail not in self._earlier_mail
@@ -227,7 +229,7 @@ class RemoteMember:
         return TeammateStatus(
             agent=self.id,
             name=self.name,
-            kind=self.started.kind,
+            kind=self.start_event.kind,
             state=self.state,
             color=self._entry.color,
             model=self.ready.resolved.model,
@@ -235,7 +237,7 @@ class RemoteMember:
             pane=self.pane,
         )
 
-    async def run(self) -> RunOutcome:
+    async def run(self) -> AgentRunOutcome:
         try:
             await self._listen_to_channel()
             # A stuck process that TERM revived still sends an end message, but its end is unexpected.
@@ -244,36 +246,36 @@ class RemoteMember:
                 await self.on_connection_lost()
             exit_text = await self._process.wait_until_exit()
             if self.is_foreign and self.shutdown_request is not None:
-                return RunOutcome(status="completed", text="", detail="it shut down as it was asked to")
+                return AgentRunOutcome(status="completed", text="", detail="it shut down as it was asked to")
             if self._end_message is None or is_unexpected:
                 self.death_cause = (
                     f"it had not answered for {PING_TIMEOUT:g} s" if self._is_stuck else exit_text
                 )
-                return RunOutcome(status="failed", text="", detail=self.death_cause)
+                return AgentRunOutcome(status="failed", text="", detail=self.death_cause)
             return self._build_outcome(self._end_message)
         except asyncio.CancelledError:
             if not self.stop_reason:
                 raise
             uncancel_current_task()
             await self._shut_down()
-            return RunOutcome(
+            return AgentRunOutcome(
                 status="killed",
                 text="" if self._end_message is None else self._end_message.text,
                 detail=self.stop_reason,
             )
         except Exception as error:  # noqa: BLE001 - the wall around teammates: a crash ends this one alone
-            return RunOutcome(
+            return AgentRunOutcome(
                 status="failed", text="", detail=f"its line failed: {_format_first_error(error)}"
             )
         finally:
             self._process_gone = True
-            self._budget_server.close()
+            self._budget_server.write_off_open_reservations()
             for pong in self._pongs.values():
                 if not pong.done():
                     pong.set_result(True)  # it ends rather than rests; do not interrupt the waiter
             await self.stop_process()
 
-    async def clean_up(self) -> RetainedWork | None:
+    async def clean_up(self) -> RetainedWorktreeWork | None:
         """Return the retained work. Its process released the rest; if it was killed, the next sweep does."""
         return None if self._end_message is None else self._end_message.work
 
@@ -297,7 +299,7 @@ class RemoteMember:
         self._send_message(MemberInterruptRequested())
         return True
 
-    def set_idle(self, *, idle: bool) -> None:
+    def set_foreign_idle(self, *, idle: bool) -> None:
         """Set the state of a foreign program, which is known only from its mail."""
         self.state = "idle" if idle else "running"
         self.on_changed()
@@ -329,13 +331,13 @@ class RemoteMember:
             early_messages, self._early_messages = self._early_messages, ()
             for early_message in early_messages:
                 self._handle_message(early_message, tasks)
-            liveness_task = tasks.create_task(self._watch_liveness())
+            liveness_task = tasks.create_task(self._ping_after_silence())
             while (message := await self._channel.receive()) is not None:
                 self._last_message_at = self._services.clock.monotonic()
                 self._handle_message(parse_member_message(message), tasks)
             liveness_task.cancel()
             self._question_server.close()
-            self._budget_server.cancel_pending()
+            self._budget_server.cancel_pending_grants()
 
     def _handle_message(self, message: MessageFromMember, tasks: asyncio.TaskGroup) -> None:
         match message:
@@ -346,47 +348,47 @@ class RemoteMember:
                     message.claims,
                 )
                 self.on_changed()
-            case EventForwarded(line=line):
+            case MemberEventForwarded(line=line):
                 self._services.on_journal_line(bytes(line))
                 self._count_usage(bytes(line))
-            case Pong():
+            case MemberPong():
                 self._resolve_pong(message)
             case MailRequestWithdrawn(request=request):
                 self.on_request_withdrawn(request)
-            case ShutdownAgreed(request=request):
+            case MemberShutdownAgreed(request=request):
                 self.on_shutdown_agreed(request)
             case MemberLeft():
                 self._end_message = message
             case MemberQuestionAsked() | MemberQuestionWithdrawn():
-                self._question_server.handle_message(message, tasks)
+                self._question_server.handle_question_message(message, tasks)
             case SessionPermissionChanged(update=update):
                 self._services.apply_permission_update(update)
             case MemberReady() | MemberStartRefused():
                 return
             case _:
-                self._budget_server.handle_message(message, tasks)
+                self._budget_server.handle_budget_message(message, tasks)
 
     def _count_usage(self, line: bytes) -> None:
         """Count usage from a journal line; each line starts with its time and event type."""
         if self.monitor is not None and _COUNTED_EVENTS.search(line, 0, _EVENT_TYPE_OFFSET):
             _, event = parse_journal_line(line)
             if isinstance(event, JournaledEvent) and event.agent == self.id:
-                self.monitor.count_event(event)
+                self.monitor.count_remote_event(event)
 
-    def _resolve_pong(self, message: Pong) -> None:
+    def _resolve_pong(self, message: MemberPong) -> None:
         pong = self._pongs.get(message.number)
         if pong is not None and not pong.done():
             pong.set_result(message.busy)
 
-    def _build_outcome(self, end_message: MemberLeft) -> RunOutcome:
-        return RunOutcome(status=end_message.status, text=end_message.text, detail=end_message.detail)
+    def _build_outcome(self, end_message: MemberLeft) -> AgentRunOutcome:
+        return AgentRunOutcome(status=end_message.status, text=end_message.text, detail=end_message.detail)
 
     def _send_message(self, message: MessageFromLead) -> None:
         if self._channel is not None:
-            self._channel.send(encode_channel_message(message))
+            self._channel.send(encode_member_channel_message(message))
 
 
-async def _wait_until_ready(
+async def _wait_for_ready_message(
     channel: MemberChannel, early_messages: list[MessageFromMember]
 ) -> MemberReady | MemberStartRefused | None:
     """Wait for the ready message; None if the channel is closed.
@@ -410,13 +412,13 @@ def _format_first_error(error: Exception) -> str:
     return str(error) if isinstance(error, ShoalError) else f"{type(error).__name__}: {error}"
 
 
-async def _discard_process(process: MemberProcess) -> None:
+async def _close_and_stop_process(process: MemberProcess) -> None:
     if process.channel is not None:
         process.channel.close()
     await process.stop(grace=KILL_GRACE)
 
 
-def _describe_foreign_program(entry: RosterEntry, request: SpawnRequest | None) -> MemberReady:
+def _build_foreign_ready_message(entry: RosterEntry, request: SpawnRequest | None) -> MemberReady:
     """Build the ready message of a foreign program, which sends none."""
     return MemberReady(
         started=AgentStarted(
@@ -434,7 +436,7 @@ def _describe_foreign_program(entry: RosterEntry, request: SpawnRequest | None) 
             color=entry.color,
             team=entry.team,
         ),
-        resolved=ResolvedSpawn(
+        resolved=ResolvedAgentSettings(
             kind=entry.agent_type,
             model=entry.model,
             mode="",
@@ -447,10 +449,10 @@ def _describe_foreign_program(entry: RosterEntry, request: SpawnRequest | None) 
     )
 
 
-async def _read_unread_ids(services: TeamServices, entry: RosterEntry) -> frozenset[str]:
+async def _read_unread_lead_mail_ids(services: TeamServices, entry: RosterEntry) -> frozenset[str]:
     """Return the ids of the member's mail that the lead has not read."""
     try:
         unread = await services.store.open_mailboxes(entry.team).take_unread(LEAD_NAME)
-    except (TeamStoreError, StoreError):
+    except (TeamStoreError, StateFileError):
         return frozenset()
     return frozenset(mail.id for mail in unread if mail.sender == entry.name)

@@ -9,13 +9,13 @@ from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import (
-    IdleNotification,
+    IdleNotificationMail,
     MailBody,
-    PlanApprovalRequest,
-    ShutdownApproved,
-    ShutdownRejected,
-    ShutdownRequest,
-    TaskAssignment,
+    PlanApprovalRequestMail,
+    ShutdownApprovedMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
+    TaskAssignmentMail,
 )
 from shoal.core.messages import TextBlock
 from shoal.core.names import LEAD_NAME, TASK_LIST_NAME, USER_NAME
@@ -57,7 +57,7 @@ def render_mail_text(mail: MailMessage, *, trusted: bool = True) -> RenderedMail
 def render_mail(mail: MailMessage, body: MailBody | None) -> RenderedMail:
     """Render a body with what the model needs to answer it; other mail as text."""
     match body:
-        case ShutdownRequest(request_id=request, reason=reason):
+        case ShutdownRequestMail(request_id=request, reason=reason):
             return _render_message(
                 mail,
                 f"The lead asks you to shut down{_format_reason(reason)}. Finish or put back what you have "
@@ -66,13 +66,13 @@ def render_mail(mail: MailMessage, body: MailBody | None) -> RenderedMail:
                 'or "approve": false with "reason", if you must go on. Without an answer you are ended soon.',
                 rank=RANK_SHUTDOWN,
             )
-        case TaskAssignment(task_id=task, subject=subject, description=description):
+        case TaskAssignmentMail(task_id=task, subject=subject, description=description):
             return _render_message(mail, f"Task #{task} is yours now: {subject}\n\n{description}".rstrip())
-        case ShutdownApproved():
+        case ShutdownApprovedMail():
             return _render_message(mail, f"{mail.sender} agrees to shut down.")
-        case ShutdownRejected(reason=reason):
+        case ShutdownRejectedMail(reason=reason):
             return _render_message(mail, f"{mail.sender} does not shut down{_format_reason(reason)}.")
-        case PlanApprovalRequest(request_id=request, plan_content=plan, plan_file_path=path):
+        case PlanApprovalRequestMail(request_id=request, plan_content=plan, plan_file_path=path):
             return _render_message(
                 mail,
                 f"{mail.sender} may only read until its plan is approved ({path}):\n\n{plan}\n\n"
@@ -92,12 +92,12 @@ def render_claimed_task(task: Task) -> RenderedMail:
     return RenderedMail(rank=RANK_TASK, by="runtime", text=format_mail_message(TASK_LIST_NAME, text))
 
 
-def render_idle_notice(mail: MailMessage, body: IdleNotification, *, has_reported: bool) -> RenderedMail:
+def render_idle_notice(mail: MailMessage, body: IdleNotificationMail, *, has_reported: bool) -> RenderedMail:
     """Render an idle notice for the lead; without a report it includes the member's last text."""
     return _render_message(mail, _format_idle_notice(body, has_reported=has_reported))
 
 
-def _format_idle_notice(body: IdleNotification, *, has_reported: bool) -> str:
+def _format_idle_notice(body: IdleNotificationMail, *, has_reported: bool) -> str:
     lines = [f"{body.sender} is idle ({body.idle_reason})."]
     if body.failure_reason:
         lines.append(f"It failed: {body.failure_reason}")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from shoal.core.clock import Clock
-from shoal.core.errors import StoreError, TeamNotFound, TeamStoreError
+from shoal.core.errors import StateFileError, TeamNotFound, TeamStoreError
 from shoal.core.names import AgentName, TeamName
 from shoal.core.team_storage import RosterStore
 
@@ -55,10 +55,10 @@ class RosterActivityWriter:
         if not changes:
             return
         try:
-            await self._rosters.set_active(self._team, changes)
+            await self._rosters.set_active_members(self._team, changes)
         except TeamNotFound:
             pass
-        except (TeamStoreError, StoreError) as error:
+        except (TeamStoreError, StateFileError) as error:
             names = ", ".join(changes)
             self._report(f"The roster of {self._team} does not show who is at work ({names}): {error}")
             return

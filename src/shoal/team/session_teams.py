@@ -10,16 +10,16 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.core.agents import AgentSnapshot, DeliveryReceipt, SpawnRequest
+from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt, SpawnRequest
 from shoal.core.errors import AgentRequestRefused, InvalidName
 from shoal.core.events import AgentStarted
 from shoal.core.identity import AgentIdentity, assume_identity
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.mail_bodies import (
-    PlanApprovalResponse,
-    ShutdownRequest,
-    format_peer_summary,
+    PlanApprovalResponseMail,
+    ShutdownRequestMail,
+    format_peer_message_summary,
     format_shutdown_request_id,
 )
 from shoal.core.names import (
@@ -39,13 +39,13 @@ from shoal.core.tools import ToolContext
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.team.local_member import LocalMember
 from shoal.team.member_handle import MemberHandle
-from shoal.team.member_registrar import build_shutdown_prefix
-from shoal.team.member_results import LostMember, build_end_notice
+from shoal.team.member_registrar import build_shutdown_id_prefix
+from shoal.team.member_results import LostMember, build_member_end_notice
 from shoal.team.remote_member import RemoteMember
 from shoal.team.rendered_mail import RenderedMail
 from shoal.team.team_services import TeamServices
 from shoal.team.team_supervisor import TeamSupervisor
-from shoal.wire.notification_text import format_reminder
+from shoal.wire.notification_text import format_system_reminder
 
 _ID_LENGTH = 8
 """Characters of the session id in the name of an implicit team."""
@@ -120,11 +120,11 @@ class SessionTeams:
             leader=None if lead.identity.is_lead else lead.identity.agent,
         )
         await self._services.launcher.prepare_backend()
-        self._start_supervisor(team).start()
+        self._start_supervisor(team).start_background_tasks()
         return team
 
     async def delete_team(self, context: ToolContext) -> TeamName:
-        supervisor = self._require_team()
+        supervisor = self._require_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead deletes its team.")
         busy = [each.name for each in supervisor.list_members() if each.state in ("running", "created")]
@@ -148,11 +148,11 @@ class SessionTeams:
 
     async def end_team(self, *, resumable: bool) -> None:
         """End the team and its members; with `resumable` it can be resumed."""
-        supervisor = self._require_team()
+        supervisor = self._require_supervisor()
         await supervisor.close(resumable=resumable)
         if not resumable:
             await self._services.store.rosters.delete_team(supervisor.name)
-            await self._services.store.close_team(supervisor.name)
+            await self._services.store.close_team_stores(supervisor.name)
         self._supervisor = None
 
     async def spawn_teammate(self, request: SpawnRequest, context: ToolContext) -> SpawnedTeammate | None:
@@ -169,7 +169,7 @@ class SessionTeams:
             await self._create_implicit_team(context)
         if request.team is None and (self._supervisor is None or not self.is_lead(context.agent)):
             return None
-        supervisor = self._require_team()
+        supervisor = self._require_supervisor()
         if request.team not in (None, supervisor.name):
             raise AgentRequestRefused(f"You lead the team {supervisor.name}, not {request.team!r}.")
         if not self.is_lead(context.agent):
@@ -194,12 +194,12 @@ class SessionTeams:
         roster_ids: set[AgentId] = set()
         known_ids = {*idle_members, *(started.agent for started in active_members)}
 
-        def report_lost(lost: LostMember) -> None:
+        def report_lost_member(lost: LostMember) -> None:
             if lost.agent in known_ids:
                 end_event = lost.to_end_event(self._services.ids.new_short_id(), self._services.lead_id)
                 self._services.emit(end_event)
                 self._services.queue.put(
-                    build_end_notice(self._services.lead_id, end_event.completion.id, end_event.notice)
+                    build_member_end_notice(self._services.lead_id, end_event.completion.id, end_event.notice)
                 )
 
         for name in await rosters.list_teams():
@@ -207,11 +207,11 @@ class SessionTeams:
             is_own = team is not None and team.lead_agent_id == format_agent_id(LEAD_NAME, team.name)
             if team is not None and is_own and team.lead_session_id == session:
                 roster_ids = {AgentId(entry.agent_id) for entry in team.members}
-                await self.resume_led_team(team, delivered, report_lost)
+                await self.resume_led_team(team, delivered, report_lost_member)
                 break
         for start_event in active_members:
             if start_event.parent == self._services.lead_id and start_event.agent not in roster_ids:
-                report_lost(LostMember.from_start_event(start_event))
+                report_lost_member(LostMember.from_start_event(start_event))
         return None if self._supervisor is None else self._supervisor.name
 
     async def resume_led_team(
@@ -223,8 +223,8 @@ class SessionTeams:
         """Resume a team; `delivered` is in its lead's transcript, `on_lost` is called for lost members."""
         supervisor = self._start_supervisor(team)
         await supervisor.resume_members(team, on_lost)
-        supervisor.start(delivered)
-        await self._queue_briefing(supervisor)
+        supervisor.start_background_tasks(delivered)
+        await self._queue_team_briefing(supervisor)
 
     # For everybody
 
@@ -238,7 +238,11 @@ class SessionTeams:
         if to == "*" and is_in_team:
             others = [
                 each
-                for each in (LEAD_NAME, *supervisor.list_names(), *await supervisor.list_external_members())
+                for each in (
+                    LEAD_NAME,
+                    *supervisor.list_member_names(),
+                    *await supervisor.list_external_members(),
+                )
                 if each != sender
             ]
             if not others:
@@ -251,7 +255,7 @@ class SessionTeams:
             )
         if context.agent.is_teammate and not self.is_lead(context.agent) and to in LEAD_NAMES:
             return (await self._post_message(supervisor, sender, LEAD_NAME, text, summary, fyi=fyi),)
-        found = supervisor.find_member(to) or await supervisor.find_external_member(to)
+        found = supervisor.resolve_member_name(to) or await supervisor.resolve_external_member_name(to)
         if found is None:
             return None
         if found == sender:
@@ -259,7 +263,7 @@ class SessionTeams:
         return (await self._post_message(supervisor, sender, found, text, summary, fyi=fyi),)
 
     async def request_shutdown(self, to: str, reason: str, context: ToolContext) -> str:
-        supervisor = self._require_team()
+        supervisor = self._require_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead asks teammates to shut down.")
         handle = self._find_handle_by_name(to)
@@ -267,40 +271,40 @@ class SessionTeams:
             raise supervisor.build_unknown_member_error(to)
         return await self._request_shutdown(supervisor, handle, reason)
 
-    async def answer_shutdown(
+    async def answer_shutdown_request(
         self, request: str, reason: str, *, approve: bool, context: ToolContext
     ) -> None:
-        supervisor = self._require_team()
+        supervisor = self._require_supervisor()
         handle = supervisor.find_handle(context.agent.agent)
         if handle is None:
             raise AgentRequestRefused("Only a teammate answers a request to shut down.")
         await supervisor.answer_shutdown(handle, request, reason, approve=approve)
 
-    async def answer_plan(
+    async def answer_plan_approval_request(
         self, to: str, request: str, feedback: str, *, approve: bool, context: ToolContext
     ) -> AgentName:
-        supervisor = self._require_team()
+        supervisor = self._require_supervisor()
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead answers plans.")
-        found = supervisor.find_member(to)
+        found = supervisor.resolve_member_name(to)
         if found is None:
             raise supervisor.build_unknown_member_error(to)
         if self._services.approver() != "lead":
             raise AgentRequestRefused("A person or a setting approves plans here, not you.")
-        if not supervisor.is_waiting_for(found, request):
+        if not supervisor.is_member_waiting_for_answer(found, request):
             raise AgentRequestRefused(f"{found} has no open plan {request!r}, or it was answered already.")
-        body = PlanApprovalResponse(
+        body = PlanApprovalResponseMail(
             request_id=request,
             approved=approve,
-            timestamp=supervisor.mail_sender.now,
+            timestamp=supervisor.mail_sender.current_timestamp,
             permission_mode=self._services.mode() if approve else None,
             feedback=None if approve else feedback,
         )
-        await supervisor.mail_sender.post_body(LEAD_NAME, found, body)
+        await supervisor.mail_sender.post_mail_body(LEAD_NAME, found, body)
         return found
 
     async def stop_member(self, name: str, context: ToolContext) -> bool:
-        if self._supervisor is None or self._supervisor.find_member(name) is None:
+        if self._supervisor is None or self._supervisor.resolve_member_name(name) is None:
             return False
         if not self.is_lead(context.agent):
             raise AgentRequestRefused("Only the lead ends teammates.")
@@ -313,7 +317,7 @@ class SessionTeams:
 
     async def add_members(self, requests: Sequence[SpawnRequest]) -> tuple[SpawnedTeammate, ...]:
         """Add members without a call of the lead; all are admitted before the first of them starts."""
-        return await self._require_team().add_members(requests)
+        return await self._require_supervisor().add_members(requests)
 
     async def shut_down_member(self, name: str, reason: str) -> bool:
         """Shut a member down for a person; it is ended after the grace. False if there is none."""
@@ -339,13 +343,13 @@ class SessionTeams:
         if self._supervisor is not None:
             self._supervisor.on_item_entered(item)
 
-    async def send_user_message(self, to: str, text: str) -> DeliveryReceipt | None:
+    async def send_user_message(self, to: str, text: str) -> MessageDeliveryReceipt | None:
         """Deliver a person's text to a teammate; None if there is none of that name."""
-        found = None if self._supervisor is None else self._supervisor.find_member(to)
+        found = None if self._supervisor is None else self._supervisor.resolve_member_name(to)
         if self._supervisor is None or found is None:
             return None
         await self._supervisor.mail_sender.post_text(USER_NAME, found, text, kind="notice")
-        return DeliveryReceipt(to=self._supervisor.get_agent_id(found), name=found, how="queued")
+        return MessageDeliveryReceipt(to=self._supervisor.get_agent_id(found), name=found, how="queued")
 
     async def end_member(self, name: str, why: str) -> bool:
         """End a teammate at once; False if there is none of that name."""
@@ -375,7 +379,7 @@ class SessionTeams:
 
     def has_member(self, name: str) -> bool:
         """Return True if a member has that name or id."""
-        return self._supervisor is not None and self._supervisor.find_member(name) is not None
+        return self._supervisor is not None and self._supervisor.resolve_member_name(name) is not None
 
     def find_handle(self, agent: AgentId) -> MemberHandle | None:
         return None if self._supervisor is None else self._supervisor.find_handle(agent)
@@ -385,10 +389,10 @@ class SessionTeams:
         if self._supervisor is not None:
             self._supervisor.notify_changed()
 
-    def share_permission_update(self, update: PermissionSuggestion) -> None:
+    def share_permission_across_processes(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the members in other processes."""
         if self._supervisor is not None:
-            self._supervisor.share_permission_update(update)
+            self._supervisor.send_permission_to_remote_members(update)
 
     @property
     def is_working(self) -> bool:
@@ -414,16 +418,16 @@ class SessionTeams:
     def _start_supervisor(self, team: TeamRoster) -> TeamSupervisor:
         supervisor = self._supervisor = TeamSupervisor(self._services, team, self._tasks)
         lead = self._services.lead()
-        lead.build_briefing = partial(supervisor.build_briefing, LEAD_NAME)
+        lead.build_briefing = partial(supervisor.build_team_briefing, LEAD_NAME)
         if lead.identity.is_lead:
             self._identity_before_team = lead.identity
             lead.identity = replace(lead.identity, name=LEAD_NAME, team=team.name)
             assume_identity(lead.identity)
         return supervisor
 
-    async def _queue_briefing(self, supervisor: TeamSupervisor) -> None:
+    async def _queue_team_briefing(self, supervisor: TeamSupervisor) -> None:
         """Queue a briefing for the lead's next turn: what it knew before may be outdated."""
-        text = format_reminder(await supervisor.build_briefing(LEAD_NAME))
+        text = format_system_reminder(await supervisor.build_team_briefing(LEAD_NAME))
         rendered = RenderedMail(rank=0, by="runtime", text=text, wakes=False)
         self._services.queue.put(
             rendered.to_inbox_item(self._services.ids.new_short_id(), self._services.lead_id)
@@ -432,25 +436,28 @@ class SessionTeams:
     async def _request_shutdown(self, supervisor: TeamSupervisor, handle: MemberHandle, reason: str) -> str:
         name = handle.member.name
         request = format_shutdown_request_id(self._services.clock.now(), name)
-        body = ShutdownRequest(
-            request_id=request, sender=LEAD_NAME, reason=reason, timestamp=supervisor.mail_sender.now
+        body = ShutdownRequestMail(
+            request_id=request,
+            sender=LEAD_NAME,
+            reason=reason,
+            timestamp=supervisor.mail_sender.current_timestamp,
         )
-        mail_id = f"{build_shutdown_prefix(handle.entry)}{self._services.ids.new_short_id()}"
-        await supervisor.mail_sender.post_body(LEAD_NAME, name, body, ident=mail_id)
+        mail_id = f"{build_shutdown_id_prefix(handle.entry)}{self._services.ids.new_short_id()}"
+        await supervisor.mail_sender.post_mail_body(LEAD_NAME, name, body, ident=mail_id)
         supervisor.on_remote_shutdown_requested(name, body)
         return request
 
     def _find_handle_by_name(self, name: str) -> MemberHandle | None:
         """Return the handle of the member with this name or id."""
         supervisor = self._supervisor
-        found = None if supervisor is None else supervisor.find_member(name)
+        found = None if supervisor is None else supervisor.resolve_member_name(name)
         return (
             None
             if supervisor is None or found is None
             else supervisor.find_handle(supervisor.get_agent_id(found))
         )
 
-    def _require_team(self) -> TeamSupervisor:
+    def _require_supervisor(self) -> TeamSupervisor:
         if self._supervisor is None:
             raise AgentRequestRefused(_NO_TEAM)
         return self._supervisor
@@ -477,8 +484,10 @@ class SessionTeams:
     ) -> PostedMessage:
         receipt = await supervisor.mail_sender.post_text(sender, to, text, summary=summary, fyi=fyi)
         if not fyi:
-            supervisor.on_mail_posted(to)
+            supervisor.mark_foreign_member_working(to)
         handle = supervisor.find_handle(supervisor.get_agent_id(sender))
         if handle is not None and isinstance(handle.member, LocalMember) and to != LEAD_NAME:
-            handle.member.last_message_summary = format_peer_summary(to, summary)
-        return PostedMessage(sender=sender, to=to, color=supervisor.get_color(to), standing=receipt.standing)
+            handle.member.last_message_summary = format_peer_message_summary(to, summary)
+        return PostedMessage(
+            sender=sender, to=to, color=supervisor.get_member_color(to), standing=receipt.standing
+        )

@@ -13,13 +13,13 @@ from typing import Any
 from shoal.core.clock import Clock, Deadline
 from shoal.core.events import (
     Event,
-    RequestFailed,
-    RequestSent,
-    RequestSettled,
+    ModelRequestFailed,
+    ModelRequestSent,
+    ModelRequestSettled,
     TextStreamed,
     ToolFinished,
+    ToolOutputReturned,
     ToolProgressed,
-    ToolReturned,
     ToolStarted,
 )
 from shoal.core.tools import Tool
@@ -34,7 +34,7 @@ class MemberStalled(Exception):
     """Raised when a member produced no event for too long."""
 
 
-class StallDetector:
+class MemberStallDetector:
     """Observes the events of a member and holds one timer that fires when it has stalled."""
 
     def __init__(
@@ -58,16 +58,16 @@ class StallDetector:
     def wrap_emit(self, emit: Callable[[Event], Awaitable[None]]) -> Callable[[Event], Awaitable[None]]:
         """Wrap the member's `emit` so that this detector sees each event first."""
 
-        def observe_event(event: Event) -> Awaitable[None]:
+        def observe_and_forward_event(event: Event) -> Awaitable[None]:
             handler = _HANDLERS.get(type(event))
             if handler is not None and self._timer is not None:
                 handler(self, event)
             return emit(event)
 
-        return observe_event
+        return observe_and_forward_event
 
     @asynccontextmanager
-    async def watch_turn(self) -> AsyncIterator[None]:
+    async def watch_turn_for_stall(self) -> AsyncIterator[None]:
         """Watch a block; raises `MemberStalled` inside it."""
         self._request_open = False
         self._running_tools.clear()
@@ -80,32 +80,32 @@ class StallDetector:
         finally:
             self._timer = None
 
-    def reset_timer(self) -> None:
+    def reset_stall_timer(self) -> None:
         """Reset the timer after a question was asked or answered."""
-        self._move_timer()
+        self._extend_timer()
 
-    def _on_request_sent(self, _: RequestSent) -> None:
+    def _on_model_request_sent(self, _: ModelRequestSent) -> None:
         self._request_open = True
-        self._move_timer()
+        self._extend_timer()
 
-    def _on_request_settled(self, _: Event) -> None:
+    def _on_model_request_completed(self, _: Event) -> None:
         self._request_open = False
-        self._move_timer()
+        self._extend_timer()
 
     def _on_tool_started(self, event: ToolStarted) -> None:
         tool = self._tools.get(event.tool)
         self._running_tools[event.call] = None if tool is None else tool.deadline
-        self._move_timer()
+        self._extend_timer()
 
-    def _on_tool_ended(self, event: ToolReturned | ToolFinished) -> None:
+    def _on_tool_ended(self, event: ToolOutputReturned | ToolFinished) -> None:
         self._running_tools.pop(event.call, None)
-        self._move_timer()
+        self._extend_timer()
 
-    def _on_output(self, _: Event) -> None:
+    def _on_output_streamed(self, _: Event) -> None:
         if self._clock.monotonic() - self._set_at > self._after / _SLACK_DIVISOR:
-            self._move_timer()
+            self._extend_timer()
 
-    def _move_timer(self) -> None:
+    def _extend_timer(self) -> None:
         if self._timer is not None:
             self._set_at = self._clock.monotonic()
             self._timer.extend(self._compute_timeout())
@@ -125,13 +125,13 @@ class StallDetector:
         return longest_deadline + silence_limit if self._running_tools else _NEVER
 
 
-_HANDLERS: dict[type[Event], Callable[[StallDetector, Any], None]] = {
-    RequestSent: StallDetector._on_request_sent,
-    RequestSettled: StallDetector._on_request_settled,
-    RequestFailed: StallDetector._on_request_settled,
-    TextStreamed: StallDetector._on_output,
-    ToolStarted: StallDetector._on_tool_started,
-    ToolProgressed: StallDetector._on_output,
-    ToolReturned: StallDetector._on_tool_ended,
-    ToolFinished: StallDetector._on_tool_ended,
+_HANDLERS: dict[type[Event], Callable[[MemberStallDetector, Any], None]] = {
+    ModelRequestSent: MemberStallDetector._on_model_request_sent,
+    ModelRequestSettled: MemberStallDetector._on_model_request_completed,
+    ModelRequestFailed: MemberStallDetector._on_model_request_completed,
+    TextStreamed: MemberStallDetector._on_output_streamed,
+    ToolStarted: MemberStallDetector._on_tool_started,
+    ToolProgressed: MemberStallDetector._on_output_streamed,
+    ToolOutputReturned: MemberStallDetector._on_tool_ended,
+    ToolFinished: MemberStallDetector._on_tool_ended,
 }

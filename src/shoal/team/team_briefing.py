@@ -20,7 +20,7 @@ _MAX_LINE = 160
 _STATUS_ORDER = ("in_progress", "pending")
 
 
-def build_briefing(
+def build_team_briefing(
     team: TeamRoster, me: AgentName, members: Sequence[TeammateStatus], tasks: Sequence[Task], total: int
 ) -> str:
     """Build a summary of the current roster and board; entries over the limit are only counted.
@@ -39,7 +39,7 @@ def build_briefing(
     return escape_control_tags("\n".join(lines))
 
 
-def statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatus, ...]:
+def teammate_statuses_from_roster(team: TeamRoster) -> tuple[TeammateStatus, ...]:
     """Build statuses from the roster, for a process that knows nothing else about its teammates."""
     return tuple(
         TeammateStatus(

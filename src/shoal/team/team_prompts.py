@@ -36,7 +36,7 @@ TURN_RESTARTED_TEXT = (
 )
 
 
-def build_team_section(team: TeamRoster, name: AgentName) -> str:
+def build_team_prompt_section(team: TeamRoster, name: AgentName) -> str:
     """Build the team section of the system prompt, with the roster as the member joins."""
     lines = [_SECTION.format(name=name, team=team.name), "", f"The team {team.name}"]
     if team.description:
@@ -47,6 +47,6 @@ def build_team_section(team: TeamRoster, name: AgentName) -> str:
     return "\n".join(lines)
 
 
-def format_unknown_member(name: str, team: TeamName, names: Sequence[AgentName]) -> str:
+def format_unknown_member_error(name: str, team: TeamName, names: Sequence[AgentName]) -> str:
     listing = ", ".join(names) or "nobody yet"
     return f"Nobody in the team {team} is called {name!r}. There are: {listing}."

@@ -9,7 +9,7 @@ from msgspec import Struct
 from shoal.agent.agent_runner import AgentRunner
 from shoal.core.budget import Budget
 from shoal.core.clock import Clock
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import JournaledEvent
 from shoal.core.identity import TeammateForm
 from shoal.core.ids import AgentId, IdGenerator
@@ -19,17 +19,17 @@ from shoal.core.permissions import PermissionSuggestion
 from shoal.core.ports import QuestionBroker
 from shoal.core.questions import Answer, DenyAnswer, Question
 from shoal.core.team_storage import TeamStorage
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.prepared_agent import AgentPreparer
 from shoal.team.mail_authentication import TrustUnsigned
-from shoal.team.member_launcher import InProcessLauncher, MemberLauncher
+from shoal.team.member_launcher import InProcessMemberLauncher, MemberLauncher
 from shoal.tools.plan_tools import PlanApprover
 
 
 class TeamServices(Struct, frozen=True, kw_only=True):
     store: TeamStorage
     agent_factory: AgentPreparer
-    queue: InboxQueue
+    queue: SharedInboxQueue
     budget: Budget
     clock: Clock
     ids: IdGenerator
@@ -64,7 +64,7 @@ class TeamServices(Struct, frozen=True, kw_only=True):
     """True if members may lead nested teams."""
     form: TeammateForm = "in-process"
     """Form in which members created here run."""
-    launcher: MemberLauncher = InProcessLauncher()
+    launcher: MemberLauncher = InProcessMemberLauncher()
     on_journal_line: Callable[[bytes], None] = lambda _: None
     """Called with each line that a teammate in another process wrote to the journal."""
     apply_permission_update: Callable[[PermissionSuggestion], None] = lambda _: None
@@ -72,11 +72,11 @@ class TeamServices(Struct, frozen=True, kw_only=True):
     max_restarts: int = 0
     """Maximum restarts of a teammate whose process died."""
 
-    def try_emit(self, event: JournaledEvent) -> None:
+    def emit_or_note(self, event: JournaledEvent) -> None:
         """Emit an event; if the journal cannot store it, add a note instead of failing."""
         try:
             self.emit(event)
-        except StoreError as error:
+        except StateFileError as error:
             self.note(f"Not in the journal: {type(event).__name__} of {event.agent}. {error}")
 
     async def ask_person(self, question: Question) -> Answer:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from shoal.core.agents import AgentSnapshot, SpawnRequest
-from shoal.core.errors import AgentRequestRefused, ShoalError, StoreError, TeamStoreError
+from shoal.core.errors import AgentRequestRefused, ShoalError, StateFileError, TeamStoreError
 from shoal.core.ids import AgentId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.limits import AgentSlot
@@ -20,10 +20,10 @@ from shoal.core.task_groups import uncancel_current_task
 from shoal.core.tasks import has_claimable_task
 from shoal.core.teams import SpawnedTeammate, TeammateStatus
 from shoal.runs.prepared_agent import PreparedAgent
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.lead_inbox import LeadInbox
 from shoal.team.local_member import LocalMember
-from shoal.team.mail_authentication import ForeignMemberNames, SenderAuthenticator
+from shoal.team.mail_authentication import ForeignMemberNames, MailSenderAuthenticator
 from shoal.team.mail_pump import MailPump
 from shoal.team.mail_question_broker import MailQuestionBroker
 from shoal.team.mail_sender import MailSender
@@ -35,8 +35,8 @@ from shoal.team.member_results import LostMember, build_member_snapshot
 from shoal.team.member_shutdown import MemberShutdown, is_foreign_member
 from shoal.team.remote_member import RemoteMember
 from shoal.team.roster_activity import RosterActivityWriter
-from shoal.team.team_briefing import build_briefing
-from shoal.team.team_prompts import format_unknown_member
+from shoal.team.team_briefing import build_team_briefing
+from shoal.team.team_prompts import format_unknown_member_error
 from shoal.team.team_services import TeamServices
 
 
@@ -54,7 +54,7 @@ class TeamSupervisor(MemberShutdown):
         self.mail_sender = MailSender(
             mailboxes, self._colors, clock=services.clock, ids=services.ids, seal=MailSigner(team.name, key)
         )
-        authenticator = SenderAuthenticator(
+        authenticator = MailSenderAuthenticator(
             team.name, key, trusted=ForeignMemberNames(mailboxes), policy=services.trust_unsigned
         )
         self._board = services.store.open_board(team.name)
@@ -73,16 +73,16 @@ class TeamSupervisor(MemberShutdown):
         self._changed_event = asyncio.Event()
         self._background_tasks: list[asyncio.Task[None]] = []
 
-    def start(self, delivered: Container[str] = ()) -> None:
+    def start_background_tasks(self, delivered: Container[str] = ()) -> None:
         """Start delivering mail to the lead; its transcript already contains `delivered`."""
         pump_coroutine = self._mail_verifier.pump_inbox(
             LEAD_NAME, self._services.lead_id, self._lead_inbox.deliver_mail, delivered
         )
         for coroutine in (
             pump_coroutine,
-            self._mail_pump.mark_continuously(),
+            self._mail_pump.mark_settled_continuously(),
             self._activity_writer.flush_continuously(),
-            self._release_when_quiet(),
+            self._release_held_when_quiet(),
         ):
             self._background_tasks.append(self._tasks.create_task(coroutine))
 
@@ -110,7 +110,9 @@ class TeamSupervisor(MemberShutdown):
         """
         # Before anybody looks for a free task: claimed tasks stay with their owner.
         own_entries = [entry for entry in team.members if entry.agent_type != EXTERNAL_MEMBER_TYPE]
-        claimed_tasks = {entry.name: await self._board.reclaim(entry.name) for entry in own_entries}
+        claimed_tasks = {
+            entry.name: await self._board.reclaim_owner_tasks(entry.name) for entry in own_entries
+        }
         lead_mail_ids = await self.mail_sender.read_mail_ids(LEAD_NAME)
         async with asyncio.TaskGroup() as task_group:
             resume_tasks = [
@@ -121,7 +123,7 @@ class TeamSupervisor(MemberShutdown):
         for lost in filter(None, (task.result() for task in resume_tasks)):
             on_lost(lost)
             if lost.leaves_roster:
-                await self._board.release_all(AgentName(lost.name))
+                await self._board.release_owner_tasks(AgentName(lost.name))
                 await self._services.store.rosters.remove_member(self.name, AgentName(lost.name))
 
     async def _resume_member(
@@ -138,7 +140,7 @@ class TeamSupervisor(MemberShutdown):
             self._services.note(f"Whether {entry.name} was asked to shut down cannot be read: {error}")
         return None
 
-    def find_member(self, name: str) -> AgentName | None:
+    def resolve_member_name(self, name: str) -> AgentName | None:
         """Return the name of a member, given its name or id."""
         handle = self._handles.get(AgentName(name.removesuffix(f"@{self.name}")))
         return None if handle is None else handle.member.name
@@ -149,7 +151,7 @@ class TeamSupervisor(MemberShutdown):
         members = () if team is None else team.members
         return tuple(each.name for each in members if each.agent_type == EXTERNAL_MEMBER_TYPE)
 
-    async def find_external_member(self, name: str) -> AgentName | None:
+    async def resolve_external_member_name(self, name: str) -> AgentName | None:
         return next(
             (each for each in await self.list_external_members() if name in (each, f"{each}@{self.name}")),
             None,
@@ -159,23 +161,23 @@ class TeamSupervisor(MemberShutdown):
         handle = self._handles.get(AgentName(agent.removesuffix(f"@{self.name}")))
         return handle if handle is not None and handle.member.id == agent else None
 
-    def get_color(self, name: AgentName) -> str | None:
+    def get_member_color(self, name: AgentName) -> str | None:
         return self._colors.get(name)
 
-    def list_names(self) -> tuple[AgentName, ...]:
+    def list_member_names(self) -> tuple[AgentName, ...]:
         return tuple(self._handles)
 
     def list_members(self) -> tuple[TeammateStatus, ...]:
         return tuple(handle.member.to_teammate_status() for handle in self._handles.values())
 
-    async def build_briefing(self, name: AgentName) -> str:
+    async def build_team_briefing(self, name: AgentName) -> str:
         """Build the summary for a lead or member whose conversation no longer contains it."""
         try:
             team = await self._services.store.rosters.read_team(self.name)
             tasks = await self._board.list_unfinished(), len(await self._board.view_tasks())
-        except (TeamStoreError, StoreError) as error:
+        except (TeamStoreError, StateFileError) as error:
             return f"How your team {self.name} stands cannot be read now: {error}"
-        return build_briefing(team or self._team, name, self.list_members(), *tasks)
+        return build_team_briefing(team or self._team, name, self.list_members(), *tasks)
 
     def on_item_entered(self, item: InboxItem) -> None:
         """Settle mail that is now in an agent's transcript."""
@@ -184,10 +186,10 @@ class TeamSupervisor(MemberShutdown):
             if item.to == self._services.lead_id
             else AgentName(item.to.removesuffix(f"@{self.name}"))
         )
-        self._mail_pump.mark_settled(item.id, owner)
+        self._mail_pump.mark_mail_settled(item.id, owner)
         self.notify_changed()
 
-    def share_permission_update(self, update: PermissionSuggestion) -> None:
+    def send_permission_to_remote_members(self, update: PermissionSuggestion) -> None:
         """Send a session-wide permission to the members in other processes."""
         for handle in self._handles.values():
             if isinstance(handle.member, RemoteMember):
@@ -205,11 +207,11 @@ class TeamSupervisor(MemberShutdown):
                     self.end_member(handle, "the session ended", quietly=True, resumable=resumable)
                 )
             for handle in tuple(self._leaving):
-                task_group.create_task(self._wait_until_gone(handle))
-        self._lead_inbox.close()
+                task_group.create_task(self._wait_until_end_announced(handle))
+        self._lead_inbox.cancel_open_requests()
         for task in self._background_tasks:
             task.cancel()
-        await self._mail_pump.flush()
+        await self._mail_pump.flush_settled_marks()
         await self._activity_writer.flush()
         return working
 
@@ -229,8 +231,8 @@ class TeamSupervisor(MemberShutdown):
         """Wait until no member works or has work left, then release what was held for the lead."""
         while True:
             version, changed = self._version, self._changed_event
-            if await self._is_quiet():
-                self._lead_inbox.release_held()
+            if await self._is_team_quiet():
+                self._lead_inbox.release_held_items()
                 await self._activity_writer.flush()
                 return
             if version == self._version:
@@ -244,20 +246,20 @@ class TeamSupervisor(MemberShutdown):
 
     # For the mail
 
-    def is_waiting_for(self, name: AgentName, request: str, mail: str = "") -> bool:
+    def is_member_waiting_for_answer(self, name: AgentName, request: str, mail: str = "") -> bool:
         handle = self._handles.get(name)
-        return handle is None or handle.member.is_waiting_for(request, mail)
+        return handle is None or handle.member.is_waiting_for_answer(request, mail)
 
-    def on_member_idle(self, name: AgentName) -> None:
+    def on_foreign_member_idle(self, name: AgentName) -> None:
         handle = self._handles.get(name)
         if handle is not None and is_foreign_member(handle.member):
-            handle.member.set_idle(idle=True)
+            handle.member.set_foreign_idle(idle=True)
 
-    def on_mail_posted(self, name: AgentName) -> None:
+    def mark_foreign_member_working(self, name: AgentName) -> None:
         """Mark a foreign program as working until its next idle notice: it reports no start."""
         handle = self._handles.get(name)
         if handle is not None and is_foreign_member(handle.member):
-            handle.member.set_idle(idle=False)
+            handle.member.set_foreign_idle(idle=False)
 
     def is_own_member(self, name: AgentName) -> bool:
         handle = self._handles.get(name)
@@ -266,10 +268,10 @@ class TeamSupervisor(MemberShutdown):
     def get_agent_id(self, name: AgentName) -> AgentId:
         return AgentId(format_agent_id(name, self.name))
 
-    def mark_settled(self, mail: str) -> None:
-        self._mail_pump.mark_settled(mail, LEAD_NAME)
+    def mark_lead_mail_settled(self, mail: str) -> None:
+        self._mail_pump.mark_mail_settled(mail, LEAD_NAME)
 
-    def show_activity(self, name: AgentName, *, active: bool) -> None:
+    def set_roster_activity(self, name: AgentName, *, active: bool) -> None:
         self._activity_writer.set_active(name, active=active)
 
     # For admission
@@ -283,10 +285,12 @@ class TeamSupervisor(MemberShutdown):
             self._lead_inbox.withdraw_request,
         )
 
-    def create_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
+    def create_local_member(self, prepared: PreparedAgent, slot: AgentSlot) -> LocalMember:
         question_broker = prepared.agent.environment.question_broker
         assert isinstance(question_broker, MailQuestionBroker)
-        prepared.agent.build_briefing = partial(self.build_briefing, AgentName(prepared.agent.identity.name))
+        prepared.agent.build_briefing = partial(
+            self.build_team_briefing, AgentName(prepared.agent.identity.name)
+        )
         return LocalMember(
             self._services,
             prepared,
@@ -300,7 +304,7 @@ class TeamSupervisor(MemberShutdown):
     def attach_remote_member(self, member: RemoteMember, slot: AgentSlot) -> RemoteMember:
         """Connect a remote member's callbacks to this team."""
         name = member.name
-        member.set_slot(slot)
+        member.set_concurrency_slot(slot)
         member.on_changed = self.notify_changed
         member.on_request_withdrawn = self._lead_inbox.withdraw_request
         member.on_shutdown_agreed = lambda request: self.on_shutdown_agreed(name, request)
@@ -311,14 +315,14 @@ class TeamSupervisor(MemberShutdown):
         """Keep the tasks of a lost process claimed until the member restarts or ends."""
         # Retried before the restart.
         with suppress(ShoalError):
-            await self._board.reclaim(name)
+            await self._board.reclaim_owner_tasks(name)
 
     def _start_member(self, admitted: AdmittedMember) -> None:
         member, started_at = admitted.member, self._services.clock.monotonic()
         handle = self._handles[member.name] = MemberHandle(
             member, admitted.entry, admitted.slot, started_at=started_at
         )
-        self._services.try_emit(member.started)
+        self._services.emit_or_note(member.start_event)
         if isinstance(member, LocalMember):
             pump_coroutine = self._mail_verifier.pump_inbox(
                 member.name, member.id, member.deliver_mail, admitted.delivered
@@ -330,16 +334,16 @@ class TeamSupervisor(MemberShutdown):
     async def _run_member(self, handle: MemberHandle) -> None:
         outcome = await handle.member.run()
         try:
-            self._lead_inbox.withdraw_requests_of(handle.member.name)
+            self._lead_inbox.withdraw_member_requests(handle.member.name)
             while await self._restart_member(handle):
                 outcome = await handle.member.run()
-                self._lead_inbox.withdraw_requests_of(handle.member.name)
+                self._lead_inbox.withdraw_member_requests(handle.member.name)
         except asyncio.CancelledError:
             # It is ended while its next process starts.
             if not handle.member.stop_reason:
                 raise
             uncancel_current_task()
-            outcome = RunOutcome(status="killed", text="", detail=handle.member.stop_reason)
+            outcome = AgentRunOutcome(status="killed", text="", detail=handle.member.stop_reason)
         handle.run_task = None
         await self._remove_member(handle, outcome)
 
@@ -357,7 +361,7 @@ class TeamSupervisor(MemberShutdown):
             return False
         handle.restarts += 1
         try:
-            await self._board.reclaim(dead_member.name)
+            await self._board.reclaim_owner_tasks(dead_member.name)
             team = await self._services.store.rosters.read_team(self.name)
             entry = None if team is None else team.find_member(dead_member.name)
             if entry is None:
@@ -374,34 +378,34 @@ class TeamSupervisor(MemberShutdown):
             dead_member.monitor,
             new_member,
         )
-        self._services.try_emit(new_member.started)
+        self._services.emit_or_note(new_member.start_event)
         self._services.note(
             f"The process of {dead_member.name} died ({dead_member.death_cause}); it goes on in a new one."
         )
         self.notify_changed()
         return True
 
-    async def _release_when_quiet(self) -> None:
+    async def _release_held_when_quiet(self) -> None:
         """Release what was held for the lead whenever the team becomes quiet."""
         while True:
             changed = self._changed_event
-            if self._lead_inbox.has_held_items and await self._is_quiet():
-                self._lead_inbox.release_held()
+            if self._lead_inbox.has_held_items and await self._is_team_quiet():
+                self._lead_inbox.release_held_items()
             await changed.wait()
 
-    async def _is_quiet(self) -> bool:
+    async def _is_team_quiet(self) -> bool:
         """Return True if the team is quiet; repeats while the team changes during the check."""
         while True:
             version = self._version
             handles = tuple(self._handles.values())
             if self.is_working:
                 return False
-            if await self._mail_pump.has_undelivered():
+            if await self._mail_pump.has_undelivered_mail():
                 return False
             for handle in handles:
-                if not await handle.member.is_at_rest():
+                if not await handle.member.is_confirmed_idle():
                     return False
-            if any(post.member.can_claim for post in handles) and await self._has_claimable_task():
+            if any(post.member.can_claim_task for post in handles) and await self._has_claimable_task():
                 return False
             if version == self._version:
                 return True
@@ -415,4 +419,4 @@ class TeamSupervisor(MemberShutdown):
             return False
 
     def build_unknown_member_error(self, name: str) -> AgentRequestRefused:
-        return AgentRequestRefused(format_unknown_member(name, self.name, (LEAD_NAME, *self._handles)))
+        return AgentRequestRefused(format_unknown_member_error(name, self.name, (LEAD_NAME, *self._handles)))

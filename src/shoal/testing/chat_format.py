@@ -15,7 +15,7 @@ from shoal.testing.mock_replies import (
     MockReply,
     RequestBody,
     StreamErrorFault,
-    split_pieces,
+    split_into_stream_pieces,
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -31,7 +31,7 @@ _ERRORS = {
 }
 
 
-class ChatFormat:
+class MockChatFormat:
     path = "/v1/chat/completions"
     tool_fragment = b'"function":{"arguments":"'
     ping = b": ping\n\n"
@@ -48,7 +48,7 @@ class ChatFormat:
                 return f"Missing required parameter: '{field}'."
         return _find_unanswered_call(body["messages"])
 
-    def report_usage(self, usage: Usage, body: RequestBody) -> Usage:
+    def compute_reported_usage(self, usage: Usage, body: RequestBody) -> Usage:
         """Return the usage this format reports: cache writes are input, streams report it only on request."""
         if body.get("stream") and not (body.get("stream_options") or {}).get("include_usage"):
             return Usage()
@@ -82,15 +82,17 @@ class ChatFormat:
         if wants_usage:
             head["usage"] = None
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-        deltas += [{"reasoning_content": part} for part in split_pieces(_join_thinking(answer), 24)]
-        deltas += [{"content": part} for part in split_pieces(_join_text(answer) or "", 24)]
+        deltas += [
+            {"reasoning_content": part} for part in split_into_stream_pieces(_join_thinking(answer), 24)
+        ]
+        deltas += [{"content": part} for part in split_into_stream_pieces(_join_text(answer) or "", 24)]
         for index, tool_call in enumerate(_encode_tool_calls(answer)):
             arguments = tool_call["function"].pop("arguments")
             opened = {**tool_call, "function": {**tool_call["function"], "arguments": ""}}
             deltas.append({"tool_calls": [{"index": index, **opened}]})
             deltas += [
                 {"tool_calls": [{"index": index, "function": {"arguments": part}}]}
-                for part in split_pieces(arguments, 16)
+                for part in split_into_stream_pieces(arguments, 16)
             ]
         events = [_encode_chunk(head, delta, None) for delta in deltas]
         events.append(_encode_chunk(head, {}, _finish_reason(answer)))
@@ -120,7 +122,7 @@ class ChatFormat:
         detail = {"message": fault.message, "type": "server_error", "param": None, "code": fault.code}
         return b"data: %s\n\n" % _encode({"error": detail})
 
-    def encode_models(self, names: Sequence[str]) -> bytes:
+    def encode_model_list(self, names: Sequence[str]) -> bytes:
         rows = [{"id": name, "object": "model", "created": _CREATED, "owned_by": "shoal"} for name in names]
         return _encode({"object": "list", "data": rows})
 

@@ -33,7 +33,7 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     content: bytes
 
 
-async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
+async def read_http_request(reader: asyncio.StreamReader) -> HttpRequest | None:
     """Read the next request of a connection; None if the client is done or does not speak HTTP."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -63,7 +63,9 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
     return b"".join(chunks)
 
 
-def encode_response(content: bytes, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()) -> bytes:
+def encode_http_response(
+    content: bytes, *, status: int = 200, headers: Iterable[tuple[str, str]] = ()
+) -> bytes:
     header_lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     head = (
         f"HTTP/1.1 {status} {_REASONS.get(status, 'Error')}\r\ncontent-type: application/json\r\n"
@@ -72,10 +74,10 @@ def encode_response(content: bytes, *, status: int = 200, headers: Iterable[tupl
     return head.encode() + content
 
 
-def encode_stream_head(headers: Iterable[tuple[str, str]] = ()) -> bytes:
+def encode_http_stream_head(headers: Iterable[tuple[str, str]] = ()) -> bytes:
     header_lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     return STREAM_HEAD + header_lines.encode() + b"\r\n"
 
 
-def encode_chunk(content: bytes) -> bytes:
+def encode_http_chunk(content: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(content), content)

@@ -10,9 +10,15 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from msgspec.structs import replace
 
 from shoal.core.clock import Clock
-from shoal.core.errors import InboxNotFound, TaskUpdateRefused, TeamBusy, TeamNotFound, TeamStoreError
+from shoal.core.errors import (
+    InboxNotFound,
+    TaskUpdateRefused,
+    TeamHasActiveMembers,
+    TeamNotFound,
+    TeamStoreError,
+)
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage, PostReceipt
+from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.core.mail_signatures import KEY_SIZE
 from shoal.core.names import (
     LEAD_NAME,
@@ -30,11 +36,11 @@ from shoal.core.tasks import (
     Task,
     TaskDraft,
     TaskUpdate,
-    apply_dependencies,
-    apply_update,
+    apply_task_dependencies,
+    apply_task_update,
     find_claim_refusal,
     find_claimable_tasks,
-    sort_by_number,
+    sort_tasks_by_number,
 )
 from shoal.core.team_storage import ClaimAttempts, TeamStorage
 
@@ -63,7 +69,7 @@ class MemoryTeamStorage:
     def read_signing_key(self, team: TeamName) -> bytes:
         return self._keys.setdefault(team, os.urandom(KEY_SIZE))
 
-    async def close_team(self, team: TeamName) -> None:
+    async def close_team_stores(self, team: TeamName) -> None:
         self._drop_team(team)
 
     def _drop_team(self, team: TeamName) -> None:
@@ -101,9 +107,9 @@ class MemoryMailboxes:
         self._inboxes.setdefault(parse_agent_name(owner), _MemoryInbox())
         (self._foreign.add if foreign else self._foreign.discard)(parse_agent_name(owner))
 
-    async def post(self, to: AgentName, mail: MailMessage) -> PostReceipt:
+    async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         self._get_inbox(to).post(mail)
-        return PostReceipt(id=mail.id, standing="delivered")
+        return MailPostReceipt(id=mail.id, standing="delivered")
 
     async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
         inbox = self._get_inbox(owner)
@@ -166,10 +172,10 @@ class MemoryTaskBoard:
         return self._tasks.get(task)
 
     async def list_tasks(self) -> Sequence[Task]:
-        return sort_by_number(self._tasks.values())
+        return sort_tasks_by_number(self._tasks.values())
 
     async def list_unfinished(self) -> Sequence[Task]:
-        return sort_by_number(task for task in self._tasks.values() if task.status != "completed")
+        return sort_tasks_by_number(task for task in self._tasks.values() if task.status != "completed")
 
     async def view_tasks(self) -> Mapping[TaskId, Task]:
         return self._tasks
@@ -179,8 +185,8 @@ class MemoryTaskBoard:
         if change.status == "deleted":
             self._remove_task(task)
             return before, before
-        after = apply_update(before, change)
-        others = apply_dependencies({**self._tasks, task: after}, task, change)
+        after = apply_task_update(before, change)
+        others = apply_task_dependencies({**self._tasks, task: after}, task, change)
         self._store_tasks(after, *others.values())
         return before, self._tasks[task]
 
@@ -200,7 +206,7 @@ class MemoryTaskBoard:
         first = next(iter(find_claimable_tasks(self._tasks)), None)
         return None if first is None else await self.claim(first.id, by=by)
 
-    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+    async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         held_tasks = [
             task for task in await self.list_tasks() if task.owner == owner and task.status == "in_progress"
         ]
@@ -210,15 +216,15 @@ class MemoryTaskBoard:
         current_task = self._tasks.get(task)
         if current_task is None or current_task.attempt != attempt or current_task.status == "completed":
             return False
-        self._store_tasks(apply_update(current_task, TaskUpdate(status="pending", owner=None)))
+        self._store_tasks(apply_task_update(current_task, TaskUpdate(status="pending", owner=None)))
         return True
 
-    async def release_all(self, owner: AgentName) -> tuple[TaskId, ...]:
+    async def release_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         held_tasks = [
             task for task in await self.list_tasks() if task.owner == owner and task.status != "completed"
         ]
         self._store_tasks(
-            *(apply_update(task, TaskUpdate(status="pending", owner=None)) for task in held_tasks)
+            *(apply_task_update(task, TaskUpdate(status="pending", owner=None)) for task in held_tasks)
         )
         return tuple(task.id for task in held_tasks)
 
@@ -341,7 +347,7 @@ class MemoryRosters:
         self._teams[team] = replace(roster, members=members)
         return updated_member
 
-    async def set_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+    async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
         roster = self._require_team(team)
         members = tuple(
             replace(each, is_active=active.get(each.name, each.is_active)) for each in roster.members
@@ -358,7 +364,7 @@ class MemoryRosters:
         members = self._require_team(team).members
         active_names = [member.name for member in members if member.is_active and member.name != LEAD_NAME]
         if active_names:
-            raise TeamBusy(
+            raise TeamHasActiveMembers(
                 f"Team {team!r} is still at work: {', '.join(active_names)}. Shut them down first."
             )
         del self._teams[team], self._spawned[team]

@@ -15,7 +15,7 @@ from shoal.testing.mock_replies import (
     MockReply,
     RequestBody,
     StreamErrorFault,
-    split_pieces,
+    split_into_stream_pieces,
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -37,7 +37,7 @@ _SAYS = {
 }
 
 
-class MessagesFormat:
+class MockMessagesFormat:
     path = "/v1/messages"
     tool_fragment = b'"type":"input_json_delta"'
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -55,7 +55,7 @@ class MessagesFormat:
                 return f"{field}: Field required"
         return _check_cache_marks(body) or _find_unanswered_call(body["messages"])
 
-    def report_usage(self, usage: Usage, _body: RequestBody) -> Usage:
+    def compute_reported_usage(self, usage: Usage, _body: RequestBody) -> Usage:
         return usage
 
     def encode_reply(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> bytes:
@@ -116,7 +116,7 @@ class MessagesFormat:
     def encode_stream_error(self, fault: StreamErrorFault) -> bytes:
         return _encode_event("error", error={"type": f"{fault.code}_error", "message": fault.message})
 
-    def encode_models(self, names: Sequence[str]) -> bytes:
+    def encode_model_list(self, names: Sequence[str]) -> bytes:
         rows = [
             {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
             for name in names
@@ -141,17 +141,20 @@ def _stream_block(
     """Return a block as it is opened, and the deltas that fill it."""
     match block:
         case TextBlock():
-            deltas = [{"type": "text_delta", "text": part} for part in split_pieces(block.text, 24)]
+            deltas = [
+                {"type": "text_delta", "text": part} for part in split_into_stream_pieces(block.text, 24)
+            ]
             return {"type": "text", "text": ""}, deltas
         case ThinkingBlock():
             deltas = [
-                {"type": "thinking_delta", "thinking": part} for part in split_pieces(block.thinking, 24)
+                {"type": "thinking_delta", "thinking": part}
+                for part in split_into_stream_pieces(block.thinking, 24)
             ]
             deltas.append({"type": "signature_delta", "signature": block.signature})
             return {"type": "thinking", "thinking": "", "signature": ""}, deltas
         case ToolUseBlock():
             arguments = _encode(block.input).decode() if broken_arguments is None else broken_arguments
-            parts = ["", *(split_pieces(arguments, 16) if arguments != "{}" else [])]
+            parts = ["", *(split_into_stream_pieces(arguments, 16) if arguments != "{}" else [])]
             deltas = [{"type": "input_json_delta", "partial_json": part} for part in parts]
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}, deltas
         case RedactedThinkingBlock():

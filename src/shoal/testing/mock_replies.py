@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, structs
 
-from shoal.core.messages import BaseBlock, ContentBlock, Message, TextBlock, ToolUseBlock
+from shoal.core.messages import BaseContentBlock, ContentBlock, Message, TextBlock, ToolUseBlock
 from shoal.core.model_requests import ModelReply, StopReason
 from shoal.core.usage import Usage
 
@@ -18,20 +18,20 @@ class ReplyFault(
     """A fault of one reply."""
 
 
-class DelayFault(ReplyFault, frozen=True, tag="delay"):
+class DelayedReplyFault(ReplyFault, frozen=True, tag="delay"):
     """Nothing is sent for a while; then the reply as usual."""
 
     seconds: float
 
 
-class DripFault(ReplyFault, frozen=True, tag="drip"):
+class SlowStreamFault(ReplyFault, frozen=True, tag="drip"):
     """The reply arrives in pieces of `size` bytes with a pause before each."""
 
     seconds: float
     size: int = 1
 
 
-class PingsFault(ReplyFault, frozen=True, tag="pings"):
+class PingAfterEachEventFault(ReplyFault, frozen=True, tag="pings"):
     """Keep-alive events without meaning, one after each event."""
 
 
@@ -95,9 +95,9 @@ class BrokenToolJsonFault(ReplyFault, frozen=True, tag="broken_tool_json"):
 
 
 AnyFault: TypeAlias = (
-    DelayFault
-    | DripFault
-    | PingsFault
+    DelayedReplyFault
+    | SlowStreamFault
+    | PingAfterEachEventFault
     | HttpErrorFault
     | ConnectionResetFault
     | CutStreamFault
@@ -109,31 +109,31 @@ AnyFault: TypeAlias = (
 )
 
 
-def rate_limit_error(retry_after: float | None = None) -> HttpErrorFault:
+def make_rate_limit_fault(retry_after: float | None = None) -> HttpErrorFault:
     return HttpErrorFault(status=429, retry_after=retry_after)
 
 
-def overloaded_error() -> HttpErrorFault:
+def make_overloaded_fault() -> HttpErrorFault:
     return HttpErrorFault(status=529)
 
 
-def server_error() -> HttpErrorFault:
+def make_server_error_fault() -> HttpErrorFault:
     return HttpErrorFault(status=500)
 
 
-def unavailable_error() -> HttpErrorFault:
+def make_unavailable_fault() -> HttpErrorFault:
     return HttpErrorFault(status=503)
 
 
-def unauthorized_error() -> HttpErrorFault:
+def make_unauthorized_fault() -> HttpErrorFault:
     return HttpErrorFault(status=401)
 
 
-def unknown_model_error() -> HttpErrorFault:
+def make_unknown_model_fault() -> HttpErrorFault:
     return HttpErrorFault(status=404)
 
 
-def context_length_error() -> HttpErrorFault:
+def make_context_length_fault() -> HttpErrorFault:
     return HttpErrorFault(status=400, code="context_too_long")
 
 
@@ -155,7 +155,13 @@ class MockReply(Struct, frozen=True, kw_only=True):
 
 
 ReplyLike: TypeAlias = (
-    str | BaseBlock | Message | ModelReply | MockReply | ReplyFault | Sequence[str | BaseBlock | ReplyFault]
+    str
+    | BaseContentBlock
+    | Message
+    | ModelReply
+    | MockReply
+    | ReplyFault
+    | Sequence[str | BaseContentBlock | ReplyFault]
 )
 """Anything a responder may return; `reply_from` converts it to a `MockReply`."""
 RequestBody: TypeAlias = Mapping[str, Any]
@@ -168,7 +174,7 @@ def make_tool_call(name: str, *, call_id: str = "", **arguments: Any) -> ToolUse
     return ToolUseBlock(id=call_id, name=name, input=arguments)
 
 
-def reply_from(reply: ReplyLike) -> MockReply:
+def make_mock_reply(reply: ReplyLike) -> MockReply:
     match reply:
         case MockReply():
             return reply
@@ -183,13 +189,13 @@ def reply_from(reply: ReplyLike) -> MockReply:
             )
         case Message():
             return MockReply(content=reply.content)
-        case BaseBlock() | ReplyFault():
-            return _reply_from_parts((reply,))
+        case BaseContentBlock() | ReplyFault():
+            return _make_mock_reply_from_parts((reply,))
         case _:
-            return _reply_from_parts(reply)
+            return _make_mock_reply_from_parts(reply)
 
 
-def _reply_from_parts(parts: Sequence[str | BaseBlock | ReplyFault]) -> MockReply:
+def _make_mock_reply_from_parts(parts: Sequence[str | BaseContentBlock | ReplyFault]) -> MockReply:
     content: list[Any] = []
     faults: list[Any] = []
     for part in parts:
@@ -202,7 +208,7 @@ def _reply_from_parts(parts: Sequence[str | BaseBlock | ReplyFault]) -> MockRepl
     return MockReply(content=tuple(content), faults=tuple(faults))
 
 
-def add_call_ids(answer: MockReply, prefix: str) -> MockReply:
+def add_tool_call_ids(answer: MockReply, prefix: str) -> MockReply:
     """Return the reply with an id for each tool call that has none."""
     if all(block.id for block in answer.content if isinstance(block, ToolUseBlock)):
         return answer
@@ -215,7 +221,7 @@ def add_call_ids(answer: MockReply, prefix: str) -> MockReply:
     return structs.replace(answer, content=tuple(content))
 
 
-def split_pieces(text: str, size: int) -> list[str]:
+def split_into_stream_pieces(text: str, size: int) -> list[str]:
     """Split the text into the parts it is streamed in: at least two if it has two characters."""
     size = max(1, min(size, (len(text) + 1) // 2))
     return [text[start : start + size] for start in range(0, len(text), size)]

@@ -12,18 +12,23 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.usage import Usage
-from shoal.testing.http_messages import LAST_CHUNK, encode_chunk, encode_response, encode_stream_head
+from shoal.testing.http_messages import (
+    LAST_CHUNK,
+    encode_http_chunk,
+    encode_http_response,
+    encode_http_stream_head,
+)
 from shoal.testing.mock_replies import (
     AnyFault,
     ConnectionResetFault,
     CutStreamFault,
-    DelayFault,
-    DripFault,
+    DelayedReplyFault,
     GarbageLineFault,
     HttpErrorFault,
     MockReply,
-    PingsFault,
+    PingAfterEachEventFault,
     RequestBody,
+    SlowStreamFault,
     StalledStreamFault,
     StreamErrorFault,
 )
@@ -31,7 +36,7 @@ from shoal.testing.mock_replies import (
 T = TypeVar("T")
 
 
-class ProviderFormat(Protocol):
+class MockProviderFormat(Protocol):
     """One provider's wire format."""
 
     path: str
@@ -41,17 +46,17 @@ class ProviderFormat(Protocol):
 
     def has_api_key(self, headers: Mapping[str, str], /) -> bool: ...
     def find_request_error(self, headers: Mapping[str, str], body: RequestBody, /) -> str | None: ...
-    def report_usage(self, usage: Usage, body: RequestBody, /) -> Usage: ...
+    def compute_reported_usage(self, usage: Usage, body: RequestBody, /) -> Usage: ...
     def encode_reply(self, answer: MockReply, body: RequestBody, number: int, usage: Usage, /) -> bytes: ...
     def encode_events(
         self, answer: MockReply, body: RequestBody, number: int, usage: Usage, /
     ) -> list[bytes]: ...
     def encode_error(self, fault: HttpErrorFault, body: RequestBody, number: int, /) -> bytes: ...
     def encode_stream_error(self, fault: StreamErrorFault, /) -> bytes: ...
-    def encode_models(self, names: Sequence[str], /) -> bytes: ...
+    def encode_model_list(self, names: Sequence[str], /) -> bytes: ...
 
 
-class ReceivedRequest(Struct, frozen=True, kw_only=True):
+class ReceivedModelRequest(Struct, frozen=True, kw_only=True):
     """A request as received."""
 
     number: int
@@ -90,16 +95,16 @@ async def await_unless_disconnected(reader: asyncio.StreamReader, work: Awaitabl
     return results[0]
 
 
-class ReplySender:
+class MockReplySender:
     """Sends one reply, with its faults."""
 
     def __init__(
         self,
-        api_format: ProviderFormat,
+        api_format: MockProviderFormat,
         clock: Clock,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        received: ReceivedRequest,
+        received: ReceivedModelRequest,
     ) -> None:
         self._format = api_format
         self._clock = clock
@@ -107,7 +112,7 @@ class ReplySender:
         self._writer = writer
         self._received = received
         self._ids = (("request-id", f"req_{received.number:024d}"),)
-        self._drip: DripFault | None = None
+        self._drip: SlowStreamFault | None = None
         self._on_settled: Callable[[], None] = lambda: None
         self.has_begun = False
         self.is_settled = False
@@ -117,11 +122,11 @@ class ReplySender:
         self._on_settled = on_settled
         for fault in answer.faults:
             match fault:
-                case DelayFault():
+                case DelayedReplyFault():
                     await await_unless_disconnected(self._reader, self._clock.sleep(fault.seconds))
                 case ConnectionResetFault():
                     self._reset_connection()
-                case DripFault():
+                case SlowStreamFault():
                     self._drip = fault
                 case HttpErrorFault():
                     await self._send_error(fault)
@@ -131,15 +136,19 @@ class ReplySender:
         if not body.get("stream"):
             self._mark_settled()
             await self._write_content(
-                encode_response(self._format.encode_reply(answer, body, number, usage), headers=self._ids)
+                encode_http_response(
+                    self._format.encode_reply(answer, body, number, usage), headers=self._ids
+                )
             )
             return
         events = self._format.encode_events(answer, body, number, usage)
         if answer.faults:
-            await self._send_faulty(events, answer.faults)
+            await self._send_events_with_faults(events, answer.faults)
             return
         self._mark_settled()
-        self._writer.write(encode_stream_head(self._ids) + b"".join(map(encode_chunk, events)) + LAST_CHUNK)
+        self._writer.write(
+            encode_http_stream_head(self._ids) + b"".join(map(encode_http_chunk, events)) + LAST_CHUNK
+        )
         await self._writer.drain()
 
     def _mark_settled(self) -> None:
@@ -153,11 +162,11 @@ class ReplySender:
         content = self._format.encode_error(fault, self._received.body, self._received.number)
         if fault.raw is not None:
             content = fault.raw.encode()
-        await self._write_content(encode_response(content, status=fault.status, headers=headers))
+        await self._write_content(encode_http_response(content, status=fault.status, headers=headers))
 
-    async def _send_faulty(self, events: list[bytes], faults: Sequence[AnyFault]) -> None:
-        await self._write_content(encode_stream_head(self._ids))
-        has_pings = any(isinstance(fault, PingsFault) for fault in faults)
+    async def _send_events_with_faults(self, events: list[bytes], faults: Sequence[AnyFault]) -> None:
+        await self._write_content(encode_http_stream_head(self._ids))
+        has_pings = any(isinstance(fault, PingAfterEachEventFault) for fault in faults)
         for index in range(len(events) + 1):
             for fault in faults:
                 if await self._apply_fault(fault, index, events):
@@ -165,18 +174,20 @@ class ReplySender:
             if index < len(events):
                 if index == len(events) - 1:
                     self._mark_settled()
-                await self._write_content(encode_chunk(events[index]))
+                await self._write_content(encode_http_chunk(events[index]))
                 if has_pings and index < len(events) - 1:
-                    await self._write_content(encode_chunk(self._format.ping))
+                    await self._write_content(encode_http_chunk(self._format.ping))
         await self._write_content(LAST_CHUNK)
 
     async def _apply_fault(self, fault: AnyFault, index: int, events: list[bytes]) -> bool:
         """Apply the fault before event `index`; return True if the stream is over."""
         match fault:
             case GarbageLineFault() if fault.after == index:
-                await self._write_content(encode_chunk(fault.line.encode() + b"\n\n"))
+                await self._write_content(encode_http_chunk(fault.line.encode() + b"\n\n"))
             case StreamErrorFault() if fault.after == index:
-                await self._write_content(encode_chunk(self._format.encode_stream_error(fault)) + LAST_CHUNK)
+                await self._write_content(
+                    encode_http_chunk(self._format.encode_stream_error(fault)) + LAST_CHUNK
+                )
                 return True
             case StalledStreamFault() if fault.after == index:
                 await self._reader.read(1)

@@ -9,14 +9,14 @@ import msgspec
 
 from shoal.core.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.usage import Usage
-from shoal.testing.chat_format import ChatFormat
+from shoal.testing.chat_format import MockChatFormat
 from shoal.testing.mock_replies import (
     BrokenToolJsonFault,
     HttpErrorFault,
     MockReply,
     RequestBody,
     StreamErrorFault,
-    split_pieces,
+    split_into_stream_pieces,
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -30,14 +30,14 @@ _FILLED: Mapping[str, tuple[str, Any]] = {
 _SEALED = "reasoning.encrypted_content"
 
 
-class ResponsesFormat:
+class MockResponsesFormat:
     path = "/v1/responses"
     tool_fragment = b'"type":"response.function_call_arguments.delta"'
     ping = b": ping\n\n"
     call_prefix = "call_"
 
     def __init__(self) -> None:
-        self._chat_format = ChatFormat()
+        self._chat_format = MockChatFormat()
 
     def has_api_key(self, headers: Mapping[str, str]) -> bool:
         return self._chat_format.has_api_key(headers)
@@ -56,7 +56,7 @@ class ResponsesFormat:
             None if isinstance(items, str) else _find_misplaced_item(items, is_stored=body.get("store", True))
         )
 
-    def report_usage(self, usage: Usage, _body: RequestBody) -> Usage:
+    def compute_reported_usage(self, usage: Usage, _body: RequestBody) -> Usage:
         return usage
 
     def encode_reply(self, answer: MockReply, body: RequestBody, number: int, usage: Usage) -> bytes:
@@ -83,8 +83,8 @@ class ResponsesFormat:
         detail = {"code": fault.code, "message": fault.message, "param": None, "sequence_number": 1}
         return _encode_event("error", detail)
 
-    def encode_models(self, names: Sequence[str]) -> bytes:
-        return self._chat_format.encode_models(names)
+    def encode_model_list(self, names: Sequence[str]) -> bytes:
+        return self._chat_format.encode_model_list(names)
 
 
 def _encode_event(kind: str, data: Mapping[str, Any]) -> bytes:
@@ -191,7 +191,7 @@ def _stream_summary(
         part_ref = {**item_ref, "summary_index": number}
         initial_part = {"type": "summary_text", "text": ""}
         yield "response.reasoning_summary_part.added", {**part_ref, "part": initial_part}
-        for piece in split_pieces(part["text"], 24):
+        for piece in split_into_stream_pieces(part["text"], 24):
             yield "response.reasoning_summary_text.delta", {**part_ref, "delta": piece}
         yield "response.reasoning_summary_text.done", {**part_ref, "text": part["text"]}
         yield "response.reasoning_summary_part.done", {**part_ref, "part": part}
@@ -205,7 +205,7 @@ def _stream_text(
         key, kind = ("refusal", "refusal") if part["type"] == "refusal" else ("text", "output_text")
         extra_fields: dict[str, Any] = {} if kind == "refusal" else {"logprobs": []}
         yield "response.content_part.added", {**part_ref, "part": {**part, key: ""}}
-        for piece in split_pieces(part[key], 24):
+        for piece in split_into_stream_pieces(part[key], 24):
             yield f"response.{kind}.delta", {**part_ref, "delta": piece, **extra_fields}
         yield f"response.{kind}.done", {**part_ref, key: part[key], **extra_fields}
         yield "response.content_part.done", {**part_ref, "part": part}
@@ -214,7 +214,7 @@ def _stream_text(
 def _stream_arguments(
     item: Mapping[str, Any], item_ref: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    for piece in split_pieces(item["arguments"], 16):
+    for piece in split_into_stream_pieces(item["arguments"], 16):
         yield "response.function_call_arguments.delta", {**item_ref, "delta": piece}
     final_fields = {**item_ref, "name": item["name"], "arguments": item["arguments"]}
     yield "response.function_call_arguments.done", final_fields

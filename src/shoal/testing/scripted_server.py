@@ -24,18 +24,23 @@ from typing import Any
 import msgspec
 
 from shoal.core.errors import SettingsError
-from shoal.testing.chat_format import ChatFormat
-from shoal.testing.messages_format import MessagesFormat
-from shoal.testing.mock_replies import AnyFault, DelayFault, MockReply, ReplyLike, RequestBody
-from shoal.testing.reply_sender import ProviderFormat
-from shoal.testing.responses_format import ResponsesFormat
+from shoal.testing.chat_format import MockChatFormat
+from shoal.testing.messages_format import MockMessagesFormat
+from shoal.testing.mock_replies import AnyFault, DelayedReplyFault, MockReply, ReplyLike, RequestBody
+from shoal.testing.reply_sender import MockProviderFormat
+from shoal.testing.responses_format import MockResponsesFormat
 from shoal.testing.servers import MockServer
-from shoal.wire.model_script_codec import RemainingSteps, ScriptContext, ScriptStep, read_script
+from shoal.wire.model_script_codec import (
+    RemainingScriptSteps,
+    ScriptMatchContext,
+    ScriptStep,
+    read_model_script,
+)
 
-_FORMS: dict[str, Callable[[], ProviderFormat]] = {
-    "messages": MessagesFormat,
-    "chat": ChatFormat,
-    "responses": ResponsesFormat,
+_FORMS: dict[str, Callable[[], MockProviderFormat]] = {
+    "messages": MockMessagesFormat,
+    "chat": MockChatFormat,
+    "responses": MockResponsesFormat,
 }
 
 
@@ -43,15 +48,15 @@ class MockServerStep(ScriptStep, frozen=True):
     faults: tuple[AnyFault, ...] = ()
 
 
-def build_responder(steps: Sequence[MockServerStep]) -> Callable[[RequestBody], ReplyLike]:
+def build_script_responder(steps: Sequence[MockServerStep]) -> Callable[[RequestBody], ReplyLike]:
     """Return the responder that plays these steps."""
-    remaining = RemainingSteps(steps)
+    remaining = RemainingScriptSteps(steps)
 
     def respond(body: RequestBody) -> ReplyLike:
-        step = remaining.take_matching(_describe_request(body))
+        step = remaining.take_matching(_build_script_context(body))
         if step is None:
             raise LookupError(f"no step of the script is left for: {_get_last_input(body)[:200]!r}")
-        delay_faults = (DelayFault(seconds=step.delay),) if step.delay else ()
+        delay_faults = (DelayedReplyFault(seconds=step.delay),) if step.delay else ()
         return MockReply(
             content=step.content,
             usage=step.usage,
@@ -62,8 +67,8 @@ def build_responder(steps: Sequence[MockServerStep]) -> Callable[[RequestBody], 
     return respond
 
 
-def _describe_request(body: RequestBody) -> ScriptContext:
-    return ScriptContext(
+def _build_script_context(body: RequestBody) -> ScriptMatchContext:
+    return ScriptMatchContext(
         latest_input=lambda: _get_last_input(body),
         system_prompt=lambda: _get_system_prompt(body),
         answer_count=lambda: _count_answers(body),
@@ -126,12 +131,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--with-parent", action="store_true", help="end when standard input, a pipe, ends")
     options = parser.parse_args(argv)
     try:
-        steps = read_script(options.script, MockServerStep)
+        steps = read_model_script(options.script, MockServerStep)
     except SettingsError as error:
         parser.error(str(error))
     server = MockServer(
         _FORMS[options.api](),
-        build_responder(steps),
+        build_script_responder(steps),
         models=options.models or ["mock"],
         strict=not options.lenient,
         keep_requests=False,

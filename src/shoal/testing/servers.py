@@ -19,9 +19,9 @@ import msgspec
 
 from shoal.core.clock import Clock, SystemClock
 from shoal.core.usage import Usage
-from shoal.testing.chat_format import ChatFormat, encode_ollama_tags
-from shoal.testing.http_messages import HttpRequest, encode_response, read_request
-from shoal.testing.messages_format import MessagesFormat
+from shoal.testing.chat_format import MockChatFormat, encode_ollama_tags
+from shoal.testing.http_messages import HttpRequest, encode_http_response, read_http_request
+from shoal.testing.messages_format import MockMessagesFormat
 from shoal.testing.mock_replies import (
     ConnectionResetFault,
     HttpErrorFault,
@@ -30,18 +30,18 @@ from shoal.testing.mock_replies import (
     RequestBody,
     Responder,
     StaleConnectionFault,
-    add_call_ids,
-    reply_from,
+    add_tool_call_ids,
+    make_mock_reply,
 )
 from shoal.testing.prefix_cache import PrefixCache
 from shoal.testing.reply_sender import (
     ClientDisconnected,
-    ProviderFormat,
-    ReceivedRequest,
-    ReplySender,
+    MockProviderFormat,
+    MockReplySender,
+    ReceivedModelRequest,
     await_unless_disconnected,
 )
-from shoal.testing.responses_format import ResponsesFormat
+from shoal.testing.responses_format import MockResponsesFormat
 
 
 class MockServer:
@@ -52,7 +52,7 @@ class MockServer:
 
     def __init__(
         self,
-        api_format: ProviderFormat,
+        api_format: MockProviderFormat,
         responder: Responder,
         *,
         models: Sequence[str] = ("mock",),
@@ -74,7 +74,7 @@ class MockServer:
         self._connections = 0
         self._stopping = False
         self.url = ""
-        self.requests: list[ReceivedRequest] = []
+        self.requests: list[ReceivedModelRequest] = []
         """Model requests, in order."""
         self.lookups: list[str] = []
         """Paths of all other requests."""
@@ -126,7 +126,7 @@ class MockServer:
         self._connections += 1
         connection = self._connections
         try:
-            while (request := await read_request(reader)) is not None:
+            while (request := await read_http_request(reader)) is not None:
                 await self._answer_request(request, connection, reader, writer)
         except (ClientDisconnected, ConnectionError):
             pass
@@ -148,24 +148,24 @@ class MockServer:
     ) -> None:
         if request.method != "POST" or request.path != self._format.path:
             self.lookups.append(request.path)
-            writer.write(self._answer_lookup(request))
+            writer.write(self._answer_non_model_request(request))
             return
         self.request_count += 1
         received = self._record_request(request, connection)
         await self._notify_waiters()
         answer = await self._get_reply(received, reader)
         usage = self._compute_usage(received, answer)
-        out = ReplySender(self._format, self._clock, reader, writer, received)
+        out = MockReplySender(self._format, self._clock, reader, writer, received)
         try:
             await out.send_reply(answer, usage, lambda: self._record_usage(usage, received.body))
         finally:
             if out.has_begun and not out.is_settled:
                 self.unsettled_usage += usage
         if any(isinstance(fault, StaleConnectionFault) for fault in answer.faults):
-            await read_request(reader)
+            await read_http_request(reader)
             raise ClientDisconnected
 
-    def _compute_usage(self, received: ReceivedRequest, answer: MockReply) -> Usage:
+    def _compute_usage(self, received: ReceivedModelRequest, answer: MockReply) -> Usage:
         usage = _estimate_usage(received.raw, answer)
         if self._cache is not None and not any(
             isinstance(f, HttpErrorFault | ConnectionResetFault) for f in answer.faults
@@ -175,22 +175,26 @@ class MockServer:
 
     def _record_usage(self, usage: Usage, body: RequestBody) -> None:
         self.replies_sent += 1
-        self.reported_usage += self._format.report_usage(usage, body)
+        self.reported_usage += self._format.compute_reported_usage(usage, body)
 
-    def _answer_lookup(self, request: HttpRequest) -> bytes:
+    def _answer_non_model_request(self, request: HttpRequest) -> bytes:
         if request.method == "GET" and request.path == "/v1/models":
-            return encode_response(self._format.encode_models(self._models))
-        if request.method == "GET" and request.path == "/api/tags" and isinstance(self._format, ChatFormat):
-            return encode_response(encode_ollama_tags(self._models))
+            return encode_http_response(self._format.encode_model_list(self._models))
+        if (
+            request.method == "GET"
+            and request.path == "/api/tags"
+            and isinstance(self._format, MockChatFormat)
+        ):
+            return encode_http_response(encode_ollama_tags(self._models))
         not_found = HttpErrorFault(status=404, message=f"Not found: {request.method} {request.path}")
-        return encode_response(self._format.encode_error(not_found, {}, 0), status=404)
+        return encode_http_response(self._format.encode_error(not_found, {}, 0), status=404)
 
-    def _record_request(self, request: HttpRequest, connection: int) -> ReceivedRequest:
+    def _record_request(self, request: HttpRequest, connection: int) -> ReceivedModelRequest:
         try:
             body = msgspec.json.decode(request.content)
         except msgspec.DecodeError:
             body = None
-        received = ReceivedRequest(
+        received = ReceivedModelRequest(
             number=self.request_count,
             path=request.path,
             headers=request.headers,
@@ -203,7 +207,7 @@ class MockServer:
             self.requests.append(received)
         return received
 
-    async def _get_reply(self, received: ReceivedRequest, reader: asyncio.StreamReader) -> MockReply:
+    async def _get_reply(self, received: ReceivedModelRequest, reader: asyncio.StreamReader) -> MockReply:
         if self._strict:
             if not self._format.has_api_key(received.headers):
                 return MockReply(faults=(HttpErrorFault(status=401),))
@@ -215,13 +219,13 @@ class MockServer:
             reply = self._respond(received.body)
             if inspect.isawaitable(reply):
                 reply = await await_unless_disconnected(reader, reply)
-            answer = reply_from(reply)
+            answer = make_mock_reply(reply)
         except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the responder is the test's code; `run_server` raises it at the end
             self.responder_errors.append(error)
             return MockReply(faults=(HttpErrorFault(status=400, message=f"The mock's mind failed: {error}"),))
-        return add_call_ids(answer, f"{self._format.call_prefix}{received.number:04d}_")
+        return add_tool_call_ids(answer, f"{self._format.call_prefix}{received.number:04d}_")
 
 
 def _respond_in_order(replies: Sequence[ReplyLike]) -> Callable[[RequestBody], ReplyLike]:
@@ -244,7 +248,7 @@ def _estimate_usage(request: bytes, answer: MockReply) -> Usage:
 
 
 @contextlib.asynccontextmanager
-async def run_server(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockServer]:
+async def run_mock_server(server: MockServer, *, port: int = 0) -> AsyncGenerator[MockServer]:
     """Run the server; on exit, raise the first exception of its responder."""
     await server.start(port=port)
     try:
@@ -262,19 +266,19 @@ def messages_server(
 
     `cache=PrefixCache()` gives it a prompt cache, so that a test can see what a request read from it.
     """
-    return run_server(MockServer(MessagesFormat(), responder, **options))
+    return run_mock_server(MockServer(MockMessagesFormat(), responder, **options))
 
 
 def chat_server(responder: Responder, **options: Any) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """Run a provider of Chat Completions. `options` are those of `MockServer`."""
-    return run_server(MockServer(ChatFormat(), responder, **options))
+    return run_mock_server(MockServer(MockChatFormat(), responder, **options))
 
 
 def responses_server(
     responder: Responder, **options: Any
 ) -> contextlib.AbstractAsyncContextManager[MockServer]:
     """Run a provider of OpenAI's Responses API. `options` are those of `MockServer`."""
-    return run_server(MockServer(ResponsesFormat(), responder, **options))
+    return run_mock_server(MockServer(MockResponsesFormat(), responder, **options))
 
 
 @contextlib.contextmanager

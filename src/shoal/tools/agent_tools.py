@@ -10,15 +10,15 @@ from shoal.core.agents import (
     AgentOperations,
     AgentResult,
     AgentSnapshot,
-    BackgroundLaunch,
-    ResolvedSpawn,
+    BackgroundAgentLaunch,
+    ResolvedAgentSettings,
     SpawnRequest,
 )
 from shoal.core.teams import SpawnedTeammate, TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.tools.function_tool import FunctionTool, tool
-from shoal.tools.message_tool import SessionMessageSender, build_message_tool
-from shoal.wire.notification_text import format_agent_report, format_evidence, format_retained_work
+from shoal.tools.message_tool import SessionMessageSender, build_send_message_tool
+from shoal.wire.notification_text import format_agent_report, format_retained_work, format_work_evidence
 
 _AGENT_DESCRIPTION = (
     "Start an agent for one job and get its report back. It begins with your prompt alone: tell it all "
@@ -61,7 +61,7 @@ def build_agent_tools(
     send_to_session: SessionMessageSender,
 ) -> tuple[Tool, ...]:
     """Return the agent tools; `listing` names the agents, `send_to_session` reaches other sessions."""
-    message_tool = build_message_tool(supervisor, teams, send_to_session)
+    message_tool = build_send_message_tool(supervisor, teams, send_to_session)
     return (
         _build_agent_tool(supervisor, teams, listing, options),
         message_tool,
@@ -109,7 +109,7 @@ def _build_agent_tool(
             cwd=cwd,
             effort=effort,
         )
-        return format_start_result(await _start_agent(supervisor, teams, request, context))
+        return format_agent_start_result(await _start_agent_or_teammate(supervisor, teams, request, context))
 
     agent_tool.restrict_inputs(_select_agent_inputs(agent_tool, options))
     return agent_tool
@@ -135,9 +135,9 @@ def _select_agent_inputs(agent: FunctionTool, options: AgentToolOptions) -> dict
     return inputs
 
 
-async def _start_agent(
+async def _start_agent_or_teammate(
     supervisor: AgentOperations, teams: TeamOperations, request: SpawnRequest, context: ToolContext
-) -> AgentResult | BackgroundLaunch | SpawnedTeammate:
+) -> AgentResult | BackgroundAgentLaunch | SpawnedTeammate:
     """Start a teammate if the call asks for one, else an agent for one job."""
     return await teams.spawn_teammate(request, context) or await supervisor.start_agent(request, context)
 
@@ -157,12 +157,12 @@ def _build_list_agents_tool(supervisor: AgentOperations, teams: TeamOperations) 
     return list_agents
 
 
-def format_start_result(result: AgentResult | BackgroundLaunch | SpawnedTeammate) -> ToolOutput:
+def format_agent_start_result(result: AgentResult | BackgroundAgentLaunch | SpawnedTeammate) -> ToolOutput:
     """Return the tool output for an agent that was started or has completed."""
     match result:
         case AgentResult():
             return _format_agent_result(result)
-        case BackgroundLaunch():
+        case BackgroundAgentLaunch():
             return _format_background_launch(result)
         case SpawnedTeammate():
             return _format_spawned_teammate(result)
@@ -185,21 +185,21 @@ def _format_agent_result(result: AgentResult) -> ToolOutput:
         outcome = "was stopped" if result.status == "killed" else "failed"
         message = f"The agent {outcome}: {result.detail}{earlier_text}"
         return ToolOutput(
-            content=f"{message}\n\n{_format_trailer(result)}", is_error=not result.text, data=data
+            content=f"{message}\n\n{_format_result_trailer(result)}", is_error=not result.text, data=data
         )
     parts = [format_agent_report(result)]
     if result.detail:
         parts.append(f"[{result.detail}]")
     if result.worktree is not None or not result.one_shot:
-        parts.append(_format_trailer(result))
+        parts.append(_format_result_trailer(result))
     return ToolOutput(content="\n\n".join(parts), data=data)
 
 
-def _format_trailer(result: AgentResult) -> str:
+def _format_result_trailer(result: AgentResult) -> str:
     lines = [f"agentId: {result.agent} (SendMessage resumes it)"]
     if result.worktree is not None:
         lines.append(format_retained_work(result.worktree))
-    lines.append(f"evidence: {format_evidence(result.evidence)}")
+    lines.append(f"evidence: {format_work_evidence(result.evidence)}")
     lines.append(
         f"<usage>total_tokens: {result.usage.total_tokens}\ntool_uses: {result.evidence.tool_calls}\n"
         f"duration_ms: {result.duration_ms}</usage>"
@@ -207,7 +207,7 @@ def _format_trailer(result: AgentResult) -> str:
     return "\n".join(lines)
 
 
-def _format_background_launch(launch: BackgroundLaunch) -> ToolOutput:
+def _format_background_launch(launch: BackgroundAgentLaunch) -> ToolOutput:
     resolved = launch.resolved
     intro = (
         "It was taking long and goes on in the background" if launch.moved else "It works in the background"
@@ -258,7 +258,7 @@ def _format_spawned_teammate(teammate: SpawnedTeammate) -> ToolOutput:
     )
 
 
-def _format_capabilities(resolved: ResolvedSpawn) -> str:
+def _format_capabilities(resolved: ResolvedAgentSettings) -> str:
     servers = f" (MCP servers: {', '.join(resolved.servers)})" if resolved.servers else ""
     parts = [f"{len(resolved.tools)} tools{servers}"]
     if resolved.skills:

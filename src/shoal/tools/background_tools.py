@@ -10,7 +10,7 @@ from shoal.core.agents import AgentOperations, AgentSnapshot
 from shoal.core.teams import TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
 from shoal.tools.function_tool import tool
-from shoal.tools.shell_supervisor import ShellProcess, ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellProcess, ShellSupervisor
 from shoal.wire.notification_text import format_agent_report, format_retained_work, summarize_agent_result
 
 _MAX_TIMEOUT = 600_000
@@ -74,7 +74,7 @@ def _build_task_stop_tool(
 
 
 async def _read_shell_output(
-    shells: ShellSupervisor, shell: ShellProcess, seconds: float, context: ToolContext
+    shells: ShellSupervisor, shell: BackgroundShellProcess, seconds: float, context: ToolContext
 ) -> ToolOutput:
     if seconds and shell.status == "running":
         try:
@@ -82,7 +82,7 @@ async def _read_shell_output(
                 await shell.ended.wait()
         except TimeoutError:
             pass
-    shells.mark_seen(shell, context)
+    shells.mark_shell_end_seen(shell, context)
     return ToolOutput(
         content=f"status: {shell.status}\nexit code: {shell.exit_code}\n\n{shell.read_new_output()}",
         data={"task_id": shell.id, "status": shell.status, "exit_code": shell.exit_code},

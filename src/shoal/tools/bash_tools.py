@@ -14,10 +14,10 @@ from shoal.core.filenames import escape_filename
 from shoal.core.ports import Process
 from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
 from shoal.tools.command_launcher import follow_command_directory
-from shoal.tools.command_output import CommandOutput, OutputPipe
+from shoal.tools.command_output import CommandOutput, CommandOutputPipe
 from shoal.tools.function_tool import tool
 from shoal.tools.regex_filter import filter_lines
-from shoal.tools.shell_supervisor import ShellProcess, ShellSupervisor
+from shoal.tools.shell_supervisor import BackgroundShellProcess, ShellSupervisor
 
 DEFAULT_TIMEOUT = 120_000
 MAX_TIMEOUT = 600_000
@@ -87,7 +87,7 @@ class _ForegroundCommand:
 
     async def run(self, command: str, seconds: float) -> ToolOutput:
         directory_file = self._launcher.allocate_directory_file()
-        pipe = OutputPipe(self._output.add)
+        pipe = CommandOutputPipe(self._output.add_bytes)
         try:
             try:
                 process = await self._launcher.start_command(
@@ -150,7 +150,7 @@ class _ForegroundCommand:
             await self._context.clock.sleep(_PROGRESS_INTERVAL)
 
     def _build_tool_output(self, status: int | None) -> ToolOutput:
-        self._output.add(b"", final=True)
+        self._output.add_bytes(b"", final=True)
         if status:
             self._notes.append(_describe_exit(status))
         text = self._output.text.strip("\n") or "(no output)"
@@ -190,7 +190,7 @@ def _build_bash_output_tool(shells: ShellSupervisor) -> Tool:
             new_output = shell.read_new_output()
         else:
             new_output = await shell.filter_new_output(lambda text: filter_lines(text, filter, context))
-        shells.mark_seen(shell, context)
+        shells.mark_shell_end_seen(shell, context)
         return ToolOutput(
             content=f"{new_output.strip(chr(10)) or '(nothing new)'}\n[{_describe_shell_state(shell)}]",
             data={"status": shell.status, "exit_code": shell.exit_code},
@@ -226,16 +226,20 @@ def _leave_deleted_directory(context: ToolContext) -> str:
     return f"{escape_filename(deleted)} is gone: the working directory is {cwd}."
 
 
-def _format_background_start(shell: ShellProcess) -> ToolOutput:
-    location = escape_filename(shell.file) if shell.file else f"nowhere ({shell.output.describe_location()})"
+def _format_background_start(shell: BackgroundShellProcess) -> ToolOutput:
+    location = (
+        escape_filename(shell.output_file)
+        if shell.output_file
+        else f"nowhere ({shell.output.describe_output_file()})"
+    )
     return ToolOutput(
         content=f"Runs in the background as {shell.id}. Its output goes to {location}. "
         f"BashOutput shows what is new, KillShell ends it. A notification tells you of its end.",
-        data={"shell_id": shell.id, "output_file": str(shell.file) if shell.file else None},
+        data={"shell_id": shell.id, "output_file": str(shell.output_file) if shell.output_file else None},
     )
 
 
-def _describe_shell_state(shell: ShellProcess) -> str:
+def _describe_shell_state(shell: BackgroundShellProcess) -> str:
     if shell.status == "running":
         return f"{shell.id} still runs."
     if shell.status == "lost":

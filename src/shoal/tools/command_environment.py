@@ -24,9 +24,11 @@ _RUNTIME_MARKS = {
 }
 
 
-def is_provider_secret(name: str) -> bool:
+def is_provider_secret_variable(name: str) -> bool:
     return _SECRET_NAME.fullmatch(name) is not None
 
 
 def build_command_environment(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in env.items() if not is_provider_secret(name)} | _RUNTIME_MARKS
+    return {
+        name: value for name, value in env.items() if not is_provider_secret_variable(name)
+    } | _RUNTIME_MARKS

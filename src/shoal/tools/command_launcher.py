@@ -14,7 +14,7 @@ from shoal.core.ports import Process, ProcessLaunch
 from shoal.core.sandbox import Sandbox
 from shoal.core.tools import ToolContext
 from shoal.tools.command_environment import build_command_environment
-from shoal.tools.shell_snapshot import ShellSnapshotter, SnapshotFailed, lock_snapshot
+from shoal.tools.shell_snapshot import ShellSnapshotFailed, ShellSnapshotter, lock_shell_snapshot
 
 # A constant: command and names are passed as arguments, and no script is ever built from them. The trap
 # writes the directory, so that `exit` and `set -e` do not lose it; it is written again afterwards for
@@ -84,7 +84,7 @@ class CommandLauncher:
         )
         sandbox = self._select_sandbox(context)
         if sandbox is not None:
-            await sandbox.prepare()
+            await sandbox.detect_availability()
             launch = sandbox.wrap_launch(launch)
         return await context.processes.start_process(launch)
 
@@ -123,7 +123,7 @@ class CommandLauncher:
     def _default_directory(self) -> Path:
         return Path(gettempdir()) / f"shoal-{self._snapshotter.mark}"
 
-    def remove_leftovers(self) -> None:
+    def remove_leftover_files(self) -> None:
         """Remove files of an earlier process with the same mark, which cannot be alive any more."""
         self._snapshotter.remove_leftovers()
         shutil.rmtree(self._default_directory, ignore_errors=True)
@@ -149,8 +149,8 @@ class CommandLauncher:
     async def _take_snapshot(self) -> Path | None:
         try:
             snapshot = await self._snapshotter.take_snapshot()
-            self._snapshot_lock = lock_snapshot(snapshot)
-        except (SnapshotFailed, OSError) as error:
+            self._snapshot_lock = lock_shell_snapshot(snapshot)
+        except (ShellSnapshotFailed, OSError) as error:
             self._note(f"Commands run without your shell's functions and aliases: {error}.")
             return None
         return snapshot

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.tools.terminal_text import TerminalTextDecoder
 
 OUTPUT_LIMIT = 30_000
@@ -35,12 +35,12 @@ class CommandOutput:
         self._file_bytes_left = MAX_FILE_BYTES
         self._file_error = ""
 
-    def add(self, data: bytes, *, final: bool = False) -> None:
+    def add_bytes(self, data: bytes, *, final: bool = False) -> None:
         text = self._decoder.decode(data, final=final)
         if not text:
             return
         if self.total + len(text) > self._limit:
-            self.open_file()
+            self.start_file_output()
         self.total += len(text)
         half = self._limit // 2
         missing = half - len(self._head)
@@ -49,20 +49,20 @@ class CommandOutput:
         self._tail = (self._tail + text[max(0, missing) :])[-half:]
         self.has_new_data.set()
 
-    def open_file(self) -> None:
+    def start_file_output(self) -> None:
         """Write everything, from the first character on, to a file as well."""
         if self._descriptor is not None or self._file_error:
             return
         try:
             self.file = self._create_file()
             self._descriptor = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        except (OSError, StoreError) as error:
+        except (OSError, StateFileError) as error:
             self._file_error = str(error)
             return
         self._write_to_file(self._head + self._tail)
 
     def close(self) -> None:
-        self.add(b"", final=True)
+        self.add_bytes(b"", final=True)
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -85,11 +85,11 @@ class CommandOutput:
         if not self.omitted_characters:
             return self._head + self._tail
         omission = (
-            f"[… {self.omitted_characters:,} characters are cut out here; {self.describe_location()} …]"
+            f"[… {self.omitted_characters:,} characters are cut out here; {self.describe_output_file()} …]"
         )
         return f"{self._head}\n\n{omission}\n\n{self._tail}"
 
-    def describe_location(self) -> str:
+    def describe_output_file(self) -> str:
         """Return a note that says where the whole output is stored."""
         if self.file is None:
             return f"the whole could not be kept: {self._file_error}"
@@ -112,7 +112,7 @@ class CommandOutput:
             self._file_error = str(error)
 
 
-class OutputPipe:
+class CommandOutputPipe:
     """Pipe that a command writes into, read as it fills; `writer` is the command's end."""
 
     def __init__(self, on_data: Callable[[bytes], None]) -> None:

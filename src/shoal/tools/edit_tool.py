@@ -45,13 +45,13 @@ async def edit_tool(
     old, new = _match_line_endings(file, old_string, new_string)
     count = file.text.count(old) if old else int(not file.text)
     if count == 0:
-        return error_output(await asyncio.to_thread(_describe_not_found, path, file.text, old))
+        return error_output(await asyncio.to_thread(_describe_missing_text, path, file.text, old))
     if count > 1 and not replace_all:
-        return error_output(_describe_ambiguity(path, file.text, old, count))
+        return error_output(_describe_ambiguous_match(path, file.text, old, count))
     first = file.text.index(old)
     text = file.text.replace(old, new)
     context.workspace.write_file(path, file.encode_text(text))
-    return _format_change(path, file.text, text, first, new, count)
+    return _format_edit_result(path, file.text, text, first, new, count)
 
 
 def _match_line_endings(file: TextFile, old: str, new: str) -> tuple[str, str]:
@@ -77,7 +77,7 @@ def _create_file(context: ToolContext, path: Path, content: str) -> ToolOutput:
     )
 
 
-def _format_change(path: Path, before: str, after: str, offset: int, new: str, count: int) -> ToolOutput:
+def _format_edit_result(path: Path, before: str, after: str, offset: int, new: str, count: int) -> ToolOutput:
     added, removed = count_changed_lines(before, after)
     line = after.count("\n", 0, offset)
     start = max(0, line - _CONTEXT_LINES)
@@ -90,7 +90,7 @@ def _format_change(path: Path, before: str, after: str, offset: int, new: str, c
     )
 
 
-def _describe_ambiguity(path: Path, text: str, old: str, count: int) -> str:
+def _describe_ambiguous_match(path: Path, text: str, old: str, count: int) -> str:
     lines: list[str] = []
     offset = -1
     while len(lines) < min(count, _MAX_LISTED_LINES):
@@ -103,7 +103,7 @@ def _describe_ambiguity(path: Path, text: str, old: str, count: int) -> str:
     )
 
 
-def _describe_not_found(path: Path, text: str, old: str) -> str:
+def _describe_missing_text(path: Path, text: str, old: str) -> str:
     if not old:
         return f"old_string is empty, and {escape_filename(path)} is not. Use Write to replace it whole."
     closest = describe_closest_match(text, old)

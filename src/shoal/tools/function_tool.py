@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, overloa
 import msgspec
 from msgspec.structs import replace
 
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.model_requests import ToolSchema
 from shoal.core.tools import ToolContext, ToolOutput, error_output
 from shoal.tools.tool_arguments import ToolParameter, parse_arguments_leniently
@@ -104,7 +104,7 @@ class FunctionTool:
             keywords[_CONTEXT_PARAMETER] = context
         try:
             result = await self._call(**keywords)
-        except StoreError:
+        except StateFileError:
             raise  # the journal cannot be written, which is not the call's fault
         except ShoalError as refusal:
             # A failure the model can act on.

@@ -58,7 +58,7 @@ def _exclude_unreadable(
     return lambda name: matches(name) and not is_unreadable(os.path.normpath(f"{real_top}/{name}"))
 
 
-class _FileListing(Struct, frozen=True, kw_only=True):
+class _GlobListing(Struct, frozen=True, kw_only=True):
     names: list[str]
     ignored: bool = False
     """True if these are files that git ignores, because no others matched."""
@@ -74,7 +74,7 @@ def _split_absolute_pattern(pattern: str) -> tuple[Path, str]:
     return Path(*parts[:fixed_count]), "./" + "/".join(parts[fixed_count:])
 
 
-async def _list_files(context: ToolContext, top: Path, matches: Callable[[str], bool]) -> _FileListing:
+async def _list_files(context: ToolContext, top: Path, matches: Callable[[str], bool]) -> _GlobListing:
     ripgrep = find_ripgrep(context)
     if ripgrep is None:
         return await asyncio.to_thread(_walk_files, top, matches)
@@ -86,21 +86,21 @@ async def _list_files(context: ToolContext, top: Path, matches: Callable[[str], 
         names = await asyncio.to_thread(_filter_names, result.output, matches)
         if names:
             break
-    return _FileListing(names=names, ignored=ignored, truncated=result.truncated)
+    return _GlobListing(names=names, ignored=ignored, truncated=result.truncated)
 
 
 def _filter_names(output: bytes, matches: Callable[[str], bool]) -> list[str]:
     return [name for name in os.fsdecode(output).split("\0") if name and matches(name)]
 
 
-def _walk_files(top: Path, matches: Callable[[str], bool]) -> _FileListing:
+def _walk_files(top: Path, matches: Callable[[str], bool]) -> _GlobListing:
     names: list[str] = []
     for count, name in enumerate(_iter_files(top)):
         if count == _MAX_WALKED_FILES:
-            return _FileListing(names=names, truncated=True)
+            return _GlobListing(names=names, truncated=True)
         if matches(name):
             names.append(name)
-    return _FileListing(names=names)
+    return _GlobListing(names=names)
 
 
 def _iter_files(top: Path) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _iter_files(top: Path) -> Iterator[str]:
         yield from files if relative == "." else (f"{relative}/{name}" for name in files)
 
 
-def _format_listing(top: Path, pattern: str, listing: _FileListing) -> ToolOutput:
+def _format_listing(top: Path, pattern: str, listing: _GlobListing) -> ToolOutput:
     newest = sorted((-_get_modified_time(top / name), name) for name in listing.names)
     paths = [escape_filename(top / name) for _, name in newest[:MAX_FILES]]
     if not paths:

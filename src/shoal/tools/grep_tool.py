@@ -78,7 +78,7 @@ async def grep_tool(  # noqa: PLR0913 - these are the arguments models know
     return _format_results(
         _drop_unreadable_files(result, output_mode, top, context),
         output_mode,
-        _ResultPage(first=offset, limit=head_limit),
+        _GrepResultPage(first=offset, limit=head_limit),
     )
 
 
@@ -117,7 +117,7 @@ def _drop_unreadable_files(
     )
 
 
-class _ResultPage(Struct, frozen=True, kw_only=True):
+class _GrepResultPage(Struct, frozen=True, kw_only=True):
     first: int
     limit: int
     """0 means no limit."""
@@ -143,7 +143,7 @@ def _build_mode_options(
     return options
 
 
-def _format_results(result: RipgrepResult, mode: _OutputMode, page: _ResultPage) -> ToolOutput:
+def _format_results(result: RipgrepResult, mode: _OutputMode, page: _GrepResultPage) -> ToolOutput:
     if mode == "content":
         entries = _parse_matching_lines(result.output)
     elif mode == "count":

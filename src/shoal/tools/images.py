@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from shoal.core.messages import Base64Source, ImageBlock
+from shoal.core.messages import Base64ImageSource, ImageBlock
 
 MAX_BASE64_CHARACTERS = 5 << 20
 """Limit of providers, in characters of base64."""
@@ -31,4 +31,6 @@ def image_from_base64(data: str) -> ImageBlock | None:
         media_type = detect_image_type(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):
         return None
-    return None if media_type is None else ImageBlock(source=Base64Source(media_type=media_type, data=data))
+    return (
+        None if media_type is None else ImageBlock(source=Base64ImageSource(media_type=media_type, data=data))
+    )

@@ -8,14 +8,19 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, AgentOperations, DeliveryReceipt
+from shoal.core.agents import (
+    OTHER_MACHINE_PREFIX,
+    OTHER_SESSION_PREFIX,
+    AgentOperations,
+    MessageDeliveryReceipt,
+)
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.identity import AgentIdentity
 from shoal.core.teams import PostedMessage, TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
 from shoal.tools.function_tool import tool
 
-SessionMessageSender: TypeAlias = Callable[[str, str, str, AgentIdentity], Awaitable[DeliveryReceipt]]
+SessionMessageSender: TypeAlias = Callable[[str, str, str, AgentIdentity], Awaitable[MessageDeliveryReceipt]]
 """Takes an address, a text, its summary and the sender; raises `AgentRequestRefused`."""
 _OLDER_INPUTS = ("type", "recipient", "content", "request_id", "approve")
 """Inputs of the older form: accepted, but hidden."""
@@ -56,7 +61,7 @@ class _OutgoingMessage(Struct, frozen=True, kw_only=True):
     summary: str
 
 
-def build_message_tool(
+def build_send_message_tool(
     supervisor: AgentOperations, teams: TeamOperations, send_to_session: SessionMessageSender
 ) -> Tool:
     @tool(name="SendMessage", deadline=60)
@@ -88,14 +93,14 @@ def build_message_tool(
                 "content": content,
                 "summary": summary,
             }
-            outgoing = _parse_older_form(type, recipient or to, older_inputs)
+            outgoing = _parse_older_message_form(type, recipient or to, older_inputs)
             if isinstance(outgoing, _OutgoingMessage) and outgoing.to.startswith(
                 (OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)
             ):
                 # Rules about other sessions check `to`.
                 outgoing = "Another session is reached with to and message."
         else:
-            outgoing = _parse_current_form(to, message, summary)
+            outgoing = _parse_current_message_form(to, message, summary)
         if isinstance(outgoing, str):
             return error_output(outgoing)
         if outgoing.to.startswith((OTHER_SESSION_PREFIX, OTHER_MACHINE_PREFIX)):
@@ -106,7 +111,7 @@ def build_message_tool(
     return send_message
 
 
-def _parse_current_form(
+def _parse_current_message_form(
     to: str, message: str | dict[str, Any], summary: str | None
 ) -> _OutgoingMessage | str:
     if not to:
@@ -123,21 +128,21 @@ def _parse_current_form(
     return _OutgoingMessage(to=to, message=message, summary=summary)
 
 
-def _parse_older_form(kind: str, to: str, inputs: Mapping[str, Any]) -> _OutgoingMessage | str:
+def _parse_older_message_form(kind: str, to: str, inputs: Mapping[str, Any]) -> _OutgoingMessage | str:
     content = inputs["content"]
     match kind:
         case "message":
-            return _parse_current_form(to, content, inputs["summary"])
+            return _parse_current_message_form(to, content, inputs["summary"])
         case "broadcast":
-            return _parse_current_form("*", content, inputs["summary"])
+            return _parse_current_message_form("*", content, inputs["summary"])
         case "shutdown_request":
-            return _parse_current_form(to, {"type": kind, "reason": content}, None)
+            return _parse_current_message_form(to, {"type": kind, "reason": content}, None)
         case "shutdown_response" | "plan_approval_response":
             text_key = "reason" if kind == "shutdown_response" else "feedback"
             body = {"type": kind, "request_id": inputs["request_id"], text_key: content}
             if inputs["approve"] is not None:
                 body["approve"] = inputs["approve"]
-            return _parse_current_form(to or "team-lead", body, None)
+            return _parse_current_message_form(to or "team-lead", body, None)
         case _:
             return (
                 f"There is no message of type {kind!r}: message, broadcast, shutdown_request, "
@@ -158,7 +163,7 @@ async def _send_to_other_session(
 ) -> ToolOutput:
     assert isinstance(outgoing.message, str)
     receipt = await send_to_session(outgoing.to, outgoing.message, outgoing.summary, context.agent)
-    return _format_receipts((receipt,), outgoing.summary)
+    return _format_delivery_receipts((receipt,), outgoing.summary)
 
 
 async def _dispatch_message(
@@ -179,19 +184,19 @@ async def _dispatch_message(
         case _ShutdownRequest(reason=reason):
             request_id = await teams.request_shutdown(outgoing.to, reason, context)
             text_for_caller = f"{outgoing.to} is asked to shut down; it is ended if it does not answer."
-            return _format_response(text_for_caller, request_id=request_id, target=outgoing.to)
+            return _make_success_output(text_for_caller, request_id=request_id, target=outgoing.to)
         case _ShutdownResponse(request_id=request_id, approve=approve, reason=reason):
-            await teams.answer_shutdown(request_id, reason, approve=approve, context=context)
+            await teams.answer_shutdown_request(request_id, reason, approve=approve, context=context)
             text_for_caller = "You shut down now." if approve else "The lead is told that you go on."
-            return _format_response(text_for_caller, request_id=request_id)
+            return _make_success_output(text_for_caller, request_id=request_id)
         case _PlanApprovalResponse(request_id=request_id, approve=approve, feedback=feedback):
-            name = await teams.answer_plan(
+            name = await teams.answer_plan_approval_request(
                 outgoing.to, request_id, feedback, approve=approve, context=context
             )
             text_for_caller = (
                 f"{name} may carry out its plan." if approve else f"{name} is told to change its plan."
             )
-            return _format_response(text_for_caller, request_id=request_id)
+            return _make_success_output(text_for_caller, request_id=request_id)
 
 
 async def _send_text(
@@ -205,7 +210,7 @@ async def _send_text(
     if posted is not None:
         return _format_posted_messages(posted, outgoing, text)
     try:
-        return _format_receipts(
+        return _format_delivery_receipts(
             await supervisor.send_message(outgoing.to, text, outgoing.summary, context), outgoing.summary
         )
     except AgentRequestRefused as refusal:
@@ -214,7 +219,7 @@ async def _send_text(
         raise AgentRequestRefused(f"{refusal}{hint}") from None
 
 
-def _format_response(text: str, **extra: str) -> ToolOutput:
+def _make_success_output(text: str, **extra: str) -> ToolOutput:
     return ToolOutput(content=text, data={"success": True, "message": text, **extra})
 
 
@@ -238,7 +243,7 @@ def _format_posted_messages(
     return ToolOutput(content=message, data=data)
 
 
-def _format_receipts(receipts: tuple[DeliveryReceipt, ...], summary: str) -> ToolOutput:
+def _format_delivery_receipts(receipts: tuple[MessageDeliveryReceipt, ...], summary: str) -> ToolOutput:
     lines = [
         f"{each.name} is resumed with it and works in the background; its output is in {each.output}."
         if each.how == "resumed"

@@ -31,13 +31,13 @@ def format_notebook(content: bytes) -> ToolOutput | None:
     return ToolOutput(content=_join_parts(parts))
 
 
-def get_cell_name(number: int, cell: Mapping[str, Any]) -> str:
+def get_notebook_cell_id(number: int, cell: Mapping[str, Any]) -> str:
     """Return the cell's id, or its position, like `cell-3`, in notebooks that have no ids."""
     return str(cell.get("id") or f"cell-{number}")
 
 
 def _format_cell(number: int, cell: Mapping[str, Any]) -> Iterator[str | ImageBlock]:
-    start_tag = f"<cell id={get_cell_name(number, cell)} type={cell['cell_type']}>"
+    start_tag = f"<cell id={get_notebook_cell_id(number, cell)} type={cell['cell_type']}>"
     yield f"{start_tag}\n{_join_source(cell['source'])}\n</cell>"
     for output in cell.get("outputs", ()):
         yield from _format_output(output)

@@ -9,7 +9,7 @@ from shoal.core.filenames import escape_filename
 from shoal.core.tools import ToolContext, ToolOutput, error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.missing_paths import report_missing_path, stat_path
-from shoal.tools.notebook_reader import get_cell_name
+from shoal.tools.notebook_reader import get_notebook_cell_id
 
 _MAX_LISTED_CELLS = 20
 _CellKind = Literal["code", "markdown"]
@@ -78,9 +78,11 @@ def _find_cell(cells: list[dict[str, Any]], cell_id: str | None) -> int:
     if cell_id is None:
         raise _NotebookEditRefused("cell_id is missing.")
     for number, cell in enumerate(cells):
-        if cell_id in (cell.get("id"), get_cell_name(number, cell)):
+        if cell_id in (cell.get("id"), get_notebook_cell_id(number, cell)):
             return number
-    names = ", ".join(get_cell_name(number, cell) for number, cell in enumerate(cells[:_MAX_LISTED_CELLS]))
+    names = ", ".join(
+        get_notebook_cell_id(number, cell) for number, cell in enumerate(cells[:_MAX_LISTED_CELLS])
+    )
     raise _NotebookEditRefused(
         f"there is no cell {cell_id[:80]!r}; of {len(cells)} the first are {names or 'none'}."
     )
@@ -99,18 +101,18 @@ def _replace_cell(
     else:
         cell.pop("outputs", None)
         cell.pop("execution_count", None)
-    return f"Replaced cell {get_cell_name(number, cell)}"
+    return f"Replaced cell {get_notebook_cell_id(number, cell)}"
 
 
 def _delete_cell(cells: list[dict[str, Any]], cell_id: str | None) -> str:
     number = _find_cell(cells, cell_id)
-    return f"Deleted cell {get_cell_name(number, cells.pop(number))}"
+    return f"Deleted cell {get_notebook_cell_id(number, cells.pop(number))}"
 
 
 def _insert_cell(cells: list[dict[str, Any]], previous_id: str | None, cell: dict[str, Any]) -> str:
     number = 0 if previous_id is None else _find_cell(cells, previous_id) + 1
     cells.insert(number, cell)
-    return f"Inserted cell {get_cell_name(number, cell)}"
+    return f"Inserted cell {get_notebook_cell_id(number, cell)}"
 
 
 def _build_cell(

@@ -26,7 +26,7 @@ _HEADERS = {
 }
 
 
-class FetchRefused(ShoalError):
+class PageFetchRefused(ShoalError):
     """The page was not fetched; the text is for the model."""
 
 
@@ -67,7 +67,7 @@ async def fetch_page(url: str, *, allow_private: bool) -> FetchedPage | CrossHos
             if not _is_same_host(parts, parse_page_url(target)):
                 return CrossHostRedirect(status=response.status, target=target)
             url = target
-    raise FetchRefused(f"{url} redirects more than {MAX_REDIRECTS} times.")
+    raise PageFetchRefused(f"{url} redirects more than {MAX_REDIRECTS} times.")
 
 
 def parse_page_url(url: str) -> SplitResult:
@@ -75,16 +75,16 @@ def parse_page_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise FetchRefused(f"{url!r} is not an address of a page: {error}.") from error
+        raise PageFetchRefused(f"{url!r} is not an address of a page: {error}.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise FetchRefused(
+        raise PageFetchRefused(
             f"{url!r} cannot be fetched: give a whole address that starts with https:// or http://."
         )
     if parts.username is not None:
-        raise FetchRefused("An address with a user name or password in it is not fetched.")
+        raise PageFetchRefused("An address with a user name or password in it is not fetched.")
     if not parts.hostname.isascii():
         # Domain rules are written in ASCII, and DNS lookup maps other letters to ASCII.
-        raise FetchRefused(
+        raise PageFetchRefused(
             f"The host {parts.hostname} is not in ASCII: write it as {_encode_idna(parts.hostname)}."
         )
     return parts
@@ -123,14 +123,14 @@ async def _request_page(
     assert parts.hostname is not None
     addresses = await _resolve_host(parts.hostname, parts.port or 0)
     if not allow_private and (private := [a for a in addresses if not is_public_address(a)]):
-        raise FetchRefused(
+        raise PageFetchRefused(
             f"{parts.hostname} is at {private[0]}, which is not a public address: pages of this machine and "
             "its network are not fetched. Ask the person, or use a shell command if that is allowed."
         )
     try:
         url = httpx.URL(parts.geturl()).copy_with(fragment=None)
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise FetchRefused(f"{parts.geturl()[:200]!r} is not an address of a page: {error}.") from error
+        raise PageFetchRefused(f"{parts.geturl()[:200]!r} is not an address of a page: {error}.") from error
     problem = ""
     for address in addresses:
         # Connects to the address that was checked: a second lookup could return another.
@@ -146,16 +146,16 @@ async def _request_page(
             problem = str(error)
             continue
         except httpx.HTTPError as error:
-            raise FetchRefused(
+            raise PageFetchRefused(
                 f"{parts.geturl()} could not be fetched: {_describe_http_error(error)}."
             ) from error
         try:
             return await _read_response(response, parts.geturl())
         except httpx.HTTPError as error:
-            raise FetchRefused(f"{parts.geturl()} broke off: {_describe_http_error(error)}.") from error
+            raise PageFetchRefused(f"{parts.geturl()} broke off: {_describe_http_error(error)}.") from error
         finally:
             await response.aclose()
-    raise FetchRefused(f"No connection to {parts.netloc}: {problem}.")
+    raise PageFetchRefused(f"No connection to {parts.netloc}: {problem}.")
 
 
 def _describe_http_error(error: Exception) -> str:
@@ -170,7 +170,7 @@ async def _resolve_host(host: str, port: int) -> Sequence[str]:
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise FetchRefused(f"The host {host} is not known: {error}.") from error
+        raise PageFetchRefused(f"The host {host} is not known: {error}.") from error
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -203,7 +203,7 @@ async def _read_response(response: httpx.Response, url: str) -> FetchedPage | Cr
                 raw if decompressor is None else decompressor.decompress(raw, MAX_BODY_BYTES + 1 - len(body))
             )
         except zlib.error as error:
-            raise FetchRefused(f"{url} sent broken compressed data: {error}.") from error
+            raise PageFetchRefused(f"{url} sent broken compressed data: {error}.") from error
         if len(body) > MAX_BODY_BYTES:
             break
     declared_size = response.headers.get("content-length", "")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import BinaryIO
 
-from shoal.core.errors import MissingExtra
+from shoal.core.errors import MissingPackageExtra
 from shoal.core.filenames import escape_filename
 from shoal.core.tools import ToolOutput, error_output
 
@@ -21,7 +21,7 @@ def read_pdf_text(path: Path, file: BinaryIO, pages: str | None) -> ToolOutput:
     try:
         import pypdf
     except ImportError:
-        raise MissingExtra("Reading PDF files", "pdf") from None
+        raise MissingPackageExtra("Reading PDF files", "pdf") from None
     # pypdf's warnings would be printed to the user's terminal; real problems are exceptions.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     file.seek(0)

@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.core.errors import ProcessError
 from shoal.core.ports import Process, ProcessLaunch
 from shoal.core.tools import ToolContext
-from shoal.tools.command_output import OutputPipe
+from shoal.tools.command_output import CommandOutputPipe
 from shoal.tools.terminal_text import decode_terminal_text
 
 _MAX_OUTPUT_BYTES = 32 * 1024 * 1024
@@ -29,7 +29,7 @@ async def run_python_subprocess(
     import tempfile
 
     output = bytearray()
-    pipe = OutputPipe(lambda data: output.extend(data[: _MAX_OUTPUT_BYTES - len(output)]))
+    pipe = CommandOutputPipe(lambda data: output.extend(data[: _MAX_OUTPUT_BYTES - len(output)]))
     try:
         with tempfile.TemporaryFile() as input_file:
             input_file.write(text.encode(errors="replace"))

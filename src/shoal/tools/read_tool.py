@@ -11,7 +11,7 @@ from typing import Annotated, BinaryIO
 from msgspec import Meta, Struct
 
 from shoal.core.filenames import escape_filename
-from shoal.core.messages import Base64Source, ImageBlock, TextBlock
+from shoal.core.messages import Base64ImageSource, ImageBlock, TextBlock
 from shoal.core.tools import ToolContext, ToolOutput, error_output
 from shoal.tools.function_tool import tool
 from shoal.tools.images import detect_image_type
@@ -20,7 +20,7 @@ from shoal.tools.missing_paths import report_missing_path, stat_path
 from shoal.tools.text_files import (
     TextFile,
     describe_file_kind,
-    is_binary,
+    is_binary_content,
     number_lines,
     parse_text_file,
     split_lines,
@@ -77,7 +77,7 @@ async def _read_content(
         from shoal.tools.pdf_reader import read_pdf_text
 
         return await asyncio.to_thread(read_pdf_text, path, file, requested.pages)
-    if is_binary(start):
+    if is_binary_content(start):
         return _refuse_binary(path, start, size)
     if size > MAX_WHOLE_BYTES:
         return await _read_line_range(path, file, size, requested)
@@ -152,7 +152,9 @@ def _read_image(path: Path, media_type: str, size: int, context: ToolContext) ->
 
     data = base64.b64encode(context.workspace.read_file(path)).decode()
     caption = TextBlock(text=f"{escape_filename(path)}: {media_type}, {size:,} bytes")
-    return ToolOutput(content=(caption, ImageBlock(source=Base64Source(media_type=media_type, data=data))))
+    return ToolOutput(
+        content=(caption, ImageBlock(source=Base64ImageSource(media_type=media_type, data=data)))
+    )
 
 
 def _refuse_directory(path: Path) -> ToolOutput:

@@ -22,7 +22,7 @@ MessageRelay: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[s
 """Relays a JSON-RPC message to a server by name and returns its answer, which may be unusable."""
 
 
-class RelayedServerError(ShoalError):
+class RelayedMcpServerError(ShoalError):
     """The server refused a request or sent an invalid answer."""
 
 
@@ -68,9 +68,9 @@ class RelayedMcpServer:
         answer = await self._relay(self.name, message)
         if (error := answer.get("error")) is not None:
             reason = _to_mapping(error).get("message") or error
-            raise RelayedServerError(f"The MCP server {self.name} refused {method}: {reason}")
+            raise RelayedMcpServerError(f"The MCP server {self.name} refused {method}: {reason}")
         if not isinstance(result := answer.get("result"), Mapping):
-            raise RelayedServerError(f"The MCP server {self.name} answered {method} with nothing of use.")
+            raise RelayedMcpServerError(f"The MCP server {self.name} answered {method} with nothing of use.")
         return result
 
 
@@ -90,12 +90,12 @@ class RelayedMcpTool:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         try:
-            return parse_relayed_result(await self.server.call_tool(self.listed.name, arguments))
-        except RelayedServerError as error:
+            return parse_relayed_tool_result(await self.server.call_tool(self.listed.name, arguments))
+        except RelayedMcpServerError as error:
             return error_output(str(error))
 
 
-def parse_relayed_result(result: Mapping[str, Any]) -> ToolOutput:
+def parse_relayed_tool_result(result: Mapping[str, Any]) -> ToolOutput:
     content = result.get("content")
     blocks = tuple(_parse_content_block(each) for each in (content if isinstance(content, list) else ()))
     data = result.get("structuredContent")

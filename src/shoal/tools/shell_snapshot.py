@@ -67,7 +67,7 @@ class UserShell(Struct, frozen=True, kw_only=True):
     kind: Literal["bash", "zsh", "sh"]
 
 
-class SnapshotFailed(ShoalError):
+class ShellSnapshotFailed(ShoalError):
     """No snapshot was taken, so commands lack the user's functions and aliases; the text says why."""
 
 
@@ -81,7 +81,7 @@ def find_user_shell(env: Mapping[str, str]) -> UserShell:
     return UserShell(path="/bin/sh", kind="sh")
 
 
-def lock_snapshot(snapshot: Path) -> int:
+def lock_shell_snapshot(snapshot: Path) -> int:
     """Lock the snapshot while this process lives, to show cleaners it is in use; return the descriptor."""
     fd = os.open(snapshot, os.O_RDONLY | os.O_CLOEXEC)
     with contextlib.suppress(OSError):  # a file system without locks
@@ -104,19 +104,19 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
         """Return the complete file, readable by its owner only. Raises `SnapshotFailed`."""
         script = {"bash": _BASH_SCRIPT, "zsh": _ZSH_SCRIPT}.get(self.shell.kind)
         if script is None:
-            raise SnapshotFailed(f"{self.shell.path} has no start-up files that could be captured")
+            raise ShellSnapshotFailed(f"{self.shell.path} has no start-up files that could be captured")
         name = f"snapshot-{self.shell.kind}-{self.clock.now()}-{self.mark}.sh"
         partial = self.directory / f"{name}.part"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             await self._run_shell(script, partial)
             if not partial.exists() or not partial.read_bytes().endswith(_END_MARK):
-                raise SnapshotFailed(
+                raise ShellSnapshotFailed(
                     f"{self.shell.path} ended before it had written its functions and aliases"
                 )
             return partial.rename(self.directory / name)
         except (OSError, ProcessError) as error:
-            raise SnapshotFailed(str(error)) from error
+            raise ShellSnapshotFailed(str(error)) from error
         finally:
             with contextlib.suppress(OSError):
                 partial.unlink()
@@ -148,7 +148,7 @@ class ShellSnapshotter(Struct, frozen=True, kw_only=True):
             async with self.clock.deadline(SNAPSHOT_TIMEOUT):
                 await process.wait()
         except TimeoutError:
-            raise SnapshotFailed(
+            raise ShellSnapshotFailed(
                 f"the start-up files of {self.shell.path} took more than {SNAPSHOT_TIMEOUT:g} s"
             ) from None
         finally:

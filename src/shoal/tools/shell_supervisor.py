@@ -13,10 +13,10 @@ from typing import Literal, TypeAlias
 
 from shoal.core.background_shells import (
     BackgroundShell,
-    NullShellObserver,
-    ShellObserver,
+    BackgroundShellObserver,
+    BackgroundShellResult,
+    NullBackgroundShellObserver,
     ShellOutcome,
-    ShellResult,
 )
 from shoal.core.clock import Clock
 from shoal.core.errors import ProcessError
@@ -27,7 +27,7 @@ from shoal.core.task_groups import exit_task_group
 from shoal.core.tools import ToolContext
 from shoal.tools.command_environment import build_command_environment
 from shoal.tools.command_launcher import CommandLauncher
-from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutput, OutputPipe
+from shoal.tools.command_output import OUTPUT_LIMIT, CommandOutput, CommandOutputPipe
 from shoal.tools.shell_snapshot import ShellSnapshotter, find_user_shell
 
 ShellStatus: TypeAlias = Literal["running", "exited", "stopped", "lost"]
@@ -44,18 +44,18 @@ _QUESTION_LINE = re.compile(
 _PROMPT_LINE = re.compile(r"[?:>$#%]\s*$")
 
 
-def is_awaiting_input(output: CommandOutput) -> bool:
+def is_shell_awaiting_input(output: CommandOutput) -> bool:
     """Return True if the last line is a question, or a prompt without a line end."""
     return bool(
         _QUESTION_LINE.search(output.get_last_line()) or _PROMPT_LINE.search(output.get_unfinished_line())
     )
 
 
-class ShellProcess:
+class BackgroundShellProcess:
     """One command in the background."""
 
     def __init__(
-        self, facts: BackgroundShell, process: Process, *, output: CommandOutput, pipe: OutputPipe
+        self, facts: BackgroundShell, process: Process, *, output: CommandOutput, pipe: CommandOutputPipe
     ) -> None:
         self.facts = facts
         self.id = facts.shell
@@ -73,7 +73,7 @@ class ShellProcess:
         self._read_offset = 0
 
     @property
-    def file(self) -> Path | None:
+    def output_file(self) -> Path | None:
         """File that holds its whole output."""
         return self.output.file
 
@@ -101,53 +101,53 @@ class ShellProcess:
         else:
             await self.ended.wait()
 
-    def build_result(self) -> ShellResult:
+    def build_result(self) -> BackgroundShellResult:
         """Return how the command ended; call it after the end."""
         outcomes: dict[ShellStatus, ShellOutcome] = {"stopped": "killed", "lost": "killed"}
-        return ShellResult(
+        return BackgroundShellResult(
             facts=self.facts,
             status=outcomes.get(self.status, "failed" if self.exit_code else "completed"),
             exit_code=self.exit_code,
             detail=self.error_text or self._stop_reason,
-            tail=self.get_tail(),
+            tail=self.get_output_tail(),
             quiet=self._stopped_by == self.agent,
         )
 
-    def get_tail(self) -> str:
+    def get_output_tail(self) -> str:
         """Return the end of the output."""
         lines = self.output.text[-_TAIL_CHARACTERS:].rstrip().rsplit("\n", _TAIL_LINES)
         return "\n".join(lines[-_TAIL_LINES:])
 
     def read_new_output(self) -> str:
         """Return the output since the last read, with the middle cut out if it is long."""
-        if self.file is None:
-            return self._format_unavailable(self.output.describe_location())
+        if self.output_file is None:
+            return self._format_unavailable_output(self.output.describe_output_file())
         try:
-            return self._read_new_output(self.file)
+            return self._read_new_output(self.output_file)
         except OSError as error:
-            return self._format_unavailable(error)
+            return self._format_unavailable_output(error)
 
     async def filter_new_output(self, select_lines: Callable[[str], Awaitable[str]]) -> str:
         """Return what `select_lines` keeps of the output since the last read.
 
         If it raises, nothing counts as read.
         """
-        if self.file is None:
-            return self._format_unavailable(self.output.describe_location())
+        if self.output_file is None:
+            return self._format_unavailable_output(self.output.describe_output_file())
         try:
-            content = await asyncio.to_thread(_read_file_from, self.file, self._read_offset)
+            content = await asyncio.to_thread(_read_file_from, self.output_file, self._read_offset)
         except OSError as error:
-            return self._format_unavailable(error)
+            return self._format_unavailable_output(error)
         end = self._read_offset + len(content)
         selected = await select_lines(content.decode(errors="replace"))
         self._read_offset = max(self._read_offset, end)
         if len(selected) <= OUTPUT_LIMIT:
             return selected
         omitted = len(selected) - OUTPUT_LIMIT
-        omission = f"[… {omitted:,} characters are cut out here; {self.output.describe_location()} …]"
+        omission = f"[… {omitted:,} characters are cut out here; {self.output.describe_output_file()} …]"
         return f"{selected[: OUTPUT_LIMIT // 2]}\n\n{omission}\n\n{selected[-OUTPUT_LIMIT // 2 :]}"
 
-    def _format_unavailable(self, reason: object) -> str:
+    def _format_unavailable_output(self, reason: object) -> str:
         return f"(Its output is not to be had: {reason}.)"
 
     def _read_new_output(self, path: Path) -> str:
@@ -160,9 +160,8 @@ class ShellProcess:
             head = file.read(OUTPUT_LIMIT // 2).decode(errors="ignore")
             file.seek(size - OUTPUT_LIMIT // 2)
             tail = file.read(OUTPUT_LIMIT // 2).decode(errors="ignore")
-        omission = (
-            f"[… {size - start - OUTPUT_LIMIT:,} bytes are cut out here; {self.output.describe_location()} …]"
-        )
+        omitted = size - start - OUTPUT_LIMIT
+        omission = f"[… {omitted:,} bytes are cut out here; {self.output.describe_output_file()} …]"
         return f"{head}\n\n{omission}\n\n{tail}"
 
 
@@ -195,10 +194,10 @@ class ShellSupervisor:
         stuck_after: float = STUCK_AFTER,
         note: Callable[[str], None] = _ignore_note,
     ) -> None:
-        self.observer: ShellObserver = NullShellObserver()
+        self.observer: BackgroundShellObserver = NullBackgroundShellObserver()
         self._stuck_after = stuck_after
         self._clock = clock
-        self._shells: dict[str, ShellProcess] = {}
+        self._shells: dict[str, BackgroundShellProcess] = {}
         self._numbers = count(1)
         self._tasks = asyncio.TaskGroup()
         self._watch_tasks: set[asyncio.Task[None]] = set()
@@ -214,7 +213,7 @@ class ShellSupervisor:
 
     async def __aenter__(self) -> ShellSupervisor:
         await self._tasks.__aenter__()
-        self.launcher.remove_leftovers()
+        self.launcher.remove_leftover_files()
         return self
 
     async def __aexit__(
@@ -241,29 +240,29 @@ class ShellSupervisor:
         """Capture the user's shell in the background now, so that the first command need not wait."""
         self.launcher.prepare_snapshot()
 
-    def list_shells(self) -> tuple[ShellProcess, ...]:
+    def list_shells(self) -> tuple[BackgroundShellProcess, ...]:
         return tuple(self._shells.values())
 
-    def find_shell(self, identity: str) -> ShellProcess | None:
+    def find_shell(self, identity: str) -> BackgroundShellProcess | None:
         return self._shells.get(identity)
 
-    def mark_seen(self, shell: ShellProcess, context: ToolContext) -> None:
+    def mark_shell_end_seen(self, shell: BackgroundShellProcess, context: ToolContext) -> None:
         """Record that a tool call has shown the state of an ended shell."""
         if shell.status != "running":
-            self.observer.on_end_seen(shell.facts, context.agent.agent, context.call_id)
+            self.observer.on_end_shown_to_agent(shell.facts, context.agent.agent, context.call_id)
 
-    async def stop_all(self, why: str = SESSION_ENDED) -> tuple[ShellProcess, ...]:
+    async def stop_all(self, why: str = SESSION_ENDED) -> tuple[BackgroundShellProcess, ...]:
         """Stop all running shells and return them."""
         return await self._stop_shells(tuple(self._shells.values()), why, by=None)
 
-    async def stop_agent_shells(self, agent: AgentId) -> tuple[ShellProcess, ...]:
+    async def stop_agent_shells(self, agent: AgentId) -> tuple[BackgroundShellProcess, ...]:
         """Stop the shells of an agent that has ended, without notifying it."""
         agent_shells = tuple(shell for shell in self._shells.values() if shell.agent == agent)
         return await self._stop_shells(agent_shells, "the agent ended", by=agent)
 
     async def _stop_shells(
-        self, shells: tuple[ShellProcess, ...], reason: str, *, by: AgentId | None
-    ) -> tuple[ShellProcess, ...]:
+        self, shells: tuple[BackgroundShellProcess, ...], reason: str, *, by: AgentId | None
+    ) -> tuple[BackgroundShellProcess, ...]:
         running = tuple(shell for shell in shells if shell.status == "running")
         if not running:
             return ()
@@ -272,12 +271,12 @@ class ShellSupervisor:
                 group.create_task(shell.stop(reason, by=by))
         return running
 
-    async def run_in_background(self, command: str, context: ToolContext) -> ShellProcess:
+    async def run_in_background(self, command: str, context: ToolContext) -> BackgroundShellProcess:
         """Start a command in the background. Raises `ProcessError`."""
         shell_id = f"bash_{next(self._numbers)}"
         output = CommandOutput(lambda: context.results.save_result(f"{context.call_id}.txt", b""))
-        output.open_file()
-        pipe = OutputPipe(output.add)
+        output.start_file_output()
+        pipe = CommandOutputPipe(output.add_bytes)
         try:
             process = await self.launcher.start_command(command, context, pipe.writer, directory_file=None)
         except BaseException:
@@ -293,14 +292,14 @@ class ShellSupervisor:
             command=command,
             output="" if output.file is None else str(output.file),
         )
-        self._shells[shell_id] = shell = ShellProcess(facts, process, output=output, pipe=pipe)
+        self._shells[shell_id] = shell = BackgroundShellProcess(facts, process, output=output, pipe=pipe)
         self.observer.on_started(facts)
         watch_task = self._tasks.create_task(self._watch_shell(shell))
         self._watch_tasks.add(watch_task)
         watch_task.add_done_callback(self._watch_tasks.discard)
         return shell
 
-    async def _watch_shell(self, shell: ShellProcess) -> None:
+    async def _watch_shell(self, shell: BackgroundShellProcess) -> None:
         async with asyncio.TaskGroup() as tasks:
             stuck_check = tasks.create_task(self._report_when_stuck(shell))
             await shell.wait_for_exit()
@@ -308,17 +307,17 @@ class ShellSupervisor:
             self.observer.on_ended(shell.build_result())
             stuck_check.cancel()
 
-    async def _report_when_stuck(self, shell: ShellProcess) -> None:
+    async def _report_when_stuck(self, shell: BackgroundShellProcess) -> None:
         """Report the shell as stuck once, then return."""
         output = shell.output
         while True:
             output.has_new_data.clear()
-            if not is_awaiting_input(output):
+            if not is_shell_awaiting_input(output):
                 await output.has_new_data.wait()
                 continue
             try:
                 async with self._clock.deadline(self._stuck_after):
                     await output.has_new_data.wait()
             except TimeoutError:
-                self.observer.on_stuck(shell.facts, shell.get_tail())
+                self.observer.on_waiting_for_input(shell.facts, shell.get_output_tail())
                 return

@@ -15,7 +15,7 @@ def format_task_line(task: Task, waits_for: Sequence[TaskId]) -> str:
     return f"#{task.id} {task.status}{owner}: {task.subject}{blocked_note}"
 
 
-def format_task(task: Task, board: Mapping[TaskId, Task]) -> str:
+def format_task_details(task: Task, board: Mapping[TaskId, Task]) -> str:
     blockers = find_open_blockers(task, board)
     parts = [format_task_line(task, blockers), task.description]
     if task.blocked_by:
@@ -23,7 +23,7 @@ def format_task(task: Task, board: Mapping[TaskId, Task]) -> str:
         parts.append(f"Waited for, and done: {', '.join(done)}" if done else "")
     if task.blocks:
         parts.append(f"Waiting for it: {', '.join(task.blocks)}")
-    metadata = get_visible_metadata(task)
+    metadata = get_visible_task_metadata(task)
     parts.append(f"Metadata: {metadata}" if metadata else "")
     return "\n".join(part for part in parts if part)
 
@@ -56,10 +56,10 @@ def task_to_dict(task: Task) -> dict[str, Any]:
         "owner": task.owner,
         "blocks": list(task.blocks),
         "blockedBy": list(task.blocked_by),
-        "metadata": get_visible_metadata(task) or None,
+        "metadata": get_visible_task_metadata(task) or None,
     }
     return {name: value for name, value in data.items() if value is not None}
 
 
-def get_visible_metadata(task: Task) -> dict[str, Any]:
+def get_visible_task_metadata(task: Task) -> dict[str, Any]:
     return {key: value for key, value in task.metadata.items() if key != ATTEMPT_KEY}

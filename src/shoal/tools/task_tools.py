@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from shoal.core.agents import ShellCommandResult
-from shoal.core.errors import StoreError, TeamStoreError
+from shoal.core.errors import StateFileError, TeamStoreError
 from shoal.core.identity import AgentIdentity
 from shoal.core.names import AgentName, TaskId, parse_agent_name, parse_task_id
 from shoal.core.tasks import (
@@ -24,7 +24,7 @@ from shoal.core.tasks import (
 from shoal.core.team_storage import ClaimAttempts, TaskBoard
 from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
 from shoal.tools.function_tool import FunctionTool, ParameterName, tool
-from shoal.tools.task_format import explain_failed_claim, format_task, format_task_line, task_to_dict
+from shoal.tools.task_format import explain_failed_claim, format_task_details, format_task_line, task_to_dict
 
 BoardLookup: TypeAlias = Callable[[AgentIdentity], TaskBoard]
 AssignmentNotifier: TypeAlias = Callable[[AgentIdentity, AgentName, Task], Awaitable[None]]
@@ -63,7 +63,7 @@ def build_task_tools(
     claims that the runtime made for agents. `find_lead_identity` returns the identity an agent has on the
     board of another team that it leads; without it the `team_name` input is hidden.
     """
-    actions = _TaskActions(
+    actions = _TaskToolActions(
         find_board, notify_assignee, run_acceptance, {} if attempts is None else attempts, find_lead_identity
     )
     tools = (
@@ -78,7 +78,7 @@ def build_task_tools(
     return tools
 
 
-def _build_task_create_tool(actions: _TaskActions) -> FunctionTool:
+def _build_task_create_tool(actions: _TaskToolActions) -> FunctionTool:
     @tool(name="TaskCreate", deadline=_DEADLINE)
     async def task_create(
         subject: Annotated[_Text, "What is to be done, in one line: Fix the login test"],
@@ -102,7 +102,7 @@ def _build_task_create_tool(actions: _TaskActions) -> FunctionTool:
     return task_create
 
 
-def _build_task_get_tool(actions: _TaskActions) -> FunctionTool:
+def _build_task_get_tool(actions: _TaskToolActions) -> FunctionTool:
     @tool(name="TaskGet", reads_only=True, deadline=_DEADLINE)
     async def task_get(task: _Id, team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
         """Read a task: its description, state, owner, what it waits for and what waits for it."""
@@ -111,7 +111,7 @@ def _build_task_get_tool(actions: _TaskActions) -> FunctionTool:
     return task_get
 
 
-def _build_task_list_tool(actions: _TaskActions) -> FunctionTool:
+def _build_task_list_tool(actions: _TaskToolActions) -> FunctionTool:
     @tool(name="TaskList", reads_only=True, deadline=_DEADLINE)
     async def task_list(team_name: _Team = None, *, context: ToolContext) -> ToolOutput:
         """List all tasks with state, owner and open blockers. A task is free when it is pending, has no owner
@@ -121,7 +121,7 @@ def _build_task_list_tool(actions: _TaskActions) -> FunctionTool:
     return task_list
 
 
-def _build_task_update_tool(actions: _TaskActions) -> FunctionTool:
+def _build_task_update_tool(actions: _TaskToolActions) -> FunctionTool:
     @tool(name="TaskUpdate", deadline=_UPDATE_DEADLINE)
     async def task_update(  # noqa: PLR0913, PLR0917 - the inputs that the protocol names
         task: _Id,
@@ -191,7 +191,7 @@ class _TaskUpdateRequest(Struct, frozen=True, kw_only=True):
         )
 
 
-class _TaskActions:
+class _TaskToolActions:
     """Implements the tools, with the attempts under which agents of this process hold their tasks."""
 
     def __init__(
@@ -242,7 +242,7 @@ class _TaskActions:
         if task is None:
             return error_output(f"There is no task {text}. TaskList shows the tasks there are.")
         return ToolOutput(
-            content=format_task(task, await board.view_tasks()), data={"task": task_to_dict(task)}
+            content=format_task_details(task, await board.view_tasks()), data={"task": task_to_dict(task)}
         )
 
     async def list_tasks(self, context: ToolContext, team: str | None) -> ToolOutput:
@@ -265,7 +265,7 @@ class _TaskActions:
             parse_task_id(text),
         )
         key = (context.agent.agent, task_id)
-        if (refusal := await self._explain_refusal(board, task_id, request, context)) is not None:
+        if (refusal := await self._explain_update_refusal(board, task_id, request, context)) is not None:
             return error_output(refusal)
         claim: ClaimResult | None = None
         if request.is_claim(caller):
@@ -276,7 +276,7 @@ class _TaskActions:
                 return error_output(explain_failed_claim(task_id, claim, await board.view_tasks()))
             self._attempts[key] = claim.attempt or ""
         elif (
-            holder_problem := await self._check_holder(board, task_id, request, caller, context)
+            holder_problem := await self._check_task_holder(board, task_id, request, caller, context)
         ) is not None:
             return error_output(holder_problem)
         change = request.build_change(claimed=claim is not None, attempt=self._attempts.get(key))
@@ -296,7 +296,7 @@ class _TaskActions:
             await self._notify_assignee(context.agent, after.owner, after)
         if request.status == "completed":
             await self._notify_unblocked_owners(board, after, caller, context)
-        return await self._format_update(board, request, after, caller, claimed=claim is not None)
+        return await self._format_task_update(board, request, after, caller, claimed=claim is not None)
 
     async def _notify_unblocked_owners(
         self, board: TaskBoard, completed: Task, caller: AgentName, context: ToolContext
@@ -308,7 +308,7 @@ class _TaskActions:
             if task.owner not in (None, caller):
                 await self._notify_assignee(context.agent, task.owner, task)
 
-    async def _explain_refusal(
+    async def _explain_update_refusal(
         self, board: TaskBoard, task_id: TaskId, request: _TaskUpdateRequest, context: ToolContext
     ) -> str | None:
         """Return why the update is not allowed, whoever holds the task."""
@@ -316,7 +316,7 @@ class _TaskActions:
             acceptance_problem := await _check_acceptance_change(board, task_id, request, context)
         ) is not None or request.status != "completed":
             return acceptance_problem
-        return await self._check_acceptance(board, task_id, context) or await _run_completion_hook(
+        return await self._check_acceptance(board, task_id, context) or await _run_task_completed_hook(
             board, task_id, context
         )
 
@@ -332,7 +332,7 @@ class _TaskActions:
         outcome = "did not end in time" if result.exit_code is None else f"ended with {result.exit_code}"
         return f"Task {task_id} is not completed: its acceptance command `{command}` {outcome}.\n\n{output}"
 
-    async def _check_holder(
+    async def _check_task_holder(
         self,
         board: TaskBoard,
         task_id: TaskId,
@@ -356,7 +356,7 @@ class _TaskActions:
             f"Write to {task_on_board.owner} or to the lead."
         )
 
-    async def _format_update(
+    async def _format_task_update(
         self, board: TaskBoard, request: _TaskUpdateRequest, task: Task, caller: AgentName, *, claimed: bool
     ) -> ToolOutput:
         if request.status == "deleted":
@@ -392,7 +392,7 @@ async def _check_acceptance_change(
     )
 
 
-async def _run_completion_hook(board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
+async def _run_task_completed_hook(board: TaskBoard, task_id: TaskId, context: ToolContext) -> str | None:
     """Return a hook's objection to completing the task."""
     if (
         not context.hooks.has_hooks_for("TaskCompleted")
@@ -414,7 +414,7 @@ async def _catch_store_errors(answer: Awaitable[ToolOutput]) -> ToolOutput:
     """Turn store errors into failed output: an unusable board must not end the turn."""
     try:
         return await answer
-    except StoreError as refusal:
+    except StateFileError as refusal:
         return error_output(str(refusal))
 
 

@@ -11,7 +11,7 @@ from shoal.core.roster import TeamRoster
 from shoal.core.teams import TeamOperations
 from shoal.core.tools import Tool, ToolContext, ToolOutput
 from shoal.tools.function_tool import tool
-from shoal.wire.roster_codec import encode_new_team
+from shoal.wire.roster_codec import encode_new_team_roster
 
 TEAM_TOOLS = ("TeamCreate", "TeamDelete")
 
@@ -65,6 +65,6 @@ def _format_created_team(team: TeamRoster, requested_name: str) -> ToolOutput:
         data={
             "team_name": team.name,
             "lead_agent_id": team.lead_agent_id,
-            "config": msgspec.json.decode(encode_new_team(team)),
+            "config": msgspec.json.decode(encode_new_team_roster(team)),
         },
     )

@@ -74,7 +74,7 @@ def parse_text_file(content: bytes) -> TextFile | None:
                 return _build_text_file(content[len(bom) :].decode(encoding), encoding, bom)
             except UnicodeDecodeError:
                 return None
-    if is_binary(content[:_SNIFFED_BYTES]):
+    if is_binary_content(content[:_SNIFFED_BYTES]):
         return None
     try:
         return _build_text_file(content.decode(), "utf-8", b"")
@@ -87,7 +87,7 @@ def _build_text_file(text: str, encoding: str, bom: bytes) -> TextFile:
     return TextFile(text=text.replace("\r\n", "\n") if crlf else text, encoding=encoding, bom=bom, crlf=crlf)
 
 
-def is_binary(start: bytes) -> bool:
+def is_binary_content(start: bytes) -> bool:
     if any(start.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS):
         return False
     if b"\0" in start:

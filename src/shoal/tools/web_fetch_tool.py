@@ -11,10 +11,16 @@ from typing import Annotated
 from msgspec import Struct
 
 from shoal.core.clock import Clock
-from shoal.core.errors import ProcessError, StoreError
+from shoal.core.errors import ProcessError, StateFileError
 from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
 from shoal.tools.function_tool import tool
-from shoal.tools.page_fetcher import MAX_BODY_BYTES, CrossHostRedirect, FetchedPage, FetchRefused, fetch_page
+from shoal.tools.page_fetcher import (
+    MAX_BODY_BYTES,
+    CrossHostRedirect,
+    FetchedPage,
+    PageFetchRefused,
+    fetch_page,
+)
 from shoal.tools.python_subprocess import run_python_subprocess
 
 MAX_PAGE_CHARACTERS = 50_000
@@ -34,24 +40,24 @@ _TEXT_MEDIA_TYPES = (
 )
 
 
-class WebPage(Struct, frozen=True, kw_only=True):
+class ConvertedWebPage(Struct, frozen=True, kw_only=True):
     url: str
     media_type: str
     text: str
     truncated: bool
 
 
-class PageCache:
+class WebPageCache:
     """Cache of the last pages, by URL."""
 
     def __init__(self) -> None:
-        self._pages: OrderedDict[str, tuple[float, WebPage]] = OrderedDict()
+        self._pages: OrderedDict[str, tuple[float, ConvertedWebPage]] = OrderedDict()
 
-    def find_page(self, url: str, clock: Clock) -> WebPage | None:
+    def find_page(self, url: str, clock: Clock) -> ConvertedWebPage | None:
         stored_at, page = self._pages.get(url, (0.0, None))
         return page if page is not None and clock.monotonic() - stored_at < _CACHE_SECONDS else None
 
-    def store_page(self, url: str, page: WebPage, clock: Clock) -> None:
+    def store_page(self, url: str, page: ConvertedWebPage, clock: Clock) -> None:
         if len(page.text) > _MAX_CACHED_CHARACTERS:
             return
         self._pages[url] = (clock.monotonic(), page)
@@ -62,7 +68,7 @@ class PageCache:
 
 def build_web_tools(*, allow_private: bool = False) -> tuple[Tool, ...]:
     """Return the web tools; `allow_private` also allows pages of this machine and its network."""
-    cache = PageCache()
+    cache = WebPageCache()
 
     @tool(name="WebFetch", reads_only=True, deadline=_SECONDS + 15)
     async def web_fetch(
@@ -99,7 +105,7 @@ def _format_redirect(url: str, redirect: CrossHostRedirect) -> ToolOutput:
     )
 
 
-async def _convert_page(fetched: FetchedPage, context: ToolContext) -> WebPage:
+async def _convert_page(fetched: FetchedPage, context: ToolContext) -> ConvertedWebPage:
     media_type = fetched.media_type
     if not media_type:
         media_type = "text/html" if fetched.body.lstrip()[:1] == b"<" else "text/plain"
@@ -111,7 +117,7 @@ async def _convert_page(fetched: FetchedPage, context: ToolContext) -> WebPage:
     is_wide_charset = (fetched.charset or "").lower().startswith(("utf-16", "utf-32"))
     if fetched.status < 400 and (not is_text or (b"\0" in fetched.body[:1024] and not is_wide_charset)):
         size = f"{fetched.size:,} bytes" if fetched.size is not None else "of unknown size"
-        raise FetchRefused(
+        raise PageFetchRefused(
             f"{fetched.url} is not text: {media_type}, {size}. "
             "Download it with a shell command if you need it."
         )
@@ -121,10 +127,10 @@ async def _convert_page(fetched: FetchedPage, context: ToolContext) -> WebPage:
     elif media_type.endswith(("+json", "/json")):
         text = _indent_json(text)
     if fetched.status >= 400:
-        raise FetchRefused(
+        raise PageFetchRefused(
             f"{fetched.url} answered {fetched.status} {fetched.reason}.\n{text[:2000]}".strip()
         )
-    return WebPage(url=fetched.url, media_type=media_type, text=text, truncated=fetched.truncated)
+    return ConvertedWebPage(url=fetched.url, media_type=media_type, text=text, truncated=fetched.truncated)
 
 
 def _decode_body(fetched: FetchedPage, media_type: str) -> str:
@@ -141,9 +147,9 @@ async def _convert_html(html: str, url: str, context: ToolContext) -> str:
     try:
         status, text = await run_python_subprocess((str(_HTML_TEXT_SCRIPT), url), html, context, seconds=10)
     except ProcessError as error:
-        raise FetchRefused(f"{url} could not be turned into text. {error}") from error
+        raise PageFetchRefused(f"{url} could not be turned into text. {error}") from error
     if status != 0:
-        raise FetchRefused(f"{url} could not be turned into text: {text.strip()[-300:]}")
+        raise PageFetchRefused(f"{url} could not be turned into text: {text.strip()[-300:]}")
     return text
 
 
@@ -154,7 +160,7 @@ def _indent_json(text: str) -> str:
         return text
 
 
-def _format_page(page: WebPage, prompt: str | None, context: ToolContext) -> ToolOutput:
+def _format_page(page: ConvertedWebPage, prompt: str | None, context: ToolContext) -> ToolOutput:
     boundary = context.ids.new_short_id()
     text = page.text
     notes = [f"Only the first {MAX_BODY_BYTES >> 20} MB of it were read."] if page.truncated else []
@@ -163,7 +169,7 @@ def _format_page(page: WebPage, prompt: str | None, context: ToolContext) -> Too
         try:
             path = context.results.save_result(f"{context.call_id}.txt", page.text.encode(errors="replace"))
             location = f"the whole is in {path}"
-        except StoreError as error:
+        except StateFileError as error:
             location = f"the whole could not be kept: {error}"
         notes.append(
             f"These are the first {MAX_PAGE_CHARACTERS:,} of {len(page.text):,} characters; {location}."

@@ -26,35 +26,35 @@ from shoal.core.permissions import PermissionMode
 from shoal.core.roster import MEMBER_COLORS
 from shoal.wire.field_parsers import (
     InvalidFieldValue,
+    describe_field_value,
     describe_unknown_field,
-    describe_value,
-    parse_flag,
-    parse_text,
-    parse_text_list,
+    parse_flag_field,
+    parse_text_field,
+    parse_text_list_field,
     parse_tool_entries,
-    split_list,
+    split_list_text,
 )
 from shoal.wire.front_matter import FrontMatterEntry, InvalidFrontMatter, parse_front_matter
 from shoal.wire.json_codec import decode_json
-from shoal.wire.json_line_numbers import find_key_line
+from shoal.wire.json_line_numbers import find_json_key_line
 
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 _MAX_NAME_LENGTH = 100
 
 
-class ParsedDefinition(Struct, frozen=True, kw_only=True):
+class ParsedAgentDefinition(Struct, frozen=True, kw_only=True):
     """A definition and warnings about its source text."""
 
     definition: AgentDefinition
     warnings: tuple[str, ...] = ()
 
 
-class _DefinitionField(NamedTuple):
+class _AgentDefinitionField(NamedTuple):
     attribute: str
     read: Callable[[Any], Any]
 
 
-def parse_definition(text: str, source: DefinitionSource, *, name: str) -> ParsedDefinition:
+def parse_agent_definition(text: str, source: DefinitionSource, *, name: str) -> ParsedAgentDefinition:
     """Parse a definition; `name` is the file name, used in errors if the definition has no name.
 
     Raises `InvalidAgentDefinition` with the file, the line and the field.
@@ -67,7 +67,7 @@ def parse_definition(text: str, source: DefinitionSource, *, name: str) -> Parse
         )
         raise InvalidAgentDefinition(problem) from error
     declared_name = next((entry.value for entry in page.entries if entry.key == "name"), None)
-    builder = _DefinitionBuilder(
+    builder = _AgentDefinitionBuilder(
         source, declared_name if isinstance(declared_name, str) and declared_name else name
     )
     builder.warnings += [
@@ -81,9 +81,9 @@ def parse_definition(text: str, source: DefinitionSource, *, name: str) -> Parse
     return builder.build({**values, "prompt": page.body}, line=1)
 
 
-def parse_json_definitions(
+def parse_json_agent_definitions(
     definitions: str | Mapping[str, Any], *, path: Path | None = None
-) -> tuple[ParsedDefinition, ...]:
+) -> tuple[ParsedAgentDefinition, ...]:
     """Parse the JSON form, an object of names and their fields; raise `InvalidAgentDefinition`."""
     source = DefinitionSource(kind="flag", path=path)
     text = definitions if isinstance(definitions, str) else None
@@ -102,14 +102,16 @@ def parse_json_definitions(
     if not isinstance(raw, Mapping):
         problem = 'a JSON object is expected, as {"reviewer": {"description": "…", "prompt": "…"}}'
         raise InvalidAgentDefinition(DefinitionProblem(what=problem, name="", source=source))
-    return tuple(_parse_mapping(source, name, fields, text) for name, fields in raw.items())
+    return tuple(_parse_definition_mapping(source, name, fields, text) for name, fields in raw.items())
 
 
-def _parse_mapping(source: DefinitionSource, name: str, fields: Any, text: str | None) -> ParsedDefinition:
+def _parse_definition_mapping(
+    source: DefinitionSource, name: str, fields: Any, text: str | None
+) -> ParsedAgentDefinition:
     def find_line(*keys: str) -> int | None:
-        return None if text is None or "\n" not in text else find_key_line(text, keys)
+        return None if text is None or "\n" not in text else find_json_key_line(text, keys)
 
-    builder = _DefinitionBuilder(source, name, prefix=f"{name}.")
+    builder = _AgentDefinitionBuilder(source, name, prefix=f"{name}.")
     if not isinstance(fields, Mapping):
         raise builder.build_error("an object with its fields is expected", line=find_line(name), field=name)
     values = [(key, value, find_line(name, key)) for key, value in fields.items()]
@@ -121,7 +123,7 @@ def _parse_mapping(source: DefinitionSource, name: str, fields: Any, text: str |
     return builder.build(found, line=find_line(name))
 
 
-class _DefinitionBuilder:
+class _AgentDefinitionBuilder:
     """Builds one definition: locates problems and collects warnings."""
 
     def __init__(self, source: DefinitionSource, name: str, *, prefix: str = "") -> None:
@@ -140,12 +142,12 @@ class _DefinitionBuilder:
         return str(DefinitionProblem(what=what, name=self._name, source=self._source, line=line, field=field))
 
     def parse_entries(
-        self, entries: Iterable[FrontMatterEntry], known_fields: Mapping[str, _DefinitionField]
+        self, entries: Iterable[FrontMatterEntry], known_fields: Mapping[str, _AgentDefinitionField]
     ) -> dict[str, Any]:
         return self.parse_fields([(entry.key, entry.value, entry.line) for entry in entries], known_fields)
 
     def parse_fields(
-        self, given: Iterable[tuple[str, Any, int | None]], known_fields: Mapping[str, _DefinitionField]
+        self, given: Iterable[tuple[str, Any, int | None]], known_fields: Mapping[str, _AgentDefinitionField]
     ) -> dict[str, Any]:
         """Parse the fields; a field without a value keeps its default."""
         values: dict[str, Any] = {}
@@ -169,18 +171,18 @@ class _DefinitionBuilder:
                     raise self.build_error(str(error), line=line, field=self._prefix + key) from None
         return values
 
-    def build(self, values: Mapping[str, Any], *, line: int | None) -> ParsedDefinition:
+    def build(self, values: Mapping[str, Any], *, line: int | None) -> ParsedAgentDefinition:
         for required in ("name", "description", "prompt"):
             if required not in values:
                 raise self.build_error("it is missing", line=line, field=self._prefix + required)
         source = replace(self._source, lines=self._lines)
-        return ParsedDefinition(
+        return ParsedAgentDefinition(
             definition=AgentDefinition(**values, source=source), warnings=tuple(self.warnings)
         )
 
 
 def _parse_required_text(value: Any) -> str:
-    text = parse_text(value).strip()
+    text = parse_text_field(value).strip()
     if not text:
         raise InvalidFieldValue("it is empty")
     return text
@@ -215,7 +217,7 @@ def _parse_tools(value: Any) -> tuple[str, ...]:
 
 
 def _parse_name_list(value: Any) -> tuple[str, ...]:
-    return split_list(value) if isinstance(value, str) else parse_text_list(value)
+    return split_list_text(value) if isinstance(value, str) else parse_text_list_field(value)
 
 
 def _parse_model(value: Any) -> str | None:
@@ -263,13 +265,13 @@ def _parse_color(value: Any) -> str | None:
     return value if isinstance(value, str) and (value in MEMBER_COLORS or _HEX.fullmatch(value)) else None
 
 
-def _parse_servers(value: Any) -> tuple[str | Mapping[str, Any], ...]:
+def _parse_mcp_server_entries(value: Any) -> tuple[str | Mapping[str, Any], ...]:
     if isinstance(value, str):
-        return split_list(value)
+        return split_list_text(value)
     if isinstance(value, Mapping):
         return tuple({name: config} for name, config in value.items())
     if not isinstance(value, list | tuple):
-        raise InvalidFieldValue(f"a list of servers is expected, not {describe_value(value)}")
+        raise InvalidFieldValue(f"a list of servers is expected, not {describe_field_value(value)}")
     for item in value:
         if not isinstance(item, str | Mapping) or not item:
             raise InvalidFieldValue(
@@ -280,38 +282,44 @@ def _parse_servers(value: Any) -> tuple[str | Mapping[str, Any], ...]:
 
 def _parse_hooks(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidFieldValue(f"a mapping of events to hooks is expected, not {describe_value(value)}")
+        raise InvalidFieldValue(
+            f"a mapping of events to hooks is expected, not {describe_field_value(value)}"
+        )
     for event, hooks in value.items():
         if not isinstance(hooks, list | tuple):
-            raise InvalidFieldValue(f"a list of hooks is expected for {event}, not {describe_value(hooks)}")
+            raise InvalidFieldValue(
+                f"a list of hooks is expected for {event}, not {describe_field_value(hooks)}"
+            )
     return value
 
 
 _FIELDS = {
-    "name": _DefinitionField("name", _parse_name),
-    "description": _DefinitionField("description", _parse_description),
-    "tools": _DefinitionField("tools", _parse_tools),
-    "disallowedTools": _DefinitionField("disallowed_tools", _parse_tools),
-    "model": _DefinitionField("model", _parse_model),
-    "effort": _DefinitionField("effort", _parse_effort),
-    "permissionMode": _DefinitionField("permission_mode", _build_choice_parser(get_args(PermissionMode))),
-    "background": _DefinitionField("background", parse_flag),
-    "isolation": _DefinitionField("isolation", _build_choice_parser(get_args(IsolationMode))),
-    "maxTurns": _DefinitionField("max_turns", _parse_count),
-    "color": _DefinitionField("color", parse_text),
-    "memory": _DefinitionField("memory", _build_choice_parser(get_args(MemoryScope))),
-    "requiredMcpServers": _DefinitionField("required_mcp_servers", _parse_name_list),
-    "mcpServers": _DefinitionField("mcp_servers", _parse_servers),
-    "hooks": _DefinitionField("hooks", _parse_hooks),
-    "skills": _DefinitionField("skills", _parse_name_list),
-    "initialPrompt": _DefinitionField("initial_prompt", parse_text),
-    "acceptance": _DefinitionField("acceptance", _parse_required_text),
-    "maxBudgetUsd": _DefinitionField("max_budget_usd", _parse_dollars),
-    "oneShot": _DefinitionField("one_shot", parse_flag),
-    "instructions": _DefinitionField("instructions", parse_flag),
+    "name": _AgentDefinitionField("name", _parse_name),
+    "description": _AgentDefinitionField("description", _parse_description),
+    "tools": _AgentDefinitionField("tools", _parse_tools),
+    "disallowedTools": _AgentDefinitionField("disallowed_tools", _parse_tools),
+    "model": _AgentDefinitionField("model", _parse_model),
+    "effort": _AgentDefinitionField("effort", _parse_effort),
+    "permissionMode": _AgentDefinitionField(
+        "permission_mode", _build_choice_parser(get_args(PermissionMode))
+    ),
+    "background": _AgentDefinitionField("background", parse_flag_field),
+    "isolation": _AgentDefinitionField("isolation", _build_choice_parser(get_args(IsolationMode))),
+    "maxTurns": _AgentDefinitionField("max_turns", _parse_count),
+    "color": _AgentDefinitionField("color", parse_text_field),
+    "memory": _AgentDefinitionField("memory", _build_choice_parser(get_args(MemoryScope))),
+    "requiredMcpServers": _AgentDefinitionField("required_mcp_servers", _parse_name_list),
+    "mcpServers": _AgentDefinitionField("mcp_servers", _parse_mcp_server_entries),
+    "hooks": _AgentDefinitionField("hooks", _parse_hooks),
+    "skills": _AgentDefinitionField("skills", _parse_name_list),
+    "initialPrompt": _AgentDefinitionField("initial_prompt", parse_text_field),
+    "acceptance": _AgentDefinitionField("acceptance", _parse_required_text),
+    "maxBudgetUsd": _AgentDefinitionField("max_budget_usd", _parse_dollars),
+    "oneShot": _AgentDefinitionField("one_shot", parse_flag_field),
+    "instructions": _AgentDefinitionField("instructions", parse_flag_field),
 }
 _JSON_FIELDS = {key: field for key, field in _FIELDS.items() if key != "name"} | {
-    "prompt": _DefinitionField("prompt", parse_text)
+    "prompt": _AgentDefinitionField("prompt", parse_text_field)
 }
 DEFINITION_FIELDS = tuple(_FIELDS)
 """Field names in reading order."""

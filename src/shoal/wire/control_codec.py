@@ -13,81 +13,81 @@ from msgspec import Struct
 from shoal.core.events import Event, JournaledEvent, LiveEvent
 from shoal.core.messages import Message
 from shoal.core.permission_decisions import PermissionMode
-from shoal.wire.foreign_json import convert_value
-from shoal.wire.journal_codec import UnknownEvent
-from shoal.wire.json_codec import decode_json, parse_message
+from shoal.wire.foreign_json import convert_to_schema
+from shoal.wire.journal_codec import UnknownJournalEvent
+from shoal.wire.json_codec import decode_json, parse_conversation_message
 
 
-class ControlCommand(Struct, frozen=True, kw_only=True, tag_field="subtype"):
+class RunControlCommand(Struct, frozen=True, kw_only=True, tag_field="subtype"):
     """Base of the commands that a client may send to a run."""
 
 
-class SubscribeCommand(ControlCommand, frozen=True, tag="subscribe"):
+class SubscribeToEventsCommand(RunControlCommand, frozen=True, tag="subscribe"):
     """Receive every event from now on. The response has the journal offset at which that starts."""
 
 
-class InterruptCommand(ControlCommand, frozen=True, tag="interrupt"):
+class InterruptTurnCommand(RunControlCommand, frozen=True, tag="interrupt"):
     """End the turn of the lead or of the named agent, not the run and not the agent."""
 
     task_id: str = ""
 
 
-class SetModelCommand(ControlCommand, frozen=True, tag="set_model"):
+class SetModelCommand(RunControlCommand, frozen=True, tag="set_model"):
     model: str
 
 
-class SetPermissionModeCommand(ControlCommand, frozen=True, tag="set_permission_mode"):
+class SetPermissionModeCommand(RunControlCommand, frozen=True, tag="set_permission_mode"):
     mode: PermissionMode
 
 
-class SetDelegateCommand(ControlCommand, frozen=True, tag="set_delegate"):
+class SetDelegateModeCommand(RunControlCommand, frozen=True, tag="set_delegate"):
     """Restrict the lead to delegation, or give it all its tools back."""
 
     on: bool
 
 
-class StatusCommand(ControlCommand, frozen=True, tag="status"): ...
+class GetRunStatusCommand(RunControlCommand, frozen=True, tag="status"): ...
 
 
-class StopRunCommand(ControlCommand, frozen=True, tag="stop"):
+class StopRunCommand(RunControlCommand, frozen=True, tag="stop"):
     """End the run."""
 
 
-class StopTaskCommand(ControlCommand, frozen=True, tag="stop_task"):
+class StopTaskCommand(RunControlCommand, frozen=True, tag="stop_task"):
     """End one agent, by id or name, or one background shell."""
 
     task_id: str
 
 
-class ShutDownMemberCommand(ControlCommand, frozen=True, tag="shut_down"):
+class ShutDownMemberCommand(RunControlCommand, frozen=True, tag="shut_down"):
     """Ask a teammate to shut down and stop it after the grace period; answered when it has ended."""
 
     name: str
     reason: str = ""
 
 
-class StopAgentsCommand(ControlCommand, frozen=True, tag="stop_agents"):
+class StopAgentsCommand(RunControlCommand, frozen=True, tag="stop_agents"):
     """End every agent except the lead."""
 
 
-class BackgroundAgentCommand(ControlCommand, frozen=True, tag="background"):
+class MoveToBackgroundCommand(RunControlCommand, frozen=True, tag="background"):
     """Move the agent, or all agents, to the background; the run continues."""
 
     task_id: str | None = None
 
 
-class ListAgentsCommand(ControlCommand, frozen=True, tag="agents"):
+class ListAgentsCommand(RunControlCommand, frozen=True, tag="agents"):
     """List every started agent with its status."""
 
 
-class SendTextCommand(ControlCommand, frozen=True, tag="send"):
+class SendUserTextCommand(RunControlCommand, frozen=True, tag="send"):
     """Send a person's text to one agent; an ended agent is resumed with it."""
 
     to: str
     text: str
 
 
-class RelayMessageCommand(ControlCommand, frozen=True, tag="relay"):
+class RelayAgentMessageCommand(RunControlCommand, frozen=True, tag="relay"):
     """Send a message of another session's agent to the lead. It does not count as a person's."""
 
     sender: str
@@ -95,12 +95,12 @@ class RelayMessageCommand(ControlCommand, frozen=True, tag="relay"):
     summary: str = ""
 
 
-_COMMAND_UNION: Any = reduce(or_, ControlCommand.__subclasses__())
+_COMMAND_UNION: Any = reduce(or_, RunControlCommand.__subclasses__())
 
 
-class ControlRequest(Struct, frozen=True, kw_only=True):
+class RunControlRequest(Struct, frozen=True, kw_only=True):
     request_id: str
-    command: ControlCommand
+    command: RunControlCommand
 
 
 class SteeringMessage(Struct, frozen=True, kw_only=True):
@@ -110,13 +110,13 @@ class SteeringMessage(Struct, frozen=True, kw_only=True):
     request_id: str = ""
 
 
-class SubscriptionGap(Struct, frozen=True, kw_only=True, tag_field="type", tag="gap"):
+class EventSubscriptionGap(Struct, frozen=True, kw_only=True, tag_field="type", tag="gap"):
     """Last line for a subscriber that was too slow: the missed events are in the journal from `offset` on."""
 
     offset: int
 
 
-class ControlResponse(Struct, frozen=True, kw_only=True):
+class RunControlResponse(Struct, frozen=True, kw_only=True):
     request_id: str
     response: Any = None
     error: str | None = None
@@ -130,7 +130,7 @@ class InvalidControlRequest(ValueError):
         self.request_id = request_id
 
 
-def parse_control_request(line: bytes) -> ControlRequest | SteeringMessage:
+def parse_control_request(line: bytes) -> RunControlRequest | SteeringMessage:
     """Parse a request line; raise `InvalidControlRequest` with the mistake."""
     try:
         raw = decode_json(line)
@@ -142,7 +142,7 @@ def parse_control_request(line: bytes) -> ControlRequest | SteeringMessage:
     request_id = request_id if isinstance(request_id, str) else ""
     match raw.get("type"):
         case "control_request":
-            return _parse_command(raw, request_id)
+            return _parse_control_command(raw, request_id)
         case "user":
             return _parse_steering(raw, request_id)
         case other:
@@ -151,14 +151,14 @@ def parse_control_request(line: bytes) -> ControlRequest | SteeringMessage:
             )
 
 
-def _parse_command(raw: Mapping[str, Any], request_id: str) -> ControlRequest:
+def _parse_control_command(raw: Mapping[str, Any], request_id: str) -> RunControlRequest:
     if not request_id:
         raise InvalidControlRequest("request_id is missing")
     try:
-        command = convert_value(raw.get("request"), _COMMAND_UNION)
+        command = convert_to_schema(raw.get("request"), _COMMAND_UNION)
     except msgspec.ValidationError as error:
         raise InvalidControlRequest(f"request: {error}", request_id) from error
-    return ControlRequest(request_id=request_id, command=command)
+    return RunControlRequest(request_id=request_id, command=command)
 
 
 def _parse_steering(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
@@ -167,7 +167,7 @@ def _parse_steering(raw: Mapping[str, Any], request_id: str) -> SteeringMessage:
         raise InvalidControlRequest("message must be an object with the role user", request_id)
     if not isinstance(raw_message.get("content"), str | list):
         raise InvalidControlRequest("message.content must be a text or a list of blocks", request_id)
-    message, left_out = parse_message(raw_message)
+    message, left_out = parse_conversation_message(raw_message)
     if left_out or not message.content:
         raise InvalidControlRequest(f"message.content has blocks that are not known: {left_out}", request_id)
     return SteeringMessage(message=message, request_id=request_id)
@@ -187,33 +187,33 @@ def _encode_line(value: object) -> bytes:
         return json.dumps(builtins, separators=(",", ":")).encode() + b"\n"
 
 
-def encode_request(request_id: str, command: ControlCommand) -> bytes:
+def encode_control_request(request_id: str, command: RunControlCommand) -> bytes:
     return _encode_line({"type": "control_request", "request_id": request_id, "request": command})
 
 
-def encode_steering(message: Message, request_id: str) -> bytes:
+def encode_steering_message(message: Message, request_id: str) -> bytes:
     return _encode_line({"type": "user", "request_id": request_id, "message": message})
 
 
-def encode_event(event: Event) -> bytes:
+def encode_control_event(event: Event) -> bytes:
     return _encode_line(event)
 
 
-def encode_gap(offset: int) -> bytes:
-    return _encode_line(SubscriptionGap(offset=offset))
+def encode_subscription_gap(offset: int) -> bytes:
+    return _encode_line(EventSubscriptionGap(offset=offset))
 
 
-def encode_success(request_id: str, response: object) -> bytes:
+def encode_control_success(request_id: str, response: object) -> bytes:
     body = {"subtype": "success", "request_id": request_id, "response": response}
     return _encode_line({"type": "control_response", "response": body})
 
 
-def encode_error(request_id: str, error: str) -> bytes:
+def encode_control_error(request_id: str, error: str) -> bytes:
     body = {"subtype": "error", "request_id": request_id, "error": error}
     return _encode_line({"type": "control_response", "response": body})
 
 
-ControlOutput: TypeAlias = ControlResponse | SubscriptionGap | Event | UnknownEvent
+ControlOutput: TypeAlias = RunControlResponse | EventSubscriptionGap | Event | UnknownJournalEvent
 _EVENT_UNION: Any = reduce(or_, (*JournaledEvent.__subclasses__(), *LiveEvent.__subclasses__()))
 
 
@@ -224,11 +224,11 @@ def parse_control_output(line: bytes) -> ControlOutput:
         raise ValueError("not a JSON object")  # noqa: TRY004 - it is the content that is wrong
     kind = raw.get("type")
     if kind == "control_response":
-        return msgspec.convert(raw.get("response"), ControlResponse)
+        return msgspec.convert(raw.get("response"), RunControlResponse)
     if kind == "gap":
-        return msgspec.convert(raw, SubscriptionGap)
+        return msgspec.convert(raw, EventSubscriptionGap)
     try:
-        event: Event = convert_value(raw, _EVENT_UNION)
+        event: Event = convert_to_schema(raw, _EVENT_UNION)
     except msgspec.ValidationError:
-        return UnknownEvent(type=str(kind), raw=raw)
+        return UnknownJournalEvent(type=str(kind), raw=raw)
     return event

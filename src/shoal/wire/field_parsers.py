@@ -20,24 +20,24 @@ def describe_unknown_field(key: str, known_fields: Iterable[str]) -> str:
     return "this field is not known and is ignored" + (f"; is {matches[0]} meant?" if matches else "")
 
 
-def parse_text(value: Any) -> str:
+def parse_text_field(value: Any) -> str:
     if not isinstance(value, str):
-        raise InvalidFieldValue(f"text is expected, not {describe_value(value)}")
+        raise InvalidFieldValue(f"text is expected, not {describe_field_value(value)}")
     return value
 
 
-def parse_flag(value: Any) -> bool:
+def parse_flag_field(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     for flag, spellings in ((True, ("true", "yes", "on")), (False, ("false", "no", "off"))):
         if isinstance(value, str) and value.lower() in spellings:
             return flag
-    raise InvalidFieldValue(f"true or false is expected, not {describe_value(value)}")
+    raise InvalidFieldValue(f"true or false is expected, not {describe_field_value(value)}")
 
 
-def parse_text_list(value: Any) -> tuple[str, ...]:
+def parse_text_list_field(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise InvalidFieldValue(f"a list is expected, not {describe_value(value)}")
+        raise InvalidFieldValue(f"a list is expected, not {describe_field_value(value)}")
     for item in value:
         if not isinstance(item, str) or not item.strip():
             raise InvalidFieldValue(f"a list of names is expected, and {item!r} is none")
@@ -46,14 +46,18 @@ def parse_text_list(value: Any) -> tuple[str, ...]:
 
 def parse_tool_entries(value: Any) -> tuple[str, ...]:
     """Parse tools with optional patterns from a list or from text separated by commas or whitespace."""
-    entries = split_list(value, split_whitespace=True) if isinstance(value, str) else parse_text_list(value)
+    entries = (
+        split_list_text(value, split_whitespace=True)
+        if isinstance(value, str)
+        else parse_text_list_field(value)
+    )
     for entry in entries:
         if _TOOL_PATTERN.fullmatch(entry) is None:
             raise InvalidFieldValue(f"{entry!r} is not a tool: write Tool, Tool(pattern) or *")
     return entries
 
 
-def split_list(text: str, *, split_whitespace: bool = False) -> tuple[str, ...]:
+def split_list_text(text: str, *, split_whitespace: bool = False) -> tuple[str, ...]:
     """Split at commas outside parentheses and, with `split_whitespace`, at whitespace too."""
     found: list[str] = []
     depth = start = 0
@@ -67,7 +71,7 @@ def split_list(text: str, *, split_whitespace: bool = False) -> tuple[str, ...]:
     return tuple(filter(None, found))
 
 
-def describe_value(value: Any) -> str:
+def describe_field_value(value: Any) -> str:
     """Describe the value for an error message."""
     match value:
         case Mapping():

@@ -16,31 +16,31 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class InvalidFile(Struct, frozen=True):
+class InvalidFileContent(Struct, frozen=True):
     """A file with invalid content. It may be half written: read it again under the lock."""
 
     reason: str
 
 
-class RejectedEntry(Struct, frozen=True, kw_only=True):
+class RejectedFileEntry(Struct, frozen=True, kw_only=True):
     """An invalid part of an otherwise valid file."""
 
     raw: bytes
     reason: str
 
 
-def parse_json(content: bytes) -> Any:
+def parse_foreign_json(content: bytes) -> Any:
     """Return the JSON value or `InvalidFile`; a byte order mark and lone surrogates are accepted."""
     if not content.strip():
-        return InvalidFile("it is empty")
+        return InvalidFileContent("it is empty")
     try:
         return decode_json(content)
     except UnicodeDecodeError as error:
-        return InvalidFile(f"it is not UTF-8: {error}")
+        return InvalidFileContent(f"it is not UTF-8: {error}")
     except ValueError as error:
-        return InvalidFile(f"it is not JSON: {error}")
+        return InvalidFileContent(f"it is not JSON: {error}")
     except RecursionError:
-        return InvalidFile("it is nested too deeply")
+        return InvalidFileContent("it is nested too deeply")
 
 
 def describe_validation_error(error: msgspec.ValidationError) -> str:
@@ -49,7 +49,7 @@ def describe_validation_error(error: msgspec.ValidationError) -> str:
     return text[:1].lower() + text[1:]
 
 
-def convert_value(value: Any, schema: type[_T]) -> _T:
+def convert_to_schema(value: Any, schema: type[_T]) -> _T:
     """Convert the value to the schema; raise `msgspec.ValidationError` if it does not fit."""
     try:
         return msgspec.convert(value, schema)
@@ -63,7 +63,7 @@ def convert_value(value: Any, schema: type[_T]) -> _T:
         raise msgspec.ValidationError(f"Name of a field that is not text: {error}") from error
 
 
-def decode_value(content: bytes, decode: Callable[[bytes], _T], schema: Any) -> _T:
+def decode_to_schema(content: bytes, decode: Callable[[bytes], _T], schema: Any) -> _T:
     """Decode the content with the decoder of the schema; raise ValueError.
 
     A decoder fails at lone surrogates, which `encode_json` writes for names that are not UTF-8: then the
@@ -77,39 +77,43 @@ def decode_value(content: bytes, decode: Callable[[bytes], _T], schema: Any) -> 
         value = decode_json(content)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    decoded: _T = convert_value(value, schema)
+    decoded: _T = convert_to_schema(value, schema)
     return decoded
 
 
-def parse_raw_fields(content: bytes) -> dict[str, Any]:
+def parse_raw_json_fields(content: bytes) -> dict[str, Any]:
     """Return the raw fields of a JSON object, ready to be written unchanged; empty if it is no object."""
     try:
         return dict(_decode_fields(content))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = parse_json(content)
-    if isinstance(value, InvalidFile):
+        value = parse_foreign_json(content)
+    if isinstance(value, InvalidFileContent):
         # Readers skip the name of an unknown field, whatever its bytes are.
-        value = parse_json(content.decode(errors="surrogateescape").encode(errors="surrogatepass"))
-    return {name: Raw(encode_exact(each)) for name, each in value.items()} if isinstance(value, dict) else {}
+        value = parse_foreign_json(content.decode(errors="surrogateescape").encode(errors="surrogatepass"))
+    return (
+        {name: Raw(encode_json_exactly(each)) for name, each in value.items()}
+        if isinstance(value, dict)
+        else {}
+    )
 
 
-def update_fields(content: bytes, changes: Mapping[str, Any]) -> bytes:
+def update_json_fields(content: bytes, changes: Mapping[str, Any]) -> bytes:
     """Return the object with these fields changed and all others and the order kept; None drops a field."""
-    fields = parse_raw_fields(content)
+    fields = parse_raw_json_fields(content)
     fields.update(changes)
-    return encode_object(
+    return encode_json_object(
         {name: value for name, value in fields.items() if value is not None or name not in changes}
     )
 
 
-def encode_object(fields: Mapping[str, Any]) -> bytes:
+def encode_json_object(fields: Mapping[str, Any]) -> bytes:
     """Encode a JSON object of plain values and raw JSON."""
     return b"{%b}" % b",".join(
         b"%b:%b" % (encode_json(name), _encode_field(value)) for name, value in fields.items()
     )
 
 
-def encode_exact(value: Any) -> bytes:
+def encode_json_exactly(value: Any) -> bytes:
     """Encode a value of `parse_json` exactly, with NaN and infinity, which `encode_json` cannot write."""
     import json
 

@@ -68,7 +68,7 @@ def parse_front_matter(text: str, known_keys: Collection[str]) -> FrontMatterDoc
     """Parse the text; `known_keys` start an entry if YAML parsing fails. Raises `InvalidFrontMatter`."""
     header, start, body = split_front_matter(text)
     entries, warnings = _parse_entries(header, start, known_keys)
-    _reject_duplicates(entries)
+    _reject_duplicate_keys(entries)
     return FrontMatterDocument(entries=tuple(entries), body="\n".join(body).strip(), warnings=tuple(warnings))
 
 
@@ -104,10 +104,10 @@ def _parse_entries(
     try:
         return _parse_yaml("\n".join(header), start), []
     except InvalidFrontMatter as problem:
-        return _parse_loosely(header, start, known_keys, problem)
+        return _parse_entries_loosely(header, start, known_keys, problem)
 
 
-def _reject_duplicates(entries: Sequence[FrontMatterEntry]) -> None:
+def _reject_duplicate_keys(entries: Sequence[FrontMatterEntry]) -> None:
     first_lines: dict[str, int] = {}
     for entry in entries:
         if entry.key in first_lines:
@@ -137,13 +137,13 @@ def _parse_simple_lines(header: Sequence[str], start: int) -> list[FrontMatterEn
     return entries
 
 
-def _parse_loosely(
+def _parse_entries_loosely(
     header: Sequence[str], start: int, known_keys: Collection[str], problem: InvalidFrontMatter
 ) -> tuple[list[FrontMatterEntry], list[FrontMatterWarning]]:
     """Parse entry by entry: as YAML if possible, else as plain text, else raise the YAML problem."""
     entries: list[FrontMatterEntry] = []
     warnings: list[FrontMatterWarning] = []
-    for key, first, lines in _split_chunks(header, known_keys):
+    for key, first, lines in _split_entry_chunks(header, known_keys):
         line = start + first
         try:
             found = _parse_yaml("\n".join(lines), line)
@@ -169,7 +169,9 @@ def _parse_loosely(
     return entries, warnings
 
 
-def _split_chunks(header: Sequence[str], known_keys: Collection[str]) -> Iterator[tuple[str, int, list[str]]]:
+def _split_entry_chunks(
+    header: Sequence[str], known_keys: Collection[str]
+) -> Iterator[tuple[str, int, list[str]]]:
     key, first = "", 0
     lines: list[str] = []
     for number, line in enumerate(header):
@@ -212,7 +214,7 @@ def compose_yaml(text: str, start: int) -> yaml.Node | None:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_depth(yaml.parse(text, Loader=loader), start)
+        _check_yaml_depth(yaml.parse(text, Loader=loader), start)
         node: yaml.Node | None = yaml.compose(text, Loader=loader)
     except UnicodeEncodeError as error:
         preceding_lines = text[: error.start].count("\n")
@@ -224,7 +226,7 @@ def compose_yaml(text: str, start: int) -> yaml.Node | None:
     return node
 
 
-def _check_depth(events: Iterable[yaml.Event], start: int) -> None:
+def _check_yaml_depth(events: Iterable[yaml.Event], start: int) -> None:
     """Reject deep nesting: composing is recursive, and in C too deep a text crashes the process."""
     import yaml
 
@@ -273,14 +275,14 @@ class _YamlConverter:
             case "str" | "timestamp" | "value" | "merge":
                 return node.value
             case "null" | "bool" | "int" | "float":
-                return _parse_scalar(kind, node.value)
+                return _parse_yaml_scalar(kind, node.value)
         raise self._build_error(f"the tag {node.tag} is not understood", node)
 
     def _build_error(self, problem: str, node: yaml.Node) -> InvalidFrontMatter:
         return InvalidFrontMatter(problem, line=self._start + node.start_mark.line)
 
 
-def _parse_scalar(kind: str, text: str) -> Any:
+def _parse_yaml_scalar(kind: str, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bool":

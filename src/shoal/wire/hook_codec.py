@@ -106,13 +106,15 @@ class _HookParser:
         failure = raw.get("onFailure", "continue")
         if failure not in ("continue", "block"):
             raise _InvalidHook(f"continue or block is expected, not {failure!r}", "onFailure")
-        wakes_agent = kind == "command" and _parse_flag(raw, "asyncRewake")
-        background = wakes_agent or (kind == "command" and _parse_flag(raw, "async"))
+        wakes_agent = kind == "command" and _parse_hook_flag(raw, "asyncRewake")
+        background = wakes_agent or (kind == "command" and _parse_hook_flag(raw, "async"))
         hook = Hook(
             event=event,
             matcher=matcher,
-            action=_parse_command(raw) if kind == "command" else _parse_http_post(raw, self._environ),
-            seconds=_parse_timeout(event, raw.get("timeout")),
+            action=_parse_hook_command(raw)
+            if kind == "command"
+            else _parse_hook_http_post(raw, self._environ),
+            seconds=_parse_hook_timeout(event, raw.get("timeout")),
             blocks_on_failure=failure == "block",
             background=background,
             rewakes=wakes_agent,
@@ -131,12 +133,12 @@ class _HookParser:
             warning = 'it cannot block, so its "onFailure" has no effect: nobody waits for it'
         else:
             return
-        self.warnings.append(self._format_sentence(key_path, warning))
+        self.warnings.append(self._format_located_sentence(key_path, warning))
 
     def _add_problem(self, key_path: Sequence[str], problem: str) -> None:
-        self.problems.append(self._format_sentence(key_path, problem))
+        self.problems.append(self._format_located_sentence(key_path, problem))
 
-    def _format_sentence(self, key_path: Sequence[str], text: str) -> str:
+    def _format_located_sentence(self, key_path: Sequence[str], text: str) -> str:
         end = "" if text.endswith("?") else "."
         return f"{self._locate(key_path)}: {'.'.join(key_path)}: {text}{end}"
 
@@ -148,7 +150,7 @@ def parse_hooks(raw: Any, locate: KeyLocator, environ: Mapping[str, str] | None 
     return ParsedHooks(hooks=hooks, problems=tuple(reader.problems), warnings=tuple(reader.warnings))
 
 
-def merge_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
+def merge_parsed_hooks(parsed: Sequence[ParsedHooks]) -> ParsedHooks:
     return ParsedHooks(
         hooks=tuple(hook for each in parsed for hook in each.hooks),
         problems=tuple(problem for each in parsed for problem in each.problems),
@@ -163,20 +165,20 @@ def parse_program_hooks(raw: Mapping[str, Any], origin: str) -> ParsedHooks:
         if event not in HOOK_EVENTS or not isinstance(entries, Sequence) or isinstance(entries, str):
             found.append(parse_hooks({event: entries}, lambda _: origin))
         else:
-            found += [_parse_program_entry(event, entry, origin) for entry in entries]
-    return merge_hooks(found)
+            found += [_parse_program_hook(event, entry, origin) for entry in entries]
+    return merge_parsed_hooks(found)
 
 
-def _parse_program_entry(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
+def _parse_program_hook(event: HookEvent, entry: Any, origin: str) -> ParsedHooks:
     if isinstance(entry, Hook):
         return ParsedHooks(hooks=(entry,))
     if isinstance(entry, Mapping):
         return parse_hooks({event: [entry]}, lambda _: origin)
     matcher, function = entry if isinstance(entry, tuple) and len(entry) == 2 else ("", entry)
-    if not callable(function) or not isinstance(matcher, str) or not is_valid_matcher(matcher):
+    if not callable(function) or not isinstance(matcher, str) or not is_valid_hook_matcher(matcher):
         problem = f"{origin}: hooks.{event}: a function, or (matcher, function), is expected, not {entry!r}."
         return ParsedHooks(problems=(problem,))
-    action, seconds = HookCallback(function=function), _parse_timeout(event, None)
+    action, seconds = HookCallback(function=function), _parse_hook_timeout(event, None)
     return ParsedHooks(
         hooks=(Hook(event=event, matcher=matcher, action=action, seconds=seconds, origin=origin),)
     )
@@ -192,14 +194,14 @@ def _parse_matcher_entry(entry: Any) -> tuple[str, Sequence[Any]]:
         matcher = ""
     if not isinstance(matcher, str):
         raise _InvalidHook(f"a text is expected, not {_describe_value(matcher)}", "matcher")
-    if not is_valid_matcher(matcher):
+    if not is_valid_hook_matcher(matcher):
         raise _InvalidHook(f"{matcher!r} is neither a name nor a regular expression", "matcher")
     if not isinstance(actions, Sequence) or isinstance(actions, str):
         raise _InvalidHook(f"a list of hooks is expected, not {_describe_value(actions)}", "hooks")
     return matcher, actions
 
 
-def is_valid_matcher(matcher: str) -> bool:
+def is_valid_hook_matcher(matcher: str) -> bool:
     if matcher in _MATCH_ALL:
         return True
     try:
@@ -209,7 +211,7 @@ def is_valid_matcher(matcher: str) -> bool:
     return True
 
 
-def _parse_command(raw: Mapping[str, Any]) -> HookAction:
+def _parse_hook_command(raw: Mapping[str, Any]) -> HookAction:
     command = raw.get("command")
     if not isinstance(command, str) or not command.strip():
         raise _InvalidHook("a command is expected, as text", "command")
@@ -218,7 +220,7 @@ def _parse_command(raw: Mapping[str, Any]) -> HookAction:
     return HookCommand(command=command)
 
 
-def _parse_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
+def _parse_hook_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> HookAction:
     url, headers, allowed_variables = (
         raw.get("url"),
         raw.get("headers") or {},
@@ -234,7 +236,8 @@ def _parse_http_post(raw: Mapping[str, Any], environ: Mapping[str, str]) -> Hook
         raise _InvalidHook("a list of names is expected", "allowedEnvVars")
     variables = {name: environ.get(name, "") for name in allowed_variables}
     return HookHttpPost(
-        url=url, headers={str(name): _expand_variables(value, variables) for name, value in headers.items()}
+        url=url,
+        headers={str(name): _expand_header_variables(value, variables) for name, value in headers.items()},
     )
 
 
@@ -246,19 +249,19 @@ def _is_http_url(url: str) -> bool:
         return False
 
 
-def _expand_variables(text: str, variables: Mapping[str, str]) -> str:
+def _expand_header_variables(text: str, variables: Mapping[str, str]) -> str:
     """Expand the variables that the hook allows; others become empty."""
     return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda found: variables.get(found[1] or found[2], ""), text)
 
 
-def _parse_flag(raw: Mapping[str, Any], name: str) -> bool:
+def _parse_hook_flag(raw: Mapping[str, Any], name: str) -> bool:
     value = raw.get(name, False)
     if not isinstance(value, bool):
         raise _InvalidHook(f"true or false is expected, not {_describe_value(value)}", name)
     return value
 
 
-def _parse_timeout(event: HookEvent, value: Any) -> float:
+def _parse_hook_timeout(event: HookEvent, value: Any) -> float:
     if value is None:
         return SESSION_END_HOOK_SECONDS if event == "SessionEnd" else DEFAULT_HOOK_SECONDS
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_HOOK_SECONDS:

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from shoal.core.hooks import MAX_HOOK_SECONDS, HookDecision, HookEvent
 from shoal.core.permissions import RuleBehavior
-from shoal.wire.foreign_json import convert_value
+from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json
 
 MAX_TEXT_LENGTH = 20_000
@@ -24,7 +24,7 @@ class InvalidHookOutput(Exception):
     """Hook output that cannot be parsed."""
 
 
-class _PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+class _HookPermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     """Answer of a PermissionRequest hook, like a person's answer."""
 
     behavior: Literal["allow", "deny"]
@@ -37,7 +37,7 @@ class _PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     """With `deny`: the agent's turn ends here."""
 
 
-class _EventSpecificOutput(Struct, frozen=True, kw_only=True, rename="camel"):
+class _EventSpecificHookOutput(Struct, frozen=True, kw_only=True, rename="camel"):
     """Fields that only some events have."""
 
     hook_event_name: str | None = None
@@ -50,7 +50,7 @@ class _EventSpecificOutput(Struct, frozen=True, kw_only=True, rename="camel"):
     """`PreToolUse`: replaces the input of the call, which is then checked like any other."""
     additional_context: str | None = None
     """Context for the model: after a result, with a prompt, at an agent's start, or for a summary."""
-    decision: _PermissionAnswer | None = None
+    decision: _HookPermissionAnswer | None = None
     """`PermissionRequest`: the answer in place of a person."""
     worktree_path: str | None = None
     """`WorktreeCreate`: the directory to use."""
@@ -71,7 +71,7 @@ class _HookOutput(Struct, frozen=True, kw_only=True, rename="camel"):
     """`block` blocks the action. `approve`, for a call, equals `permissionDecision` `allow`."""
     reason: str | None = None
     """Reason for the block; the model reads it."""
-    hook_specific_output: _EventSpecificOutput | None = None
+    hook_specific_output: _EventSpecificHookOutput | None = None
     """Event-specific fields, listed below."""
 
 
@@ -82,7 +82,7 @@ class AsyncHookRequest(Struct, frozen=True, kw_only=True):
     """Seconds that it may continue; None if not given."""
 
 
-def parse_async_request(line: str) -> AsyncHookRequest | None:
+def parse_async_hook_request(line: str) -> AsyncHookRequest | None:
     """Parse the first output line of a hook: `{"async": true, "asyncTimeout": milliseconds}`."""
     if '"async"' not in line or len(line) > _MAX_LINE_LENGTH:
         return None
@@ -98,7 +98,7 @@ def parse_async_request(line: str) -> AsyncHookRequest | None:
     return AsyncHookRequest(seconds=min(timeout, 1000 * MAX_HOOK_SECONDS) / 1000)
 
 
-def parse_hook_text(event: HookEvent, text: str) -> HookDecision:
+def parse_hook_output_text(event: HookEvent, text: str) -> HookDecision:
     """Parse the output of a successful hook: JSON decides, other text is context at some events.
 
     Raises `InvalidHookOutput` for a JSON object that does not match the schema.
@@ -111,42 +111,42 @@ def parse_hook_text(event: HookEvent, text: str) -> HookDecision:
             if event not in _TEXT_CONTEXT_EVENTS and event != "WorktreeCreate":
                 raise InvalidHookOutput(f"it wrote what begins like JSON and is none: {error}") from error
         else:
-            return parse_hook_json(event, raw)
+            return parse_hook_output_json(event, raw)
     return HookDecision(
-        context=truncate_text(stripped) if event in _TEXT_CONTEXT_EVENTS else "", output=stripped
+        context=truncate_hook_text(stripped) if event in _TEXT_CONTEXT_EVENTS else "", output=stripped
     )
 
 
-def parse_hook_json(event: HookEvent, raw: Any) -> HookDecision:
+def parse_hook_output_json(event: HookEvent, raw: Any) -> HookDecision:
     """Parse a JSON object, or the return value of a hook function; raise `InvalidHookOutput`."""
     if not isinstance(raw, Mapping):
         raise InvalidHookOutput(f"it answered {type(raw).__name__}, and an object is expected")
     try:
-        output = convert_value(raw, _HookOutput)
+        output = convert_to_schema(raw, _HookOutput)
     except msgspec.ValidationError as error:
         raise InvalidHookOutput(f"it answered in a shape that is not known: {error}") from error
-    specific = output.hook_specific_output or _EventSpecificOutput()
+    specific = output.hook_specific_output or _EventSpecificHookOutput()
     if specific.hook_event_name not in (None, event):
         raise InvalidHookOutput(f"it answered for {specific.hook_event_name}, and was told of {event}")
-    decision, reason = _extract_decision(event, output, specific)
+    decision, reason = _extract_hook_permission(event, output, specific)
     updated = specific.updated_input
     if specific.decision is not None and updated is None:
         updated = specific.decision.updated_input
     return HookDecision(
-        blocked=truncate_text(output.reason or _NO_REASON) if output.decision == "block" else None,
+        blocked=truncate_hook_text(output.reason or _NO_REASON) if output.decision == "block" else None,
         decision=decision,
-        decision_reason=truncate_text(reason),
+        decision_reason=truncate_hook_text(reason),
         updated_input=updated,
-        context=truncate_text(specific.additional_context or ""),
+        context=truncate_hook_text(specific.additional_context or ""),
         stop=_extract_stop_reason(output, specific),
-        message=truncate_text(output.system_message or ""),
+        message=truncate_hook_text(output.system_message or ""),
         suppressed=output.suppress_output,
         output=specific.worktree_path or "",
     )
 
 
-def _extract_decision(
-    event: HookEvent, output: _HookOutput, specific: _EventSpecificOutput
+def _extract_hook_permission(
+    event: HookEvent, output: _HookOutput, specific: _EventSpecificHookOutput
 ) -> tuple[RuleBehavior | None, str]:
     if specific.permission_decision is not None:
         return specific.permission_decision, specific.permission_decision_reason or ""
@@ -157,16 +157,16 @@ def _extract_decision(
     return None, ""
 
 
-def _extract_stop_reason(output: _HookOutput, specific: _EventSpecificOutput) -> str | None:
+def _extract_stop_reason(output: _HookOutput, specific: _EventSpecificHookOutput) -> str | None:
     if not output.go_on:
-        return truncate_text(output.stop_reason or _NO_REASON)
+        return truncate_hook_text(output.stop_reason or _NO_REASON)
     answer = specific.decision
     if answer is not None and answer.interrupt and answer.behavior == "deny":
-        return truncate_text(answer.message or _NO_REASON)
+        return truncate_hook_text(answer.message or _NO_REASON)
     return None
 
 
-def truncate_text(text: str) -> str:
+def truncate_hook_text(text: str) -> str:
     if len(text) <= MAX_TEXT_LENGTH:
         return text
     return f"{text[:MAX_TEXT_LENGTH]} [… cut, {len(text):,} characters in all]"

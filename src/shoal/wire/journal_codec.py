@@ -11,22 +11,22 @@ from msgspec import Struct
 
 from shoal.core.clock import format_iso_time
 from shoal.core.events import JournaledEvent
-from shoal.wire.foreign_json import convert_value
-from shoal.wire.json_codec import decode_json, encode_json, parse_timestamp
+from shoal.wire.foreign_json import convert_to_schema
+from shoal.wire.json_codec import decode_json, encode_json, parse_iso_timestamp
 
 _EVENT_UNION: Any = reduce(or_, JournaledEvent.__subclasses__())
 _decode_event = msgspec.json.Decoder(_EVENT_UNION).decode
 _LINE_START = b'{"at":"'
 
 
-class UnknownEvent(Struct, frozen=True, kw_only=True):
+class UnknownJournalEvent(Struct, frozen=True, kw_only=True):
     """An event of unknown type or layout, written by a newer program."""
 
     type: str
     raw: dict[str, Any]
 
 
-JournalEvent: TypeAlias = JournaledEvent | UnknownEvent
+JournalEvent: TypeAlias = JournaledEvent | UnknownJournalEvent
 
 
 class JournalRecord(Struct, frozen=True, kw_only=True):
@@ -42,29 +42,29 @@ def encode_journal_line(event: JournaledEvent, at: int) -> bytes:
     return b'%b%b",%b\n' % (_LINE_START, format_iso_time(at).encode(), encode_json(event)[1:])
 
 
-class _EventTimestamp(Struct, frozen=True):
+class _JournalLineTimestamp(Struct, frozen=True):
     at: str
 
 
-_decode_timestamp = msgspec.json.Decoder(_EventTimestamp).decode
+_decode_timestamp = msgspec.json.Decoder(_JournalLineTimestamp).decode
 
 
 def parse_journal_line(line: bytes) -> tuple[int, JournalEvent]:
     """Return the time and the event; raise ValueError if the line holds none."""
     try:
-        return parse_timestamp(_decode_timestamp(line).at), _decode_event(line)
+        return parse_iso_timestamp(_decode_timestamp(line).at), _decode_event(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raw = decode_json(line)
     if not isinstance(raw, dict) or not isinstance(raw.get("at"), str):
         raise ValueError("not an event")  # noqa: TRY004 - it is the content that is wrong
-    at = parse_timestamp(raw.pop("at"))
+    at = parse_iso_timestamp(raw.pop("at"))
     try:
-        return at, convert_value(raw, _EVENT_UNION)
+        return at, convert_to_schema(raw, _EVENT_UNION)
     except msgspec.ValidationError:
-        return at, UnknownEvent(type=str(raw.get("type", "")), raw=raw)
+        return at, UnknownJournalEvent(type=str(raw.get("type", "")), raw=raw)
 
 
-def recover_event(line: bytes) -> tuple[int, JournalEvent] | None:
+def recover_event_from_torn_line(line: bytes) -> tuple[int, JournalEvent] | None:
     """Return the event at the end of a line that starts with a torn event."""
     start = line.find(_LINE_START, 1)
     while start > 0:

@@ -45,7 +45,7 @@ def _decode_leniently(raw: bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def parse_timestamp(timestamp: str) -> int:
+def parse_iso_timestamp(timestamp: str) -> int:
     """Return an ISO timestamp as Unix milliseconds; raise ValueError if it is invalid."""
     try:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
@@ -53,7 +53,7 @@ def parse_timestamp(timestamp: str) -> int:
         raise ValueError(f"{timestamp!r} is a time that no clock here knows") from error
 
 
-def parse_message(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
+def parse_conversation_message(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
     """Return the message and the types of the blocks that were skipped."""
     content = raw.get("content")
     if isinstance(content, str):
@@ -70,11 +70,11 @@ def parse_message(raw: Mapping[str, Any]) -> tuple[Message, tuple[str, ...]]:
         except (msgspec.ValidationError, UnicodeEncodeError):
             left_out.append(kind)
             if kind == "tool_result" and isinstance(block.get("tool_use_id"), str):
-                blocks.append(_parse_partial_result(block))
+                blocks.append(_parse_partial_tool_result(block))
     return Message(role=raw["role"], content=tuple(blocks)), tuple(left_out)
 
 
-def _parse_partial_result(block: Mapping[str, Any]) -> ToolResultBlock:
+def _parse_partial_tool_result(block: Mapping[str, Any]) -> ToolResultBlock:
     # Kept even when little of it is known: providers reject a history with a call but no result.
     parts = block.get("content")
     known_parts: list[TextBlock | ImageBlock] = []

@@ -38,12 +38,12 @@ _REQUIRED_FLAGS = (
 )
 
 
-def build_command_line(launch_args: MemberLaunchArgs) -> tuple[str, ...]:
+def build_member_launch_flags(launch_args: MemberLaunchArgs) -> tuple[str, ...]:
     """Return the arguments after the program name: set flags only, a list flag once per entry."""
-    return tuple(_generate_arguments(launch_args))
+    return tuple(_generate_launch_flags(launch_args))
 
 
-def _generate_arguments(launch_args: MemberLaunchArgs) -> Iterator[str]:
+def _generate_launch_flags(launch_args: MemberLaunchArgs) -> Iterator[str]:
     for flag, field in _VALUE_FLAGS.items():
         if (value := getattr(launch_args, field)) is not None:
             yield from (flag, str(value))
@@ -54,7 +54,7 @@ def _generate_arguments(launch_args: MemberLaunchArgs) -> Iterator[str]:
             yield from (flag, entry)
 
 
-def parse_launch_args(arguments: Sequence[str]) -> MemberLaunchArgs:
+def parse_member_launch_flags(arguments: Sequence[str]) -> MemberLaunchArgs:
     """Parse the arguments; raise ValueError or `InvalidName` that names the wrong argument."""
     found: dict[str, Any] = {}
     remaining = iter(arguments)
@@ -86,12 +86,12 @@ def _validate_launch_args(values: dict[str, Any]) -> MemberLaunchArgs:
             f"--permission-mode: {mode!r} is no mode; they are {', '.join(get_args(PermissionMode))}"
         )
     if (usd := values.get("max_budget_usd")) is not None:
-        values["max_budget_usd"] = _parse_budget(usd)
+        values["max_budget_usd"] = _parse_budget_flag(usd)
     values["agent"] = AgentId(values["agent"])
     return MemberLaunchArgs(**{"color": None, **values})
 
 
-def _parse_budget(text: str) -> float:
+def _parse_budget_flag(text: str) -> float:
     try:
         usd = float(text)
     except ValueError:

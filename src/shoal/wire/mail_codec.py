@@ -16,13 +16,13 @@ from msgspec import Raw, Struct
 from shoal.core.mail import MailMessage
 from shoal.core.names import AgentName
 from shoal.wire.foreign_json import (
-    InvalidFile,
-    RejectedEntry,
-    convert_value,
+    InvalidFileContent,
+    RejectedFileEntry,
+    convert_to_schema,
     describe_validation_error,
-    encode_exact,
-    parse_json,
-    update_fields,
+    encode_json_exactly,
+    parse_foreign_json,
+    update_json_fields,
 )
 from shoal.wire.json_codec import encode_json
 
@@ -57,10 +57,10 @@ class InboxEntry(Struct, frozen=True, kw_only=True, gc=False):
 
 class ParsedInbox(Struct, frozen=True, kw_only=True):
     entries: tuple[InboxEntry, ...]
-    rejected: tuple[RejectedEntry, ...] = ()
+    rejected: tuple[RejectedFileEntry, ...] = ()
 
 
-def parse_inbox(content: bytes) -> ParsedInbox | InvalidFile:
+def parse_inbox(content: bytes) -> ParsedInbox | InvalidFileContent:
     """Parse the entries in order; invalid ones are rejected with the reason."""
     try:
         schemas, raws = _decode_forms(content), _decode_raws(content)
@@ -70,58 +70,60 @@ def parse_inbox(content: bytes) -> ParsedInbox | InvalidFile:
     pairs = zip(schemas, raws, strict=True)
     return ParsedInbox(
         entries=tuple(
-            [InboxEntry(mail=_build_message(form, occurrences), raw=bytes(raw)) for form, raw in pairs]
+            [InboxEntry(mail=_build_mail_message(form, occurrences), raw=bytes(raw)) for form, raw in pairs]
         )
     )
 
 
-def _parse_entries_separately(content: bytes) -> ParsedInbox | InvalidFile:
-    values = parse_json(content)
-    if isinstance(values, InvalidFile):
+def _parse_entries_separately(content: bytes) -> ParsedInbox | InvalidFileContent:
+    values = parse_foreign_json(content)
+    if isinstance(values, InvalidFileContent):
         return values
     if not isinstance(values, list):
-        return InvalidFile(f"it holds {type(values).__name__}, not an array of messages")
+        return InvalidFileContent(f"it holds {type(values).__name__}, not an array of messages")
     occurrences: dict[str, int] = {}
     entries: list[InboxEntry] = []
-    rejected: list[RejectedEntry] = []
-    for value, raw in zip(values, _split_entries(content, values), strict=True):
+    rejected: list[RejectedFileEntry] = []
+    for value, raw in zip(values, _split_inbox_entries(content, values), strict=True):
         schema = _convert_entry(value, raw)
-        if isinstance(schema, RejectedEntry):
+        if isinstance(schema, RejectedFileEntry):
             rejected.append(schema)
         else:
-            entries.append(InboxEntry(mail=_build_message(schema, occurrences), raw=raw))
+            entries.append(InboxEntry(mail=_build_mail_message(schema, occurrences), raw=raw))
     return ParsedInbox(entries=tuple(entries), rejected=tuple(rejected))
 
 
-def _split_entries(content: bytes, values: list[Any]) -> list[bytes]:
+def _split_inbox_entries(content: bytes, values: list[Any]) -> list[bytes]:
     try:
         return [bytes(raw) for raw in _decode_raws(content)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [encode_exact(value) for value in values]
+        return [encode_json_exactly(value) for value in values]
 
 
-def parse_inbox_entry(raw: bytes) -> InboxEntry | RejectedEntry:
+def parse_inbox_entry(raw: bytes) -> InboxEntry | RejectedFileEntry:
     """Parse a single entry, as archive and overflow files hold one per line."""
     schema = _parse_entry_schema(raw)
     return (
-        schema if isinstance(schema, RejectedEntry) else InboxEntry(mail=_build_message(schema, {}), raw=raw)
+        schema
+        if isinstance(schema, RejectedFileEntry)
+        else InboxEntry(mail=_build_mail_message(schema, {}), raw=raw)
     )
 
 
-def has_own_id(entry: InboxEntry) -> bool:
+def has_writer_given_id(entry: InboxEntry) -> bool:
     """Return True if the writer gave the entry an id."""
     schema = _parse_entry_schema(entry.raw)
     return isinstance(schema, _InboxEntrySchema) and bool(schema.msg_id)
 
 
-def _parse_entry_schema(raw: bytes) -> _InboxEntrySchema | RejectedEntry:
+def _parse_entry_schema(raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
     try:
         return _decode_form(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = parse_json(raw)
+        value = parse_foreign_json(raw)
     return (
-        RejectedEntry(raw=raw, reason=value.reason)
-        if isinstance(value, InvalidFile)
+        RejectedFileEntry(raw=raw, reason=value.reason)
+        if isinstance(value, InvalidFileContent)
         else _convert_entry(value, raw)
     )
 
@@ -152,22 +154,22 @@ def encode_inbox(entries: Iterable[bytes]) -> bytes:
     return b"[\n" + joined + b"\n]\n" if joined else EMPTY_INBOX
 
 
-def encode_updated_entry(entry: InboxEntry, *, read: bool) -> bytes:
+def encode_updated_inbox_entry(entry: InboxEntry, *, read: bool) -> bytes:
     """Encode the entry with the read mark and its id.
 
     A derived id counts occurrences in the file: it must be stored in the entry before another
     occurrence can leave the file.
     """
-    return update_fields(entry.raw, {"read": read, "msg_id": entry.mail.id})
+    return update_json_fields(entry.raw, {"read": read, "msg_id": entry.mail.id})
 
 
-def derive_message_id(sender: str, timestamp: str, text: str, occurrence: int) -> str:
+def derive_mail_id(sender: str, timestamp: str, text: str, occurrence: int) -> str:
     """Return the id of an entry whose writer gave it none."""
     content = "\0".join((sender, timestamp, str(occurrence), text))
     return "made-" + hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def _build_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> MailMessage:
+def _build_mail_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> MailMessage:
     return MailMessage(
         id=schema.msg_id or _derive_occurrence_id(schema, occurrences),
         sender=schema.sender,
@@ -182,18 +184,16 @@ def _build_message(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> Ma
 
 
 def _derive_occurrence_id(schema: _InboxEntrySchema, occurrences: dict[str, int]) -> str:
-    first_id = derive_message_id(schema.sender, schema.timestamp, schema.text, 0)
+    first_id = derive_mail_id(schema.sender, schema.timestamp, schema.text, 0)
     occurrence = occurrences.get(first_id, 0)
     occurrences[first_id] = occurrence + 1
     return (
-        derive_message_id(schema.sender, schema.timestamp, schema.text, occurrence)
-        if occurrence
-        else first_id
+        derive_mail_id(schema.sender, schema.timestamp, schema.text, occurrence) if occurrence else first_id
     )
 
 
-def _convert_entry(value: Any, raw: bytes) -> _InboxEntrySchema | RejectedEntry:
+def _convert_entry(value: Any, raw: bytes) -> _InboxEntrySchema | RejectedFileEntry:
     try:
-        return convert_value(value, _InboxEntrySchema)
+        return convert_to_schema(value, _InboxEntrySchema)
     except msgspec.ValidationError as error:
-        return RejectedEntry(raw=raw, reason=describe_validation_error(error))
+        return RejectedFileEntry(raw=raw, reason=describe_validation_error(error))

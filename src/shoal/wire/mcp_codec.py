@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.core.mcp_servers import ChannelMessage, McpHttpConfig, McpServerConfig, McpStdioConfig
+from shoal.core.mcp_servers import McpChannelMessage, McpHttpConfig, McpServerConfig, McpStdioConfig
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 MAX_MESSAGE_LENGTH = 20_000
@@ -22,15 +22,15 @@ _META_KEY = re.compile(r"[A-Za-z0-9_]{1,64}", re.ASCII)
 _TRANSPORTS = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 
 
-class InvalidServerConfig(ValueError):
+class InvalidMcpServerConfig(ValueError):
     """A server that cannot be used; the text completes a sentence about it."""
 
 
-class InvalidChannelMessage(ValueError):
+class InvalidMcpChannelMessage(ValueError):
     """A channel message that cannot be used; the text completes a sentence about it."""
 
 
-class UnsetEnvironmentVariable(InvalidServerConfig):
+class UnsetEnvironmentVariable(InvalidMcpServerConfig):
     def __init__(self, variable: str) -> None:
         super().__init__(
             f"it needs the environment variable {variable}, which is not set. "
@@ -39,50 +39,52 @@ class UnsetEnvironmentVariable(InvalidServerConfig):
         self.variable = variable
 
 
-class ParsedServers(Struct, frozen=True, kw_only=True):
+class ParsedMcpServers(Struct, frozen=True, kw_only=True):
     servers: tuple[McpServerConfig, ...]
     problems: tuple[tuple[str, str], ...]
     """Names of servers that cannot be used, each with the reason."""
 
 
-def parse_servers(raw: Any, locate: Callable[[str], str]) -> ParsedServers:
+def parse_mcp_servers(raw: Any, locate: Callable[[str], str]) -> ParsedMcpServers:
     """Parse each server separately, so an invalid one does not affect the others."""
     if not isinstance(raw, Mapping):
-        return ParsedServers(servers=(), problems=(("mcpServers", f"{locate('')}: mcpServers is no object"),))
+        return ParsedMcpServers(
+            servers=(), problems=(("mcpServers", f"{locate('')}: mcpServers is no object"),)
+        )
     servers: list[McpServerConfig] = []
     problems: list[tuple[str, str]] = []
     for name, config in raw.items():
         try:
-            servers.append(parse_server(name, config, locate(name)))
-        except InvalidServerConfig as error:
+            servers.append(parse_mcp_server(name, config, locate(name)))
+        except InvalidMcpServerConfig as error:
             problems.append((name, f"{locate(name)}: the MCP server {name} cannot be used: {error}."))
-    return ParsedServers(servers=tuple(servers), problems=tuple(problems))
+    return ParsedMcpServers(servers=tuple(servers), problems=tuple(problems))
 
 
-def parse_server(name: str, config: Any, origin: str) -> McpServerConfig:
+def parse_mcp_server(name: str, config: Any, origin: str) -> McpServerConfig:
     """Parse one server; raise `InvalidServerConfig`."""
     if not name.strip() or len(name) > 200:
-        raise InvalidServerConfig("its name is empty or longer than 200 characters")
+        raise InvalidMcpServerConfig("its name is empty or longer than 200 characters")
     if not isinstance(config, Mapping):
-        raise InvalidServerConfig("its configuration is no object")
+        raise InvalidMcpServerConfig("its configuration is no object")
     server_type = config.get("type", "stdio" if "command" in config else "http")
     if server_type == "stdio":
-        return McpServerConfig(name=name, connection=_parse_program(config), origin=origin)
+        return McpServerConfig(name=name, connection=_parse_stdio_config(config), origin=origin)
     if isinstance(server_type, str) and server_type in _TRANSPORTS:
         return McpServerConfig(
-            name=name, connection=_parse_address(config, _TRANSPORTS[server_type]), origin=origin
+            name=name, connection=_parse_http_config(config, _TRANSPORTS[server_type]), origin=origin
         )
-    raise InvalidServerConfig(f"its type is {server_type!r}, and only stdio, http and sse are known")
+    raise InvalidMcpServerConfig(f"its type is {server_type!r}, and only stdio, http and sse are known")
 
 
-def encode_server(server: McpServerConfig) -> dict[str, Any]:
+def encode_mcp_server(server: McpServerConfig) -> dict[str, Any]:
     """Return the server as the JSON object of a settings file."""
     fields = {key: value for key, value in msgspec.to_builtins(server.connection).items() if value}
     transport = fields.pop("transport", None)
     return fields if transport is None else {"type": transport, **fields}
 
 
-def expand_variables(server: McpServerConfig, env: Mapping[str, str]) -> McpServerConfig:
+def expand_mcp_server_variables(server: McpServerConfig, env: Mapping[str, str]) -> McpServerConfig:
     """Return the server with its variables expanded; raise `UnsetEnvironmentVariable`."""
 
     def expand_text(text: str) -> str:
@@ -117,25 +119,25 @@ def _lookup_variable(variable: str, default: str | None, env: Mapping[str, str])
     raise UnsetEnvironmentVariable(variable)
 
 
-def _parse_program(config: Mapping[str, Any]) -> McpStdioConfig:
+def _parse_stdio_config(config: Mapping[str, Any]) -> McpStdioConfig:
     command = config.get("command")
     if not isinstance(command, str) or not command.strip():
-        raise InvalidServerConfig("its command is missing or no text")
+        raise InvalidMcpServerConfig("its command is missing or no text")
     cwd = config.get("cwd")
     if cwd is not None and not isinstance(cwd, str):
-        raise InvalidServerConfig("its cwd is no text")
+        raise InvalidMcpServerConfig("its cwd is no text")
     args = config.get("args", [])
     if not isinstance(args, list | tuple) or not all(isinstance(word, str | int | float) for word in args):
-        raise InvalidServerConfig("its args are no list of texts")
+        raise InvalidMcpServerConfig("its args are no list of texts")
     return McpStdioConfig(
         command=command, args=tuple(map(str, args)), env=_parse_text_mapping(config, "env"), cwd=cwd
     )
 
 
-def _parse_address(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
+def _parse_http_config(config: Mapping[str, Any], transport: str) -> McpHttpConfig:
     url = config.get("url")
     if not isinstance(url, str) or not re.match(r"https?://|\$\{", url):
-        raise InvalidServerConfig("its url is missing or no http address")
+        raise InvalidMcpServerConfig("its url is missing or no http address")
     return McpHttpConfig(
         url=url,
         headers=_parse_text_mapping(config, "headers"),
@@ -148,20 +150,20 @@ def _parse_text_mapping(config: Mapping[str, Any], key: str) -> dict[str, str]:
     if not isinstance(texts, Mapping) or not all(
         isinstance(value, str | int | float | bool) for value in texts.values()
     ):
-        raise InvalidServerConfig(f"its {key} is no object of texts")
+        raise InvalidMcpServerConfig(f"its {key} is no object of texts")
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in texts.items()
     }
 
 
-def parse_channel_message(params: Any) -> ChannelMessage:
+def parse_mcp_channel_message(params: Any) -> McpChannelMessage:
     """Parse the params of `notifications/claude/channel`; raise `InvalidChannelMessage`.
 
     Invalid metadata is skipped.
     """
     content = params.get("content") if isinstance(params, Mapping) else None
     if not isinstance(content, str):
-        raise InvalidChannelMessage("its content is no text")
+        raise InvalidMcpChannelMessage("its content is no text")
     raw_meta = params.get("meta")
     meta = {
         key: value[:_MAX_META_LENGTH]
@@ -169,7 +171,7 @@ def parse_channel_message(params: Any) -> ChannelMessage:
         # The source is always the sender, so a value given here is ignored.
         if isinstance(value, str) and _META_KEY.fullmatch(key) and key != "source"
     }
-    return ChannelMessage(
+    return McpChannelMessage(
         content=content[:MAX_MESSAGE_LENGTH],
         meta=dict(islice(meta.items(), _MAX_META_KEYS)),
         left_out=max(0, len(content) - MAX_MESSAGE_LENGTH),

@@ -11,11 +11,15 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from shoal.core.agents import AgentEndStatus, ResolvedSpawn, RetainedWork
+from shoal.core.agents import AgentEndStatus, ResolvedAgentSettings, RetainedWorktreeWork
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId
 from shoal.core.limits import BudgetLimits, BudgetRefusal
-from shoal.core.permissions import AddDirectoriesSuggestion, AddRulesSuggestion, SetModeSuggestion
+from shoal.core.permissions import (
+    AddDirectoriesSuggestion,
+    AddPermissionRulesSuggestion,
+    SetPermissionModeSuggestion,
+)
 from shoal.core.questions import (
     AllowAnswer,
     ChoiceAnswer,
@@ -27,7 +31,7 @@ from shoal.core.questions import (
 )
 from shoal.core.teams import MemberState
 from shoal.core.usage import ModelCard, Usage
-from shoal.wire.foreign_json import decode_value
+from shoal.wire.foreign_json import decode_to_schema
 from shoal.wire.json_codec import encode_json
 
 
@@ -39,7 +43,7 @@ class _MemberChannelMessage(Struct, frozen=True, kw_only=True, tag_field="type")
 
 class MemberReady(_MemberChannelMessage, frozen=True, tag="Ready"):
     started: AgentStarted
-    resolved: ResolvedSpawn
+    resolved: ResolvedAgentSettings
     prompt: str = ""
     """Its first message."""
 
@@ -56,7 +60,7 @@ class MemberStateReported(_MemberChannelMessage, frozen=True, tag="Stands"):
     claims: bool = True
 
 
-class Pong(_MemberChannelMessage, frozen=True, tag="Pong"):
+class MemberPong(_MemberChannelMessage, frozen=True, tag="Pong"):
     number: int
     busy: bool
 
@@ -67,7 +71,7 @@ class MailRequestWithdrawn(_MemberChannelMessage, frozen=True, tag="Withdrawn"):
     request: str
 
 
-class ShutdownAgreed(_MemberChannelMessage, frozen=True, tag="Agreed"):
+class MemberShutdownAgreed(_MemberChannelMessage, frozen=True, tag="Agreed"):
     """The member agrees to a shutdown request."""
 
     request: str
@@ -79,10 +83,10 @@ class MemberLeft(_MemberChannelMessage, frozen=True, tag="Left"):
     status: AgentEndStatus
     text: str
     detail: str
-    work: RetainedWork | None = None
+    work: RetainedWorktreeWork | None = None
 
 
-class EventForwarded(_MemberChannelMessage, frozen=True, tag="Told"):
+class MemberEventForwarded(_MemberChannelMessage, frozen=True, tag="Told"):
     """An event that the member has written to the journal, as the journal line."""
 
     line: msgspec.Raw
@@ -151,7 +155,7 @@ class WorkSlotReleased(_MemberChannelMessage, frozen=True, tag="Rests"):
 # From the lead
 
 
-class GrantDecided(_MemberChannelMessage, frozen=True, tag="Granted"):
+class BudgetGrantDecided(_MemberChannelMessage, frozen=True, tag="Granted"):
     number: int
     refusal: BudgetRefusal | None = None
 
@@ -161,14 +165,14 @@ class MemberQuestionAnswered(_MemberChannelMessage, frozen=True, tag="Answers"):
     answer: AllowAnswer | DenyAnswer | ChoiceAnswer | PlanApprovalAnswer
 
 
-class Ping(_MemberChannelMessage, frozen=True, tag="Ping"):
+class MemberPing(_MemberChannelMessage, frozen=True, tag="Ping"):
     number: int
 
 
 class SessionPermissionChanged(_MemberChannelMessage, frozen=True, tag="Permits"):
     """A person's answer for the whole session; the process that received it sends it to all others."""
 
-    update: AddRulesSuggestion | AddDirectoriesSuggestion | SetModeSuggestion
+    update: AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion
 
 
 class MemberInterruptRequested(_MemberChannelMessage, frozen=True, tag="Cut"):
@@ -186,11 +190,11 @@ MessageFromMember: TypeAlias = (
     MemberReady
     | MemberStartRefused
     | MemberStateReported
-    | Pong
+    | MemberPong
     | MailRequestWithdrawn
-    | ShutdownAgreed
+    | MemberShutdownAgreed
     | MemberLeft
-    | EventForwarded
+    | MemberEventForwarded
     | MemberQuestionAsked
     | MemberQuestionWithdrawn
     | AgentBudgetOpened
@@ -203,9 +207,9 @@ MessageFromMember: TypeAlias = (
     | WorkSlotReleased
 )
 MessageFromLead: TypeAlias = (
-    GrantDecided
+    BudgetGrantDecided
     | MemberQuestionAnswered
-    | Ping
+    | MemberPing
     | SessionPermissionChanged
     | MemberInterruptRequested
     | MemberStopRequested
@@ -215,17 +219,17 @@ _decode_from_member: Any = msgspec.json.Decoder(MessageFromMember).decode
 _decode_from_lead: Any = msgspec.json.Decoder(MessageFromLead).decode
 
 
-def encode_channel_message(message: MessageFromMember | MessageFromLead) -> bytes:
+def encode_member_channel_message(message: MessageFromMember | MessageFromLead) -> bytes:
     return encode_json(message)
 
 
 def parse_member_message(message: bytes) -> MessageFromMember:
     """Parse a message of a member; raise ValueError if it is invalid."""
-    parsed: MessageFromMember = decode_value(message, _decode_from_member, MessageFromMember)
+    parsed: MessageFromMember = decode_to_schema(message, _decode_from_member, MessageFromMember)
     return parsed
 
 
 def parse_lead_message(message: bytes) -> MessageFromLead:
     """Parse a message of the lead; raise ValueError if it is invalid."""
-    parsed: MessageFromLead = decode_value(message, _decode_from_lead, MessageFromLead)
+    parsed: MessageFromLead = decode_to_schema(message, _decode_from_lead, MessageFromLead)
     return parsed

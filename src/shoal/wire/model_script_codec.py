@@ -39,12 +39,12 @@ from msgspec.structs import replace
 from shoal.core.errors import SettingsError
 from shoal.core.messages import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from shoal.core.model_requests import StopReason
-from shoal.core.usage import Price, Usage
+from shoal.core.usage import TokenPrice, Usage
 
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
-class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptedToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     input: dict[str, Any] = {}
     id: str = ""
@@ -58,7 +58,7 @@ class ScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     repeat: bool = False
     thinking: str = ""
     text: str = ""
-    tools: tuple[ScriptedCall, ...] = ()
+    tools: tuple[ScriptedToolCall, ...] = ()
     usage: Usage | None = None
     stop_reason: StopReason | None = None
     delay: float = 0.0
@@ -73,7 +73,7 @@ class ScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         blocks += [ToolUseBlock(id=call.id, name=call.name, input=call.input) for call in self.tools]
         return tuple(blocks)
 
-    def matches(self, context: ScriptContext) -> bool:
+    def matches(self, context: ScriptMatchContext) -> bool:
         return (
             (self.at is None or self.at == context.answer_count())
             and (not self.system or self.system in context.system_prompt())
@@ -81,21 +81,27 @@ class ScriptStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             and (not self.pattern or re.search(self.pattern, context.latest_input()) is not None)
         )
 
-    def substitute_groups(self, context: ScriptContext) -> Self:
+    def substitute_pattern_groups(self, context: ScriptMatchContext) -> Self:
         """Return the step with the named groups of its pattern substituted."""
         found = re.search(self.pattern, context.latest_input()) if self.pattern else None
         groups = {} if found is None else found.groupdict("")
         if not groups:
             return self
         tools = [
-            replace(call, input={key: _substitute_groups(value, groups) for key, value in call.input.items()})
+            replace(
+                call,
+                input={key: _substitute_pattern_groups(value, groups) for key, value in call.input.items()},
+            )
             for call in self.tools
         ]
-        text, thinking = _substitute_groups(self.text, groups), _substitute_groups(self.thinking, groups)
+        text, thinking = (
+            _substitute_pattern_groups(self.text, groups),
+            _substitute_pattern_groups(self.thinking, groups),
+        )
         return replace(self, text=text, thinking=thinking, tools=tuple(tools))
 
 
-class ScriptContext(Struct, frozen=True, kw_only=True):
+class ScriptMatchContext(Struct, frozen=True, kw_only=True):
     """Inputs for matching a step, computed on demand."""
 
     latest_input: Callable[[], str]
@@ -107,34 +113,36 @@ class ScriptContext(Struct, frozen=True, kw_only=True):
 StepT = TypeVar("StepT", bound=ScriptStep)
 
 
-class RemainingSteps(Generic[StepT]):
+class RemainingScriptSteps(Generic[StepT]):
     """Steps of a script that are not used up."""
 
     def __init__(self, steps: Iterable[StepT]) -> None:
         self._remaining = list(steps)
 
-    def take_matching(self, context: ScriptContext) -> StepT | None:
+    def take_matching(self, context: ScriptMatchContext) -> StepT | None:
         for index, step in enumerate(self._remaining):
             if step.matches(context):
                 if not step.repeat:
                     del self._remaining[index]
-                return step.substitute_groups(context)
+                return step.substitute_pattern_groups(context)
         return None
 
 
-class ScriptOptions(Struct, frozen=True, kw_only=True):
+class ModelScriptOptions(Struct, frozen=True, kw_only=True):
     """Pace and price of a script."""
 
     pace: float = 0.0
-    price: Price = Price(input=0.0, output=0.0)
+    price: TokenPrice = TokenPrice(input=0.0, output=0.0)
 
 
-def read_script(path: Path, kind: type[StepT]) -> tuple[StepT, ...]:
+def read_model_script(path: Path, kind: type[StepT]) -> tuple[StepT, ...]:
     """Read the steps of a script file; raise `SettingsError` with the mistake."""
-    return read_script_with_options(path, kind)[0]
+    return read_model_script_with_options(path, kind)[0]
 
 
-def read_script_with_options(path: Path, kind: type[StepT]) -> tuple[tuple[StepT, ...], ScriptOptions]:
+def read_model_script_with_options(
+    path: Path, kind: type[StepT]
+) -> tuple[tuple[StepT, ...], ModelScriptOptions]:
     """Read the steps and the options of a script file; raise `SettingsError` with the mistake."""
     try:
         content = path.read_bytes()
@@ -147,7 +155,7 @@ def read_script_with_options(path: Path, kind: type[StepT]) -> tuple[tuple[StepT
         script = tuple(msgspec.convert(step, kind) for step in _require_list(steps))
         for step in script:
             re.compile(step.pattern)
-        options = msgspec.convert(raw if isinstance(raw, Mapping) else {}, ScriptOptions)
+        options = msgspec.convert(raw if isinstance(raw, Mapping) else {}, ModelScriptOptions)
     except (ValueError, re.error, OverflowError, RecursionError) as error:
         raise SettingsError(f"The script {path} is not usable: {error}.", path=path) from error
     return script, options
@@ -159,13 +167,13 @@ def _require_list(steps: object) -> list[object]:
     return steps
 
 
-def _substitute_groups(value: Any, groups: Mapping[str, str]) -> Any:
+def _substitute_pattern_groups(value: Any, groups: Mapping[str, str]) -> Any:
     match value:
         case str():
             return _PLACEHOLDER.sub(lambda name: groups.get(name[1], name[0]), value)
         case dict():
-            return {key: _substitute_groups(each, groups) for key, each in value.items()}
+            return {key: _substitute_pattern_groups(each, groups) for key, each in value.items()}
         case list():
-            return [_substitute_groups(each, groups) for each in value]
+            return [_substitute_pattern_groups(each, groups) for each in value]
         case _:
             return value

@@ -6,11 +6,11 @@ import re
 from datetime import datetime
 from xml.sax.saxutils import quoteattr
 
-from shoal.core.agents import AgentResult, RetainedWork, WorkEvidence
-from shoal.core.background_shells import BackgroundShell, ShellResult
+from shoal.core.agents import AgentResult, RetainedWorktreeWork, WorkEvidence
+from shoal.core.background_shells import BackgroundShell, BackgroundShellResult
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.hooks import HookNotice
-from shoal.core.mcp_servers import ChannelMessage
+from shoal.core.mcp_servers import McpChannelMessage
 from shoal.core.questions import AllowAnswer, PermissionQuestion
 from shoal.core.schedules import Schedule
 from shoal.wire.json_codec import encode_json
@@ -29,16 +29,16 @@ MAIL_MESSAGE_PATTERN = re.compile(
 """Matches the output of `format_mail_message` anywhere in an agent's input."""
 
 
-def format_reminder(text: str) -> str:
+def format_system_reminder(text: str) -> str:
     """Wrap text of the runtime in a tag that no other sender can produce."""
     return f"{_REMINDER_TAG}\n{text}\n</system-reminder>"
 
 
-def is_reminder(text: str) -> bool:
+def is_system_reminder(text: str) -> bool:
     return text.startswith(_REMINDER_TAG)
 
 
-def format_task_notification(completion: AgentResult) -> str:
+def format_agent_end_notification(completion: AgentResult) -> str:
     """Announce a finished background agent; everything is bounded except `text`, which the caller bounds."""
     usage = completion.usage
     lines = [
@@ -65,7 +65,7 @@ def summarize_agent_result(completion: AgentResult) -> str:
     """Return one sentence with the agent, its end status and its evidence."""
     agent = f'Agent "{completion.description}" ({completion.kind})'
     reason = f": {completion.detail}" if completion.detail else ""
-    return f"{agent} {_STATUS_TEXT[completion.status]}{reason}. {format_evidence(completion.evidence)}"
+    return f"{agent} {_STATUS_TEXT[completion.status]}{reason}. {format_work_evidence(completion.evidence)}"
 
 
 def format_agent_report(completion: AgentResult) -> str:
@@ -79,7 +79,7 @@ def format_agent_report(completion: AgentResult) -> str:
     )
 
 
-def format_retained_work(work: RetainedWork) -> str:
+def format_retained_work(work: RetainedWorktreeWork) -> str:
     """Return where the work of an agent in a worktree is and how to merge it."""
     text = f"worktreePath: {work.path}"
     if work.branch:
@@ -87,7 +87,7 @@ def format_retained_work(work: RetainedWork) -> str:
     return f"{text}\ngit merge {work.ref} brings all of it in" if work.ref else text
 
 
-def format_evidence(evidence: WorkEvidence) -> str:
+def format_work_evidence(evidence: WorkEvidence) -> str:
     if not evidence.tool_calls:
         return "It made no tool calls: its words are all there is."
     calls = f"{evidence.tool_calls} tool call{'' if evidence.tool_calls == 1 else 's'}"
@@ -109,7 +109,7 @@ def format_evidence(evidence: WorkEvidence) -> str:
     return "; ".join(parts) + "."
 
 
-def format_shell_notification(end: ShellResult) -> str:
+def format_shell_notification(end: BackgroundShellResult) -> str:
     """Announce the end of a background command."""
     exit_code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
     reason = f": {end.detail}" if end.detail else ""
@@ -172,7 +172,7 @@ def format_scheduled_prompt(schedule: Schedule, due: int, *, last: bool) -> str:
     )
 
 
-def format_channel_message(server: str, push: ChannelMessage) -> str:
+def format_mcp_channel_message(server: str, push: McpChannelMessage) -> str:
     """Format a message pushed by an MCP server; it comes neither from a person nor from the runtime."""
     attributes = "".join(
         f" {key}={quoteattr(escape_control_tags(value))}" for key, value in push.meta.items()
@@ -185,7 +185,7 @@ def format_channel_message(server: str, push: ChannelMessage) -> str:
     )
 
 
-def format_channel_overflow(server: str, count: int) -> str:
+def format_mcp_channel_overflow(server: str, count: int) -> str:
     noun = "message" if count == 1 else "messages"
     return (
         f"[{count:,} {noun} of the channel {escape_control_tags(server)} were dropped here: too many waited.]"

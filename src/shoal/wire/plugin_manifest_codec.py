@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from shoal.core.errors import SettingsError
 from shoal.wire.json_codec import decode_json
-from shoal.wire.json_line_numbers import find_key_line
+from shoal.wire.json_line_numbers import find_json_key_line
 
 _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TEXT_KEYS = ("version", "description")
@@ -40,20 +40,20 @@ def parse_json_object(text: str, path: Path) -> dict[str, Any]:
     try:
         raw = decode_json(text.encode()) if text.strip() else {}
     except ValueError as error:
-        raise _build_error(
+        raise _build_manifest_error(
             f"not valid JSON: {getattr(error, 'msg', error)}", path, getattr(error, "lineno", 1)
         ) from None
     if not isinstance(raw, dict):
-        raise _build_error("a JSON object is expected, {…}", path, 1)
+        raise _build_manifest_error("a JSON object is expected, {…}", path, 1)
     return raw
 
 
-def parse_manifest(text: str, path: Path) -> PluginManifest:
+def parse_plugin_manifest(text: str, path: Path) -> PluginManifest:
     """Parse a manifest; raise `SettingsError` with the mistake and its line."""
     raw = parse_json_object(text, path)
 
     def build_key_error(key: str, what: str) -> SettingsError:
-        return _build_error(f"{key}: {what}", path, find_key_line(text, (key,)))
+        return _build_manifest_error(f"{key}: {what}", path, find_json_key_line(text, (key,)))
 
     name = raw.get("name")
     if not isinstance(name, str) or _PLUGIN_NAME.fullmatch(name) is None:
@@ -82,14 +82,14 @@ def parse_manifest(text: str, path: Path) -> PluginManifest:
         component_paths=component_paths,
         component_configs=configured,
         text=text,
-        warnings=tuple(_find_unknown_keys(raw, text)),
+        warnings=tuple(_find_unknown_manifest_keys(raw, text)),
     )
 
 
-def _find_unknown_keys(raw: Mapping[str, Any], text: str) -> list[tuple[int, str]]:
+def _find_unknown_manifest_keys(raw: Mapping[str, Any], text: str) -> list[tuple[int, str]]:
     known_keys = ("name", *_TEXT_KEYS, *_PATH_KEYS, *_CONFIG_KEYS)
     return [
-        (find_key_line(text, (key,)), f"{key} is not known and is ignored; is {near[0]} meant?")
+        (find_json_key_line(text, (key,)), f"{key} is not known and is ignored; is {near[0]} meant?")
         for key in raw
         if key not in known_keys
         and key not in _FOREIGN_KEYS
@@ -97,5 +97,5 @@ def _find_unknown_keys(raw: Mapping[str, Any], text: str) -> list[tuple[int, str
     ]
 
 
-def _build_error(problem: str, path: Path, line: int) -> SettingsError:
+def _build_manifest_error(problem: str, path: Path, line: int) -> SettingsError:
     return SettingsError(problem, path=path, line=line)

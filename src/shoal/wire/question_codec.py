@@ -8,9 +8,9 @@ import msgspec
 
 from shoal.core.permissions import (
     AddDirectoriesSuggestion,
-    AddRulesSuggestion,
+    AddPermissionRulesSuggestion,
     PermissionSuggestion,
-    SetModeSuggestion,
+    SetPermissionModeSuggestion,
 )
 from shoal.core.questions import (
     AllowAnswer,
@@ -23,7 +23,7 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     Question,
 )
-from shoal.wire.foreign_json import convert_value, decode_value
+from shoal.wire.foreign_json import convert_to_schema, decode_to_schema
 from shoal.wire.json_codec import encode_json
 
 _decode_question = msgspec.json.Decoder(PermissionQuestion | ChoiceQuestion | PlanApprovalQuestion).decode
@@ -40,34 +40,34 @@ def encode_answer(answer: Answer) -> bytes:
 
 def parse_question(content: bytes) -> Question:
     """Parse a question; raise ValueError if the content is not one."""
-    question: Question = decode_value(content, _decode_question, Question)
+    question: Question = decode_to_schema(content, _decode_question, Question)
     return question
 
 
 def parse_answer(content: bytes) -> Answer:
     """Parse an answer; raise ValueError if the content is not one."""
-    answer: Answer = decode_value(content, _decode_answer, Answer)
+    answer: Answer = decode_to_schema(content, _decode_answer, Answer)
     return answer
 
 
-def parse_suggestions(raw: object) -> tuple[PermissionSuggestion, ...]:
+def parse_permission_suggestions(raw: object) -> tuple[PermissionSuggestion, ...]:
     """Return the permission changes that a program sends with an answer; skip invalid ones."""
     found: list[PermissionSuggestion] = []
     for each in raw if isinstance(raw, list) else ():
         try:
-            found.append(_parse_suggestion(each))
+            found.append(_parse_permission_suggestion(each))
         except msgspec.ValidationError:
             continue
     return tuple(found)
 
 
-def _parse_suggestion(raw: object) -> PermissionSuggestion:
-    kind: Any = AddRulesSuggestion | AddDirectoriesSuggestion | SetModeSuggestion
-    suggestion: PermissionSuggestion = convert_value(raw, kind)
+def _parse_permission_suggestion(raw: object) -> PermissionSuggestion:
+    kind: Any = AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion
+    suggestion: PermissionSuggestion = convert_to_schema(raw, kind)
     return suggestion
 
 
-def is_valid_answer(answer: Answer, question: Question) -> bool:
+def is_matching_answer_type(answer: Answer, question: Question) -> bool:
     """Return True if the type of the answer fits the question."""
     if isinstance(question, PlanApprovalQuestion):
         # An approval of a different plan text does not count.

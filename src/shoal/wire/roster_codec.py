@@ -12,19 +12,19 @@ from msgspec import Raw, Struct
 from shoal.core.names import LEAD_NAME, AgentName, TeamName
 from shoal.core.roster import RosterEntry, TeamRoster, format_agent_id
 from shoal.wire.foreign_json import (
-    InvalidFile,
-    RejectedEntry,
-    convert_value,
+    InvalidFileContent,
+    RejectedFileEntry,
+    convert_to_schema,
     describe_validation_error,
-    encode_exact,
+    encode_json_exactly,
     indent_json,
-    parse_json,
-    parse_raw_fields,
-    update_fields,
+    parse_foreign_json,
+    parse_raw_json_fields,
+    update_json_fields,
 )
 
 
-class _MemberSchema(Struct, rename="camel"):
+class _RosterMemberSchema(Struct, rename="camel"):
     name: str
     agent_id: str | None = None
     agent_type: str | None = None
@@ -40,7 +40,7 @@ class _MemberSchema(Struct, rename="camel"):
     is_active: bool | None = None
 
 
-class _TeamSchema(Struct, rename="camel"):
+class _RosterFileSchema(Struct, rename="camel"):
     """The late 2026 format has no description, and a `leadProcess` that is kept as an unknown field."""
 
     members: list[Any]
@@ -50,39 +50,41 @@ class _TeamSchema(Struct, rename="camel"):
     lead_session_id: str | None = None
 
 
-class _StrictTeamSchema(_TeamSchema):
+class _RosterWithValidMembersSchema(_RosterFileSchema):
     """Team file in which every member is valid."""
 
-    members: list[_MemberSchema]
+    members: list[_RosterMemberSchema]
 
 
-class _EntryNameSchema(Struct):
+class _RosterEntryNameSchema(Struct):
     name: str
 
 
-_decode_strict = msgspec.json.Decoder(_StrictTeamSchema).decode
-_decode_entry_name = msgspec.json.Decoder(_EntryNameSchema).decode
+_decode_strict = msgspec.json.Decoder(_RosterWithValidMembersSchema).decode
+_decode_entry_name = msgspec.json.Decoder(_RosterEntryNameSchema).decode
 
 
-class TeamFile(Struct, frozen=True, kw_only=True):
+class TeamRosterFile(Struct, frozen=True, kw_only=True):
     """A team and the bytes it was read from, which include fields of other programs."""
 
     team: TeamRoster
     content: bytes
-    rejected: tuple[RejectedEntry, ...] = ()
+    rejected: tuple[RejectedFileEntry, ...] = ()
     """Invalid entries in the member list; a rewrite keeps them."""
     entries: Mapping[Any, bytes] | None = None
     """Encoded members by name, if already known."""
 
-    def encode_team(self, team: TeamRoster) -> bytes:
-        return self.replace_team(team).content
+    def encode_changed_roster(self, team: TeamRoster) -> bytes:
+        return self.replace_roster(team).content
 
-    def replace_team(self, team: TeamRoster) -> TeamFile:
+    def replace_roster(self, team: TeamRoster) -> TeamRosterFile:
         """Return the file with the new team; unknown fields of the team and of its members stay."""
-        fields = parse_raw_fields(self.content)
+        fields = parse_raw_json_fields(self.content)
         old_entries = self.entries
         if old_entries is None:
-            old_entries = {_parse_entry_name(entry): entry for entry in _split_entries(fields.get("members"))}
+            old_entries = {
+                _parse_entry_name(entry): entry for entry in _split_member_entries(fields.get("members"))
+            }
         # Most members are unchanged, so their bytes are reused: a team may have a thousand.
         unchanged = {id(member) for member in self.team.members}
         entries = {
@@ -97,61 +99,67 @@ class TeamFile(Struct, frozen=True, kw_only=True):
         if "name" in fields:
             # The directory name is the team name; the file may spell it differently.
             del new_fields["name"]
-        content = indent_json(update_fields(self.content, new_fields))
-        return TeamFile(team=team, content=content, rejected=self.rejected, entries=entries)
+        content = indent_json(update_json_fields(self.content, new_fields))
+        return TeamRosterFile(team=team, content=content, rejected=self.rejected, entries=entries)
 
 
-def encode_new_team(team: TeamRoster) -> bytes:
+def encode_new_team_roster(team: TeamRoster) -> bytes:
     """Return the file content for a new team."""
     return indent_json(
-        update_fields(
+        update_json_fields(
             b"{}", _build_team_fields(team, [_encode_member(member, None) for member in team.members])
         )
     )
 
 
-def parse_team(content: bytes, name: TeamName) -> TeamFile | InvalidFile:
+def parse_team_roster(content: bytes, name: TeamName) -> TeamRosterFile | InvalidFileContent:
     """Parse the team in the directory of that name; invalid members are rejected with the reason."""
-    schema: _TeamSchema
+    schema: _RosterFileSchema
     try:
         schema = _decode_strict(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = parse_json(content)
-        if isinstance(value, InvalidFile):
+        value = parse_foreign_json(content)
+        if isinstance(value, InvalidFileContent):
             return value
         try:
-            schema = convert_value(value, _TeamSchema)
+            schema = convert_to_schema(value, _RosterFileSchema)
         except msgspec.ValidationError as error:
-            return InvalidFile(describe_validation_error(error))
+            return InvalidFileContent(describe_validation_error(error))
     members: dict[str, RosterEntry] = {}
-    rejected: list[RejectedEntry] = []
+    rejected: list[RejectedFileEntry] = []
     for entry in schema.members:
         try:
-            member_schema = entry if isinstance(entry, _MemberSchema) else convert_value(entry, _MemberSchema)
-            member = _build_member(member_schema, name)
+            member_schema = (
+                entry
+                if isinstance(entry, _RosterMemberSchema)
+                else convert_to_schema(entry, _RosterMemberSchema)
+            )
+            member = _build_roster_entry(member_schema, name)
         except msgspec.ValidationError as error:
-            rejected.append(RejectedEntry(raw=encode_exact(entry), reason=describe_validation_error(error)))
+            rejected.append(
+                RejectedFileEntry(raw=encode_json_exactly(entry), reason=describe_validation_error(error))
+            )
         else:
             # A member may be written twice, the second time complete: the last one wins.
             members[member.name] = member
     team = TeamRoster(
         name=name,
         description=schema.description,
-        created_at=_to_int(schema.created_at),
+        created_at=_to_time_or_zero(schema.created_at),
         lead_agent_id=schema.lead_agent_id or format_agent_id(LEAD_NAME, name),
         lead_session_id=schema.lead_session_id or "",
         members=tuple(members.values()),
     )
-    return TeamFile(team=team, content=content, rejected=tuple(rejected))
+    return TeamRosterFile(team=team, content=content, rejected=tuple(rejected))
 
 
-def _build_member(schema: _MemberSchema, team: TeamName) -> RosterEntry:
+def _build_roster_entry(schema: _RosterMemberSchema, team: TeamName) -> RosterEntry:
     return RosterEntry(
         agent_id=schema.agent_id or format_agent_id(AgentName(schema.name), team),
         name=AgentName(schema.name),
         agent_type=schema.agent_type or "",
         model=schema.model or "",
-        joined_at=_to_int(schema.joined_at),
+        joined_at=_to_time_or_zero(schema.joined_at),
         cwd=schema.cwd or "",
         tmux_pane_id=schema.tmux_pane_id or "",
         subscriptions=tuple(schema.subscriptions or ()),
@@ -163,7 +171,7 @@ def _build_member(schema: _MemberSchema, team: TeamName) -> RosterEntry:
     )
 
 
-def _to_int(number: float | None) -> int:
+def _to_time_or_zero(number: float | None) -> int:
     """Return 0 for an invalid time: nothing depends on it."""
     try:
         return int(number or 0)
@@ -198,21 +206,21 @@ def _encode_member(member: RosterEntry, old_entry: bytes | None) -> bytes:
         "backendType": member.backend_type,
         "isActive": member.is_active,
     }
-    return update_fields(old_entry or b"{}", fields)
+    return update_json_fields(old_entry or b"{}", fields)
 
 
-def _split_entries(members: Any) -> list[bytes]:
+def _split_member_entries(members: Any) -> list[bytes]:
     """Return the encoded members, whichever way the file could be read."""
     try:
         return [bytes(raw) for raw in msgspec.json.decode(members or b"[]", type=list[Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = parse_json(bytes(members))
-        return [encode_exact(entry) for entry in value] if isinstance(value, list) else []
+        value = parse_foreign_json(bytes(members))
+        return [encode_json_exactly(entry) for entry in value] if isinstance(value, list) else []
 
 
 def _parse_entry_name(entry: bytes) -> Any:
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
         return _decode_entry_name(entry).name
-    value = parse_json(entry)
+    value = parse_foreign_json(entry)
     name = value.get("name") if isinstance(value, Mapping) else None
     return name if isinstance(name, str) else None

@@ -12,9 +12,9 @@ from msgspec import Meta, Struct
 
 from shoal.core.errors import SettingsError
 from shoal.core.permission_decisions import PermissionMode
-from shoal.wire.foreign_json import convert_value
+from shoal.wire.foreign_json import convert_to_schema
 from shoal.wire.json_codec import decode_json
-from shoal.wire.json_line_numbers import find_key_line
+from shoal.wire.json_line_numbers import find_json_key_line
 
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
 Dollars: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -266,7 +266,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True):
         return f"Document({self.name})"  # the text may hold keys
 
     def locate_key(self, keys: Sequence[str]) -> str:
-        return f"{self.name}:{find_key_line(self.text, keys)}"
+        return f"{self.name}:{find_json_key_line(self.text, keys)}"
 
 
 def parse_settings(text: str, *, name: str, kind: SettingsSourceKind, path: Path | None) -> SettingsDocument:
@@ -286,13 +286,13 @@ def parse_settings(text: str, *, name: str, kind: SettingsSourceKind, path: Path
 
 def convert_settings(raw: Mapping[str, Any], document: SettingsDocument | None = None) -> SettingsSchema:
     try:
-        return convert_value(raw, SettingsSchema)
+        return convert_to_schema(raw, SettingsSchema)
     except msgspec.ValidationError as error:
         reason, _, location = str(error).partition(" - at ")
         keys = re.findall(r"[^.\[\]`$]+", location.replace("[...]", ""))
         name, line = ("settings", 1)
         if document is not None:
-            name, line = document.name, find_key_line(document.text, keys)
+            name, line = document.name, find_json_key_line(document.text, keys)
         raise SettingsError(
             f"{name}:{line}: {'.'.join(keys)}: {reason}.",
             path=document.path if document is not None else None,
@@ -310,15 +310,15 @@ _MAX_REPORTED = 20
 _NAMED_SECTIONS = (("agent_type_limits", AgentLimitSettings), ("models", ModelSettings))
 
 
-def find_unknown_keys(document: SettingsDocument) -> Iterator[str]:
+def find_unknown_settings_keys(document: SettingsDocument) -> Iterator[str]:
     """Yield a sentence for each unknown key under `shoal`."""
     sections: list[tuple[tuple[str, ...], type[Struct]]] = [(("shoal",), ShoalSettings)]
     sections += [(("shoal", key), kind) for key, kind in _NESTED_SECTIONS]
     for key, kind in _NAMED_SECTIONS:
-        names = document.raw["shoal"][key] if has_key(document, ("shoal", key)) else ()
+        names = document.raw["shoal"][key] if has_settings_key(document, ("shoal", key)) else ()
         sections += [(("shoal", key, name), kind) for name in names]
     for key_path, schema in sections:
-        if has_key(document, key_path):
+        if has_settings_key(document, key_path):
             yield from _describe_unknown_keys(document, key_path, schema.__struct_encode_fields__)
 
 
@@ -344,7 +344,7 @@ def _describe_unknown_keys(
 _JOINED_LISTS = frozenset({"allow", "ask", "deny", "additionalDirectories"})
 
 
-def merge_documents(documents: Sequence[SettingsDocument]) -> dict[str, Any]:
+def merge_settings_documents(documents: Sequence[SettingsDocument]) -> dict[str, Any]:
     """Merge all documents: mappings are merged, permission lists joined; for other values the first wins."""
     result: dict[str, Any] = {}
     for document in documents:
@@ -366,7 +366,7 @@ def _merge_into(target: dict[str, Any], raw: Mapping[str, Any], *, parent_key: s
             target[key] = [*current, *(rule for rule in value if rule not in current)]
 
 
-def has_key(document: SettingsDocument, keys: Sequence[str]) -> bool:
+def has_settings_key(document: SettingsDocument, keys: Sequence[str]) -> bool:
     value: Any = document.raw
     for key in keys:
         if not isinstance(value, dict) or value.get(key) is None:

@@ -20,10 +20,10 @@ from shoal.core.errors import InvalidAgentDefinition
 from shoal.core.skills import Skill, SkillKind
 from shoal.wire.field_parsers import (
     InvalidFieldValue,
+    describe_field_value,
     describe_unknown_field,
-    describe_value,
-    parse_flag,
-    parse_text,
+    parse_flag_field,
+    parse_text_field,
     parse_tool_entries,
 )
 from shoal.wire.front_matter import (
@@ -177,7 +177,7 @@ class _SkillBuilder:
 
 
 def _parse_stripped_text(value: Any) -> str:
-    return parse_text(value).strip()
+    return parse_text_field(value).strip()
 
 
 def _parse_name(value: Any) -> str:
@@ -190,18 +190,18 @@ def _quote_hint(hint: re.Match[str]) -> str:
 
 def _parse_mapping(value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
-        raise InvalidFieldValue(f"a mapping of keys to texts is expected, not {describe_value(value)}")
+        raise InvalidFieldValue(f"a mapping of keys to texts is expected, not {describe_field_value(value)}")
     return {str(key): each if isinstance(each, str) else str(each) for key, each in value.items()}
 
 
 def _parse_negated_flag(value: Any) -> bool:
-    return not parse_flag(value)
+    return not parse_flag_field(value)
 
 
 def _parse_fork_context(value: Any) -> bool:
     if value in ("fork", "inline"):
         return bool(value == "fork")
-    raise InvalidFieldValue(f"fork is expected, not {describe_value(value)}")
+    raise InvalidFieldValue(f"fork is expected, not {describe_field_value(value)}")
 
 
 def _parse_model(value: Any) -> str | None:
@@ -220,5 +220,5 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "model": ("model", _parse_model),
     "argument-hint": ("argument_hint", _parse_stripped_text),
     "disable-model-invocation": ("for_model", _parse_negated_flag),
-    "user-invocable": ("for_person", parse_flag),
+    "user-invocable": ("for_person", parse_flag_field),
 }

@@ -8,11 +8,11 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.core.hooks import DEFAULT_HOOK_SECONDS, MAX_HOOK_SECONDS
-from shoal.wire.hook_codec import is_valid_matcher
+from shoal.wire.hook_codec import is_valid_hook_matcher
 from shoal.wire.stream_input_codec import InvalidStreamLine
 
 
-class HookCallbackRequest(Struct, frozen=True, kw_only=True):
+class HookCallbackRegistration(Struct, frozen=True, kw_only=True):
     """A request to call a function of the program at a hook event."""
 
     event: str
@@ -23,22 +23,22 @@ class HookCallbackRequest(Struct, frozen=True, kw_only=True):
     blocks_on_failure: bool
 
 
-class InitializeRequest(Struct, frozen=True, kw_only=True):
+class StreamInitializeRequest(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Any] | None = None
-    callbacks: tuple[HookCallbackRequest, ...] = ()
+    callbacks: tuple[HookCallbackRegistration, ...] = ()
 
 
-def parse_initialize_request(body: Mapping[str, Any]) -> InitializeRequest:
+def parse_initialize_request(body: Mapping[str, Any]) -> StreamInitializeRequest:
     """Parse the request body; raise `InvalidStreamLine`."""
     agents, hooks = body.get("agents"), body.get("hooks")
     if agents is not None and not isinstance(agents, Mapping):
         raise InvalidStreamLine('"agents" of initialize is an object of names and their fields')
     if hooks is not None and not isinstance(hooks, Mapping):
         raise InvalidStreamLine('"hooks" of initialize is an object of events')
-    return InitializeRequest(agents=agents or None, callbacks=tuple(_parse_callbacks(hooks or {})))
+    return StreamInitializeRequest(agents=agents or None, callbacks=tuple(_parse_callbacks(hooks or {})))
 
 
-def _parse_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRequest]:
+def _parse_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRegistration]:
     for event, entries in hooks.items():
         if entries is not None and not isinstance(entries, list):
             raise InvalidStreamLine(f"the hooks of {event} are a list")
@@ -46,18 +46,18 @@ def _parse_callbacks(hooks: Mapping[str, Any]) -> Iterator[HookCallbackRequest]:
             yield from _parse_callback_entry(event, entry)
 
 
-def _parse_callback_entry(event: str, entry: object) -> Iterator[HookCallbackRequest]:
+def _parse_callback_entry(event: str, entry: object) -> Iterator[HookCallbackRegistration]:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("hookCallbackIds"), list):
         raise InvalidStreamLine(f'a hook of {event} needs "hookCallbackIds": the ids of its functions')
     matcher, seconds = entry.get("matcher"), entry.get("timeout")
-    if matcher is not None and not (isinstance(matcher, str) and is_valid_matcher(matcher)):
+    if matcher is not None and not (isinstance(matcher, str) and is_valid_hook_matcher(matcher)):
         raise InvalidStreamLine(
             f'"matcher" of a hook of {event} is a name or a regular expression, not {matcher!r}'
         )
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
         raise InvalidStreamLine(f'"timeout" of a hook of {event} is a number of seconds')
     for callback in entry["hookCallbackIds"]:
-        yield HookCallbackRequest(
+        yield HookCallbackRegistration(
             event=event,
             matcher=matcher or "",
             callback=str(callback),

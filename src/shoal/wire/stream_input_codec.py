@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from shoal.core.errors import ShoalError
 from shoal.core.messages import Message, TextBlock
-from shoal.wire.json_codec import decode_json, parse_message
+from shoal.wire.json_codec import decode_json, parse_conversation_message
 
 
 class StreamPrompt(Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class InvalidStreamLine(ShoalError):
     """An input line that violates the protocol."""
 
 
-def parse_input_line(line: bytes) -> StreamInputMessage:
+def parse_stream_input_line(line: bytes) -> StreamInputMessage:
     """Parse one input line; raise `InvalidStreamLine` with the mistake."""
     raw = _parse_object(line)
     match raw.get("type"):
@@ -65,7 +65,7 @@ def parse_input_line(line: bytes) -> StreamInputMessage:
                 id=str(raw.get("request_id", "")), subtype=request["subtype"], body=request
             )
         case "control_response":
-            return _parse_response(raw.get("response"))
+            return _parse_control_response(raw.get("response"))
         case str() as other:
             return IgnoredStreamLine(type=other)
         case _:
@@ -74,7 +74,7 @@ def parse_input_line(line: bytes) -> StreamInputMessage:
             )
 
 
-def _parse_response(response: object) -> StreamControlResponse:
+def _parse_control_response(response: object) -> StreamControlResponse:
     if not isinstance(response, Mapping) or not isinstance(response.get("request_id"), str):
         raise InvalidStreamLine('a control_response needs "response": {"request_id": …}')
     if response.get("subtype") == "error":
@@ -99,7 +99,7 @@ def _parse_prompt(raw: Mapping[str, Any]) -> StreamPrompt:
     message = raw.get("message")
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), str | list):
         raise InvalidStreamLine('a user line needs "message": {"role": "user", "content": text or blocks}')
-    parsed, left_out = parse_message({"role": "user", "content": message["content"]})
+    parsed, left_out = parse_conversation_message({"role": "user", "content": message["content"]})
     if all(isinstance(block, TextBlock) and not block.text.strip() for block in parsed.content):
         raise InvalidStreamLine("the message has no content that is known here")
     return StreamPrompt(message=parsed, left_out=left_out)

@@ -35,11 +35,11 @@ _SUBTYPES: dict[TurnEndReason, ResultSubtype] = {
 }
 
 
-class StreamLine(Struct, frozen=True, kw_only=True):
+class StreamOutputLine(Struct, frozen=True, kw_only=True):
     """Base of all output lines; `type` comes first on every line."""
 
 
-class InitLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class SessionInitLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     subtype: Literal["init"] = "init"
     cwd: str
     session_id: str
@@ -58,7 +58,7 @@ class InitLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="sys
     uuid: str
 
 
-class SessionStateLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class SessionStateLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """The state of the session changed; sent only to a program that uses stream-json input."""
 
     subtype: Literal["session_state_changed"] = "session_state_changed"
@@ -69,14 +69,14 @@ class SessionStateLine(StreamLine, frozen=True, kw_only=True, tag_field="type", 
     """True if the line is meant for the program's SDK, not for the program."""
 
 
-class CompactBoundaryLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class CompactBoundaryLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     subtype: Literal["compact_boundary"] = "compact_boundary"
     compact_metadata: Mapping[str, Any]
     session_id: str
     uuid: str
 
 
-class BudgetWarningLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class BudgetWarningLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """A percentage of a limit is spent; `whose` is a type or an agent, empty for the whole run."""
 
     subtype: Literal["budget_warning"] = "budget_warning"
@@ -89,7 +89,7 @@ class BudgetWarningLine(StreamLine, frozen=True, kw_only=True, tag_field="type",
     uuid: str
 
 
-class HookResponseLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class HookResponseLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """A hook ran, with its outcome."""
 
     subtype: Literal["hook_response"] = "hook_response"
@@ -102,21 +102,21 @@ class HookResponseLine(StreamLine, frozen=True, kw_only=True, tag_field="type", 
     uuid: str
 
 
-class AssistantLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
+class AssistantMessageLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="assistant"):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None
     session_id: str
     uuid: str
 
 
-class UserLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="user"):
+class UserMessageLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="user"):
     message: Mapping[str, Any]
     parent_tool_use_id: str | None = None
     session_id: str
     uuid: str
 
 
-class StreamEventLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="stream_event"):
+class StreamEventLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="stream_event"):
     """A delta of an answer as an event of the Messages API."""
 
     event: Mapping[str, Any]
@@ -140,7 +140,7 @@ class PermissionDenial(Struct, frozen=True, kw_only=True):
     tool_input: Mapping[str, Any]
 
 
-class ResultLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="result"):
+class RunResultLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="result"):
     subtype: ResultSubtype
     is_error: bool
     duration_ms: int
@@ -183,7 +183,7 @@ def to_protocol_tool_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def build_message_line(
     added: MessageAdded, session: str, *, parent: str | None = None
-) -> AssistantLine | UserLine:
+) -> AssistantMessageLine | UserMessageLine:
     """Build the line for a message that entered the conversation, with its transcript id.
 
     `parent` is the call that started the agent of this conversation.
@@ -191,7 +191,9 @@ def build_message_line(
     content = [_encode_block(block) for block in added.message.content]
     if added.message.role == "user":
         api_message = {"role": "user", "content": content}
-        return UserLine(message=api_message, parent_tool_use_id=parent, session_id=session, uuid=added.entry)
+        return UserMessageLine(
+            message=api_message, parent_tool_use_id=parent, session_id=session, uuid=added.entry
+        )
     message = {
         "id": added.message_id,
         "type": "message",
@@ -202,16 +204,20 @@ def build_message_line(
         "stop_sequence": None,
         "usage": added.usage or Usage(),
     }
-    return AssistantLine(message=message, parent_tool_use_id=parent, session_id=session, uuid=added.entry)
+    return AssistantMessageLine(
+        message=message, parent_tool_use_id=parent, session_id=session, uuid=added.entry
+    )
 
 
-def build_success_response(request_id: str, response: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def build_control_success_response(
+    request_id: str, response: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Build the success response to a control request; the id is inside `response`."""
     body = {"subtype": "success", "request_id": request_id, "response": dict(response or {})}
     return {"type": "control_response", "response": body}
 
 
-def build_error_response(request_id: str, error: str) -> dict[str, Any]:
+def build_control_error_response(request_id: str, error: str) -> dict[str, Any]:
     body = {"subtype": "error", "request_id": request_id, "error": error}
     return {"type": "control_response", "response": body}
 
@@ -242,7 +248,7 @@ def build_control_request(request_id: str, request: Mapping[str, Any]) -> dict[s
     return {"type": "control_request", "request_id": request_id, "request": dict(request)}
 
 
-def build_cancel_request(request_id: str) -> dict[str, Any]:
+def build_control_cancel_request(request_id: str) -> dict[str, Any]:
     """Build the cancellation of a control request that needs no answer any more."""
     return {"type": "control_cancel_request", "request_id": request_id}
 

@@ -36,12 +36,12 @@ class PartialMessageEncoder:
             yield self._open_block(_EMPTY_BLOCKS[kind])
         yield self._build_delta({"type": f"{kind}_delta", kind: text})
 
-    def reset(self) -> tuple[()]:
+    def discard_partial_message(self) -> tuple[()]:
         """Discard the state of an answer that was never completed."""
         self._is_started, self._open_kind, self._index = False, None, -1
         return ()
 
-    def encode_end(self, added: MessageAdded) -> Iterable[dict[str, Any]]:
+    def encode_message_end(self, added: MessageAdded) -> Iterable[dict[str, Any]]:
         yield from self._start_message(added.model)
         yield from self._close_block()
         for block in added.message.content:
@@ -58,7 +58,7 @@ class PartialMessageEncoder:
             "usage": {"output_tokens": usage.output_tokens},
         }
         yield {"type": "message_stop"}
-        self.reset()
+        self.discard_partial_message()
 
     def _start_message(self, model: str) -> Iterator[dict[str, Any]]:
         if not self._is_started:

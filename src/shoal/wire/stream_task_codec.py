@@ -8,16 +8,16 @@ from msgspec import Struct
 
 from shoal.core.agents import AgentResult
 from shoal.wire.notification_text import summarize_agent_result
-from shoal.wire.stream_output_codec import StreamLine
+from shoal.wire.stream_output_codec import StreamOutputLine
 
 
-class TaskUsage(Struct, frozen=True, kw_only=True):
+class AgentTaskUsage(Struct, frozen=True, kw_only=True):
     total_tokens: int = 0
     tool_uses: int = 0
     duration_ms: int = 0
 
 
-class TaskStartedLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class AgentTaskStartedLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """An agent started; `tool_use_id` is the call that requested it."""
 
     subtype: Literal["task_started"] = "task_started"
@@ -31,7 +31,7 @@ class TaskStartedLine(StreamLine, frozen=True, kw_only=True, tag_field="type", t
     uuid: str
 
 
-class TaskProgressLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class AgentTaskProgressLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """An agent started a tool call."""
 
     subtype: Literal["task_progress"] = "task_progress"
@@ -40,12 +40,12 @@ class TaskProgressLine(StreamLine, frozen=True, kw_only=True, tag_field="type", 
     """Current activity of the agent."""
     tool_use_id: str | None
     last_tool_name: str
-    usage: TaskUsage
+    usage: AgentTaskUsage
     session_id: str
     uuid: str
 
 
-class TaskNotificationLine(StreamLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
+class AgentTaskEndedLine(StreamOutputLine, frozen=True, kw_only=True, tag_field="type", tag="system"):
     """An agent ended."""
 
     subtype: Literal["task_notification"] = "task_notification"
@@ -54,21 +54,21 @@ class TaskNotificationLine(StreamLine, frozen=True, kw_only=True, tag_field="typ
     status: Literal["completed", "failed", "stopped"]
     output_file: str
     summary: str
-    usage: TaskUsage
+    usage: AgentTaskUsage
     session_id: str
     uuid: str
 
 
-def build_task_notification(
+def build_agent_task_ended_line(
     result: AgentResult, *, call: str | None, session: str, uuid: str
-) -> TaskNotificationLine:
-    return TaskNotificationLine(
+) -> AgentTaskEndedLine:
+    return AgentTaskEndedLine(
         task_id=result.agent,
         tool_use_id=call,
         status="stopped" if result.status == "killed" else result.status,
         output_file=result.output,
         summary=summarize_agent_result(result),
-        usage=TaskUsage(
+        usage=AgentTaskUsage(
             total_tokens=result.usage.total_tokens,
             tool_uses=result.evidence.tool_calls,
             duration_ms=result.duration_ms,

@@ -11,11 +11,11 @@ from shoal.core.errors import InvalidName
 from shoal.core.names import AgentName, TaskId, parse_task_id
 from shoal.core.tasks import Task, TaskStatus
 from shoal.wire.foreign_json import (
-    InvalidFile,
-    convert_value,
+    InvalidFileContent,
+    convert_to_schema,
     describe_validation_error,
-    parse_json,
-    update_fields,
+    parse_foreign_json,
+    update_json_fields,
 )
 
 
@@ -46,27 +46,27 @@ class TaskFile(Struct, frozen=True, kw_only=True):
         if task.metadata == self.task.metadata:
             # Left unchanged: an explicit empty mapping stays, and so does the spelling of numbers.
             del fields["metadata"]
-        return update_fields(self.content, fields)
+        return update_json_fields(self.content, fields)
 
 
 def encode_new_task(task: Task) -> bytes:
     """Return the file content for a new task."""
-    return update_fields(b"{}", _build_task_fields(task))
+    return update_json_fields(b"{}", _build_task_fields(task))
 
 
-def parse_task(content: bytes, expected: TaskId | None = None) -> TaskFile | InvalidFile | None:
+def parse_task(content: bytes, expected: TaskId | None = None) -> TaskFile | InvalidFileContent | None:
     """Parse the task; return None if it is stored as deleted. `expected` is the id from the file name."""
-    schema = _parse_schema(content)
-    if isinstance(schema, InvalidFile):
+    schema = _parse_task_schema(content)
+    if isinstance(schema, InvalidFileContent):
         return schema
     if expected is not None and schema.id != expected:
-        return InvalidFile(f"it holds task {schema.id[:80]!r}, not {expected!r}")
+        return InvalidFileContent(f"it holds task {schema.id[:80]!r}, not {expected!r}")
     if schema.status == "deleted":
         return None
     try:
         task_id = parse_task_id(schema.id)
     except InvalidName as error:
-        return InvalidFile(str(error))
+        return InvalidFileContent(str(error))
     task = Task(
         id=task_id,
         subject=schema.subject,
@@ -74,29 +74,29 @@ def parse_task(content: bytes, expected: TaskId | None = None) -> TaskFile | Inv
         active_form=schema.active_form or "",
         status=schema.status,
         owner=AgentName(schema.owner) if schema.owner else None,
-        blocks=_parse_references(schema.blocks),
-        blocked_by=_parse_references(schema.blocked_by),
+        blocks=_parse_task_references(schema.blocks),
+        blocked_by=_parse_task_references(schema.blocked_by),
         metadata=schema.metadata or {},
     )
     return TaskFile(task=task, content=content)
 
 
-def _parse_schema(content: bytes) -> _TaskSchema | InvalidFile:
+def _parse_task_schema(content: bytes) -> _TaskSchema | InvalidFileContent:
     try:
         return _decode(content)
     except msgspec.ValidationError as error:
-        return InvalidFile(describe_validation_error(error))
+        return InvalidFileContent(describe_validation_error(error))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = parse_json(content)
-    if isinstance(value, InvalidFile):
+        value = parse_foreign_json(content)
+    if isinstance(value, InvalidFileContent):
         return value
     try:
-        return convert_value(value, _TaskSchema)
+        return convert_to_schema(value, _TaskSchema)
     except msgspec.ValidationError as error:
-        return InvalidFile(describe_validation_error(error))
+        return InvalidFileContent(describe_validation_error(error))
 
 
-def _parse_references(ids: list[str] | None) -> tuple[TaskId, ...]:
+def _parse_task_references(ids: list[str] | None) -> tuple[TaskId, ...]:
     """Return each id once. Invalid ids are dropped: they must not become paths."""
     references: dict[TaskId, None] = {}
     for text in ids or ():

@@ -16,11 +16,11 @@ from shoal.core.team_templates import (
     FieldPath,
     RoleMode,
     TeamTemplate,
-    TemplateProblem,
-    TemplateRole,
-    TemplateSource,
-    TemplateTask,
-    find_template_problems,
+    TeamTemplateProblem,
+    TeamTemplateRole,
+    TeamTemplateSource,
+    TeamTemplateTask,
+    find_team_template_problems,
 )
 from shoal.wire.front_matter import InvalidFrontMatter, compose_yaml, parse_front_matter, split_front_matter
 
@@ -38,34 +38,36 @@ _TOML_KEY = re.compile(r"\s*([\w-]+)\s*=")
 _ERROR_LINE = re.compile(r"line (\d+)")
 
 
-def parse_template(text: str, origin: TemplateSource) -> TeamTemplate:
+def parse_team_template(text: str, origin: TeamTemplateSource) -> TeamTemplate:
     """Parse a template; raise `InvalidTeamTemplate` with the file and the line."""
     if origin.path.suffix == ".toml":
-        raw, origin = _parse_toml(text, origin)
+        raw, origin = _parse_toml_template(text, origin)
     else:
-        raw, origin = _parse_markdown(text, origin)
-    template = _TemplateBuilder(origin).build(raw)
-    problem = next(find_template_problems(template), None)
+        raw, origin = _parse_markdown_template(text, origin)
+    template = _TeamTemplateBuilder(origin).build(raw)
+    problem = next(find_team_template_problems(template), None)
     if problem is not None:
         raise InvalidTeamTemplate(problem)
     return template
 
 
-def _parse_markdown(text: str, origin: TemplateSource) -> tuple[dict[str, Any], TemplateSource]:
+def _parse_markdown_template(
+    text: str, origin: TeamTemplateSource
+) -> tuple[dict[str, Any], TeamTemplateSource]:
     try:
         page = parse_front_matter(text, _TOP_KEYS)
     except InvalidFrontMatter as error:
         field_path: FieldPath = () if error.key is None else (error.key,)
         located_origin = replace(origin, lines={field_path: error.line})
         raise InvalidTeamTemplate(
-            TemplateProblem(what=error.what, source=located_origin, field_path=field_path)
+            TeamTemplateProblem(what=error.what, source=located_origin, field_path=field_path)
         ) from error
     lines: dict[FieldPath, int] = {(): 1}
     lines |= {(entry.key,): entry.line for entry in page.entries}
     lines |= dict(_find_nested_lines(text))
     raw: dict[str, Any] = {entry.key: entry.value for entry in page.entries if entry.value is not None}
     if "prompt" in raw:
-        problem = TemplateProblem(
+        problem = TeamTemplateProblem(
             what="what the lead is told stands below the front matter, not in it",
             source=replace(origin, lines=lines),
             field_path=("prompt",),
@@ -101,7 +103,7 @@ def _walk_node_lines(node: yaml.Node, field_path: FieldPath, start: int) -> Iter
             yield from _walk_node_lines(item, (*field_path, number), start)
 
 
-def _parse_toml(text: str, origin: TemplateSource) -> tuple[dict[str, Any], TemplateSource]:
+def _parse_toml_template(text: str, origin: TeamTemplateSource) -> tuple[dict[str, Any], TeamTemplateSource]:
     import tomllib
 
     lines: dict[FieldPath, int] = {(): 1}
@@ -111,7 +113,7 @@ def _parse_toml(text: str, origin: TemplateSource) -> tuple[dict[str, Any], Temp
         line_match = _ERROR_LINE.search(str(error))
         located_origin = replace(origin, lines={(): int(line_match[1])} if line_match else lines)
         raise InvalidTeamTemplate(
-            TemplateProblem(what=f"it is not TOML: {error}", source=located_origin)
+            TeamTemplateProblem(what=f"it is not TOML: {error}", source=located_origin)
         ) from error
     return raw, replace(origin, lines=lines | dict(_find_toml_lines(text)))
 
@@ -139,10 +141,10 @@ def _find_toml_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
             )
 
 
-class _TemplateBuilder:
+class _TeamTemplateBuilder:
     """Builds one template and locates its mistakes."""
 
-    def __init__(self, origin: TemplateSource) -> None:
+    def __init__(self, origin: TeamTemplateSource) -> None:
         self._origin = origin
 
     def build(self, raw: Mapping[str, Any]) -> TeamTemplate:
@@ -167,11 +169,11 @@ class _TemplateBuilder:
             budget_tokens=self._check_count(budget.get("tokens"), ("budget", "tokens")),
         )
 
-    def _build_role(self, value: Any, field_path: FieldPath) -> TemplateRole:
+    def _build_role(self, value: Any, field_path: FieldPath) -> TeamTemplateRole:
         raw = self._check_mapping(value, field_path)
         self._reject_unknown_keys(raw, _ROLE_KEYS, field_path)
         model = self._get_optional_text(raw, "model", field_path)
-        return TemplateRole(
+        return TeamTemplateRole(
             name=self._require_text(raw, "name", field_path),
             prompt=self._require_text(raw, "prompt", field_path),
             kind=self._get_optional_text(raw, "type", field_path),
@@ -183,7 +185,7 @@ class _TemplateBuilder:
             count=self._check_count(raw.get("count"), (*field_path, "count")) or 1,
         )
 
-    def _build_task(self, value: Any, field_path: FieldPath) -> TemplateTask:
+    def _build_task(self, value: Any, field_path: FieldPath) -> TeamTemplateTask:
         raw = self._check_mapping(value, field_path)
         self._reject_unknown_keys(raw, _TASK_KEYS, field_path)
         waits_for = raw.get("blockedBy", [])
@@ -191,7 +193,7 @@ class _TemplateBuilder:
             waits_for = [part.strip() for part in waits_for.split(",") if part.strip()]
         number = field_path[-1]
         assert isinstance(number, int)
-        return TemplateTask(
+        return TeamTemplateTask(
             key=self._get_optional_text(raw, "key", field_path) or str(number + 1),
             subject=" ".join(self._require_text(raw, "subject", field_path).split()),
             description=self._get_optional_text(raw, "description", field_path) or "",
@@ -206,7 +208,9 @@ class _TemplateBuilder:
         )
 
     def _build_error(self, problem: str, field_path: FieldPath) -> InvalidTeamTemplate:
-        return InvalidTeamTemplate(TemplateProblem(what=problem, source=self._origin, field_path=field_path))
+        return InvalidTeamTemplate(
+            TeamTemplateProblem(what=problem, source=self._origin, field_path=field_path)
+        )
 
     def _reject_unknown_keys(
         self, raw: Mapping[str, Any], known_keys: Sequence[str], field_path: FieldPath

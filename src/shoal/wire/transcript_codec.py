@@ -11,14 +11,14 @@ from msgspec import Struct
 from shoal.core.clock import format_iso_time
 from shoal.core.ids import AgentId, EntryId, RequestId, SessionId
 from shoal.core.transcript_entries import (
-    CompactionEntry,
-    MessageEntry,
-    ReplyMetadata,
-    RewindEntry,
+    ModelReplyMetadata,
+    TranscriptCompactionMarker,
     TranscriptEntry,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
 )
 from shoal.core.usage import Usage
-from shoal.wire.json_codec import decode_json, encode_json, parse_message, parse_timestamp
+from shoal.wire.json_codec import decode_json, encode_json, parse_conversation_message, parse_iso_timestamp
 
 _ASSISTANT_PREFIX = b'"type":"assistant","message":'
 _USER_PREFIX = b'"type":"user","message":'
@@ -46,11 +46,11 @@ class TranscriptEncoder:
 
     def encode_entry(self, entry: TranscriptEntry) -> bytes:
         match entry:
-            case MessageEntry():
+            case TranscriptMessageEntry():
                 parent, body = entry.parent, _encode_message_entry(entry)
-            case CompactionEntry():
+            case TranscriptCompactionMarker():
                 parent, body = None, _encode_compaction(entry)
-            case RewindEntry():
+            case TranscriptRewindMarker():
                 parent, body = entry.parent, _encode_rewind(entry)
         return b'{"parentUuid":%b%b%b,"uuid":%b,"timestamp":"%b"}\n' % (
             encode_json(parent),
@@ -61,7 +61,7 @@ class TranscriptEncoder:
         )
 
 
-def _encode_message_entry(entry: MessageEntry) -> bytes:
+def _encode_message_entry(entry: TranscriptMessageEntry) -> bytes:
     flags = b"%b%b%b" % (
         b',"isMeta":true' if entry.meta else b"",
         b',"isCompactSummary":true' if entry.summary else b"",
@@ -72,10 +72,10 @@ def _encode_message_entry(entry: MessageEntry) -> bytes:
         kind = _USER_PREFIX if entry.message.role == "user" else _ASSISTANT_PREFIX
         return kind + encode_json(entry.message) + flags
     request = b"" if billing.request is None else b',"requestId":' + encode_json(billing.request)
-    return _ASSISTANT_PREFIX + encode_json(_AssistantMessage.from_entry(entry, billing)) + request + flags
+    return _ASSISTANT_PREFIX + encode_json(_ApiAssistantMessage.from_entry(entry, billing)) + request + flags
 
 
-def _encode_compaction(entry: CompactionEntry) -> bytes:
+def _encode_compaction(entry: TranscriptCompactionMarker) -> bytes:
     return b'"type":"system","subtype":"compact_boundary","logicalParentUuid":%b,%b' % (
         encode_json(entry.before),
         encode_json(
@@ -87,11 +87,11 @@ def _encode_compaction(entry: CompactionEntry) -> bytes:
     )
 
 
-def _encode_rewind(entry: RewindEntry) -> bytes:
+def _encode_rewind(entry: TranscriptRewindMarker) -> bytes:
     return b'"type":"system","subtype":"shoal_rewind","content":"Conversation rewound","turn":%d' % entry.turn
 
 
-class _AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
+class _ApiAssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
     """Assistant message as the Messages API returns it."""
 
     id: str
@@ -103,7 +103,7 @@ class _AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag
     usage: Usage
 
     @classmethod
-    def from_entry(cls, entry: MessageEntry, billing: ReplyMetadata) -> _AssistantMessage:
+    def from_entry(cls, entry: TranscriptMessageEntry, billing: ModelReplyMetadata) -> _ApiAssistantMessage:
         return cls(
             id=billing.message_id,
             role=entry.message.role,
@@ -131,7 +131,13 @@ class UnknownTranscriptEntry(Struct, frozen=True, kw_only=True):
 class TranscriptLine(Struct, frozen=True, kw_only=True):
     """A parsed line. `left_out` has the types of the blocks that were skipped."""
 
-    entry: MessageEntry | CompactionEntry | RewindEntry | TranscriptTitle | UnknownTranscriptEntry
+    entry: (
+        TranscriptMessageEntry
+        | TranscriptCompactionMarker
+        | TranscriptRewindMarker
+        | TranscriptTitle
+        | UnknownTranscriptEntry
+    )
     left_out: tuple[str, ...] = ()
     session: str = ""
     cwd: str = ""
@@ -150,21 +156,26 @@ def parse_transcript_line(line: bytes) -> TranscriptLine:
     return TranscriptLine(
         entry=entry,
         left_out=left_out,
-        session=_to_text(raw.get("sessionId")),
-        cwd=_to_text(raw.get("cwd")),
+        session=_to_text_or_empty(raw.get("sessionId")),
+        cwd=_to_text_or_empty(raw.get("cwd")),
         # Older programs write the lines of sub-agents into the session file without an agent id.
-        agent=(_to_text(raw.get("agentId")) or "unnamed") if raw.get("isSidechain") is True else "",
+        agent=(_to_text_or_empty(raw.get("agentId")) or "unnamed") if raw.get("isSidechain") is True else "",
     )
 
 
 def _parse_entry(
     raw: RawEntry,
 ) -> tuple[
-    MessageEntry | CompactionEntry | RewindEntry | TranscriptTitle | UnknownTranscriptEntry, tuple[str, ...]
+    TranscriptMessageEntry
+    | TranscriptCompactionMarker
+    | TranscriptRewindMarker
+    | TranscriptTitle
+    | UnknownTranscriptEntry,
+    tuple[str, ...],
 ]:
     kind, subtype, entry_id = raw.get("type"), raw.get("subtype"), raw.get("uuid")
     if kind == "summary":
-        return TranscriptTitle(text=_to_text(raw.get("summary"))), ()
+        return TranscriptTitle(text=_to_text_or_empty(raw.get("summary"))), ()
     try:
         if isinstance(entry_id, str) and kind in ("user", "assistant"):
             return _parse_message_entry(raw)
@@ -180,24 +191,24 @@ def _parse_entry(
     ), ()
 
 
-def _parse_message_entry(raw: RawEntry) -> tuple[MessageEntry, tuple[str, ...]]:
-    message, left_out = parse_message(raw["message"])
+def _parse_message_entry(raw: RawEntry) -> tuple[TranscriptMessageEntry, tuple[str, ...]]:
+    message, left_out = parse_conversation_message(raw["message"])
     if message.role != raw["type"]:
         raise ValueError("the role is not the type")
-    entry = MessageEntry(
+    entry = TranscriptMessageEntry(
         id=EntryId(raw["uuid"]),
         parent=_to_entry_id(raw.get("parentUuid")),
-        at=parse_timestamp(raw["timestamp"]),
+        at=parse_iso_timestamp(raw["timestamp"]),
         message=message,
-        billing=_parse_billing(raw) if message.role == "assistant" else None,
+        billing=_parse_reply_metadata(raw) if message.role == "assistant" else None,
         meta=raw.get("isMeta") is True,
         summary=raw.get("isCompactSummary") is True,
-        delivered=_to_text(raw.get("delivered")),
+        delivered=_to_text_or_empty(raw.get("delivered")),
     )
     return entry, left_out
 
 
-def _parse_billing(raw: RawEntry) -> ReplyMetadata | None:
+def _parse_reply_metadata(raw: RawEntry) -> ModelReplyMetadata | None:
     message = raw["message"]
     if not isinstance(message.get("usage"), dict):
         return None
@@ -205,10 +216,10 @@ def _parse_billing(raw: RawEntry) -> ReplyMetadata | None:
     counts = {
         key: count for key, count in message["usage"].items() if key in _USAGE_FIELDS and count is not None
     }
-    return ReplyMetadata(
-        message_id=_to_text(message.get("id")),
-        model=_to_text(message.get("model")),
-        stop_reason=_to_text(message.get("stop_reason")),
+    return ModelReplyMetadata(
+        message_id=_to_text_or_empty(message.get("id")),
+        model=_to_text_or_empty(message.get("model")),
+        stop_reason=_to_text_or_empty(message.get("stop_reason")),
         usage=msgspec.convert(counts, Usage),
         request=RequestId(request) if isinstance(request, str) else None,
     )
@@ -217,22 +228,22 @@ def _parse_billing(raw: RawEntry) -> ReplyMetadata | None:
 _USAGE_FIELDS = frozenset(Usage.__struct_fields__)
 
 
-def _parse_compaction(raw: RawEntry) -> CompactionEntry:
+def _parse_compaction(raw: RawEntry) -> TranscriptCompactionMarker:
     metadata = raw.get("compactMetadata") or {}
-    return CompactionEntry(
+    return TranscriptCompactionMarker(
         id=EntryId(raw["uuid"]),
         before=_to_entry_id(raw.get("logicalParentUuid")),
-        at=parse_timestamp(raw["timestamp"]),
+        at=parse_iso_timestamp(raw["timestamp"]),
         trigger=str(metadata.get("trigger", "auto")),
         tokens_before=int(metadata.get("preTokens", 0)),
     )
 
 
-def _parse_rewind(raw: RawEntry) -> RewindEntry:
-    return RewindEntry(
+def _parse_rewind(raw: RawEntry) -> TranscriptRewindMarker:
+    return TranscriptRewindMarker(
         id=EntryId(raw["uuid"]),
         parent=_to_entry_id(raw.get("parentUuid")),
-        at=parse_timestamp(raw["timestamp"]),
+        at=parse_iso_timestamp(raw["timestamp"]),
         turn=int(raw["turn"]),
     )
 
@@ -241,5 +252,5 @@ def _to_entry_id(value: object) -> EntryId | None:
     return EntryId(value) if isinstance(value, str) else None
 
 
-def _to_text(value: object) -> str:
+def _to_text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""

@@ -51,7 +51,7 @@ def update_trust_decisions(
     return encode_json(raw) + b"\n"
 
 
-def remove_project(content: bytes, project: str) -> bytes:
+def remove_project_trust(content: bytes, project: str) -> bytes:
     """Return the content without decisions for a project."""
     raw = _parse_trust_file(content)
     projects = raw["projects"] = _get_projects(raw)

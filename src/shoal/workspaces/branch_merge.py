@@ -7,7 +7,7 @@ from pathlib import Path
 from shoal.core.errors import MergeConflict, WorktreeError
 from shoal.core.worktrees import MergedWorktree
 from shoal.workspaces.checkout import Checkout
-from shoal.workspaces.git_runner import GitLocation, GitRunner
+from shoal.workspaces.git_runner import GitDirectories, GitRunner
 from shoal.workspaces.worktree_changes import get_identity_settings
 
 _UNFINISHED_OPERATIONS = {
@@ -21,13 +21,13 @@ _UNFINISHED_OPERATIONS = {
 
 async def get_merge_branch(git: GitRunner, checkout: Checkout) -> str:
     """Return the branch to merge into. Raises `WorktreeError` if the checkout cannot be merged into now."""
-    result = await git.try_run("symbolic-ref", "--quiet", "--short", "HEAD", at=checkout.git_location)
+    result = await git.try_run("symbolic-ref", "--quiet", "--short", "HEAD", at=checkout.git_directories)
     if result.status != 0:
         raise WorktreeError(
             f"{checkout.top} is on no branch that could take it. Check one out: git switch NAME."
         )
-    refuse_unfinished_operation(checkout.entry, checkout.top)
-    if (await git.try_run("diff", "--cached", "--quiet", at=checkout.git_location)).status != 0:
+    refuse_unfinished_git_operation(checkout.entry, checkout.top)
+    if (await git.try_run("diff", "--cached", "--quiet", at=checkout.git_directories)).status != 0:
         raise WorktreeError(
             f"{checkout.top} has staged changes, which a merge would mix in. "
             "Commit them, or git restore --staged."
@@ -35,7 +35,7 @@ async def get_merge_branch(git: GitRunner, checkout: Checkout) -> str:
     return result.text
 
 
-def refuse_unfinished_operation(entry: Path, tree: Path) -> None:
+def refuse_unfinished_git_operation(entry: Path, tree: Path) -> None:
     for name, operation in _UNFINISHED_OPERATIONS.items():
         if (entry / name).exists():
             raise WorktreeError(
@@ -43,10 +43,10 @@ def refuse_unfinished_operation(entry: Path, tree: Path) -> None:
             )
 
 
-async def has_commits(git: GitRunner, checkout: Checkout, *commits: str) -> bool:
+async def branch_contains_commits(git: GitRunner, checkout: Checkout, *commits: str) -> bool:
     """Return True if the checkout's branch contains all of the commits."""
     result = await git.try_run(
-        "rev-list", "--count", *commits, "--not", "HEAD", "--", at=checkout.git_location
+        "rev-list", "--count", *commits, "--not", "HEAD", "--", at=checkout.git_directories
     )
     return result.status == 0 and result.text == "0"
 
@@ -56,7 +56,7 @@ async def merge_commit(
 ) -> MergedWorktree:
     """Merge a commit; conflicts can be resolved in `path`. Raises `MergeConflict` and `WorktreeError`."""
     branch = await get_merge_branch(git, checkout)
-    location = checkout.git_location
+    location = checkout.git_directories
     count = int((await git("rev-list", "--count", f"HEAD..{commit}", "--", at=location)).text)
     files = (await git("diff", "--name-only", "-z", "--no-renames", f"HEAD...{commit}", at=location)).names
     if count:
@@ -74,28 +74,28 @@ async def merge_commit(
 
 
 async def _refuse_conflicts(
-    git: GitRunner, location: GitLocation, name: str, commit: str, branch: str, path: Path | None
+    git: GitRunner, location: GitDirectories, name: str, commit: str, branch: str, path: Path | None
 ) -> None:
     """Detect conflicts without touching the checkout, if git is recent enough."""
     arguments = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", commit)
     result = await git.try_run(*arguments, at=location)
     if result.status == 1:
-        raise _build_conflict(name, branch, result.names[1:], path)
+        raise _build_merge_conflict(name, branch, result.names[1:], path)
 
 
 async def _undo_merge(
-    git: GitRunner, location: GitLocation, name: str, branch: str, path: Path | None, error: str
+    git: GitRunner, location: GitDirectories, name: str, branch: str, path: Path | None, error: str
 ) -> None:
     """Undo a merge that stopped; if git refused to begin one, there is nothing to undo."""
     conflicting_files = (await git("diff", "--name-only", "--diff-filter=U", "-z", at=location)).names
     if (location.entry / "MERGE_HEAD").exists():
         await git("merge", "--abort", at=location)
     if conflicting_files:
-        raise _build_conflict(name, branch, conflicting_files, path)
+        raise _build_merge_conflict(name, branch, conflicting_files, path)
     raise WorktreeError(f"{name} was not merged, and nothing was changed. git says: {error}")
 
 
-def _build_conflict(name: str, branch: str, files: tuple[str, ...], path: Path | None) -> MergeConflict:
+def _build_merge_conflict(name: str, branch: str, files: tuple[str, ...], path: Path | None) -> MergeConflict:
     files = tuple(dict.fromkeys(files))
     instructions = (
         f"Resolve them in its worktree, then merge again:\n  cd {path}\n  git merge {branch}\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.errors import WorktreeError
-from shoal.workspaces.git_runner import GitLocation, GitRunner
+from shoal.workspaces.git_runner import GitDirectories, GitRunner
 
 _MAX_NAMES = 5
 """Maximum number of files named in a note."""
@@ -25,8 +25,8 @@ class Checkout(Struct, frozen=True, kw_only=True):
     """Relative directory in which the lead works; empty at the top."""
 
     @property
-    def git_location(self) -> GitLocation:
-        return GitLocation(entry=self.entry, common=self.common, tree=self.top)
+    def git_directories(self) -> GitDirectories:
+        return GitDirectories(entry=self.entry, common=self.common, tree=self.top)
 
 
 async def find_checkout(git: GitRunner, directory: Path) -> Checkout:
@@ -56,7 +56,9 @@ async def find_checkout(git: GitRunner, directory: Path) -> Checkout:
 
 
 async def get_head_commit(git: GitRunner, checkout: Checkout) -> str:
-    result = await git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=checkout.git_location)
+    result = await git.try_run(
+        "rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=checkout.git_directories
+    )
     if result.status != 0:
         raise WorktreeError(
             f"The git repository {checkout.top} has no commit yet to make a worktree from. "
@@ -65,11 +67,11 @@ async def get_head_commit(git: GitRunner, checkout: Checkout) -> str:
     return result.text
 
 
-async def describe_uncommitted(git: GitRunner, checkout: Checkout) -> tuple[str, ...]:
+async def describe_uncommitted_changes(git: GitRunner, checkout: Checkout) -> tuple[str, ...]:
     """Describe to the agent the changes of the checkout that a worktree made from its HEAD lacks."""
     status = await git.try_run(
         "status", "--porcelain=v2", "-z", "--no-renames", "--untracked-files=normal",
-        "--ignore-submodules=none", at=checkout.git_location,
+        "--ignore-submodules=none", at=checkout.git_directories,
     )  # fmt: skip
     if status.status != 0:
         return ()
@@ -82,10 +84,14 @@ async def describe_uncommitted(git: GitRunner, checkout: Checkout) -> tuple[str,
         elif kind in ("1", "u"):
             fields = rest.split(" ", 7 if kind == "1" else 9)
             (changed_submodules if fields[1].startswith("S") else changed).append(fields[-1])
-    return tuple(_format_notes(changed, changed_submodules, await _list_submodules(git, checkout)))
+    return tuple(
+        _format_uncommitted_notes(changed, changed_submodules, await _list_submodules(git, checkout))
+    )
 
 
-def _format_notes(changed: list[str], dirty: list[str], submodules: tuple[str, ...]) -> Iterator[str]:
+def _format_uncommitted_notes(
+    changed: list[str], dirty: list[str], submodules: tuple[str, ...]
+) -> Iterator[str]:
     if changed:
         yield (
             f"The lead's checkout has changes that are not committed, and that are not in this worktree: "
@@ -100,7 +106,7 @@ def _format_notes(changed: list[str], dirty: list[str], submodules: tuple[str, .
 async def _list_submodules(git: GitRunner, checkout: Checkout) -> tuple[str, ...]:
     if not (checkout.top / ".gitmodules").exists():
         return ()
-    result = await git.try_run("ls-files", "--stage", "-z", at=checkout.git_location)
+    result = await git.try_run("ls-files", "--stage", "-z", at=checkout.git_directories)
     return tuple(line.partition("\t")[2] for line in result.names if line.startswith("160000 "))
 
 

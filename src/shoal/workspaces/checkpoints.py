@@ -111,9 +111,9 @@ class CheckpointStore:
 
     def _restore_file(self, path: Path, changes: Sequence[CheckpointChange]) -> tuple[str | None, str | None]:
         """Restore one file; return the digests of its content before and after."""
-        content, state = _read_current(path)
+        content, state = _read_current_file(path)
         current_digest = None if content is None else compute_digest(content)
-        target_digest, mode = _trace_back(current_digest, changes)
+        target_digest, mode = _trace_content_back(current_digest, changes)
         if target_digest != current_digest:
             if content is not None:
                 # Content that the undo removes can be recovered from the blobs.
@@ -168,7 +168,9 @@ def compute_digest(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def _trace_back(now: str | None, changes: Sequence[CheckpointChange]) -> tuple[str | None, int | None]:
+def _trace_content_back(
+    now: str | None, changes: Sequence[CheckpointChange]
+) -> tuple[str | None, int | None]:
     """Follow the agent's own changes back from `now` along an unbroken chain; return content and mode.
 
     A change whose `before` is already present was never made, or is undone: it is skipped.
@@ -184,7 +186,7 @@ def _trace_back(now: str | None, changes: Sequence[CheckpointChange]) -> tuple[s
     return digest, mode
 
 
-def _read_current(path: Path) -> tuple[bytes | None, os.stat_result | None]:
+def _read_current_file(path: Path) -> tuple[bytes | None, os.stat_result | None]:
     if os.path.realpath(path) != str(path):
         raise _UndoBlocked("it, or a directory above it, has become a symbolic link")
     try:

@@ -51,7 +51,7 @@ class GitResult(Struct, frozen=True):
         return tuple(os.fsdecode(name) for name in self.out.split(b"\0") if name)
 
 
-class GitLocation(Struct, frozen=True, kw_only=True):
+class GitDirectories(Struct, frozen=True, kw_only=True):
     """Location that git works on, set explicitly and not found by a .git file, which an agent can write."""
 
     entry: Path
@@ -60,7 +60,7 @@ class GitLocation(Struct, frozen=True, kw_only=True):
     tree: Path
     index: Path | None = None
 
-    def build_variables(self) -> dict[str, str]:
+    def build_git_environment(self) -> dict[str, str]:
         variables = {
             "GIT_DIR": str(self.entry),
             "GIT_COMMON_DIR": str(self.common),
@@ -93,7 +93,7 @@ class GitRunner:
         self._inherited_fds = fds
 
     async def __call__(
-        self, *arguments: str, at: GitLocation | Path, stdin: bytes = b"", settings: Sequence[str] = ()
+        self, *arguments: str, at: GitDirectories | Path, stdin: bytes = b"", settings: Sequence[str] = ()
     ) -> GitResult:
         """Run git. Raises `WorktreeError` if it fails."""
         result = await self.try_run(*arguments, at=at, stdin=stdin, settings=settings)
@@ -102,7 +102,7 @@ class GitRunner:
         return result
 
     async def try_run(
-        self, *arguments: str, at: GitLocation | Path, stdin: bytes = b"", settings: Sequence[str] = ()
+        self, *arguments: str, at: GitDirectories | Path, stdin: bytes = b"", settings: Sequence[str] = ()
     ) -> GitResult:
         """Run git and return any result. Raises `WorktreeError` if it cannot run or times out."""
         cwd, variables = _resolve_location(at)
@@ -141,8 +141,8 @@ class GitRunner:
         return GitResult(process.returncode or 0, out, _parse_error(err))
 
 
-def _resolve_location(at: GitLocation | Path) -> tuple[Path, dict[str, str]]:
-    return (at.tree, at.build_variables()) if isinstance(at, GitLocation) else (at, {})
+def _resolve_location(at: GitDirectories | Path) -> tuple[Path, dict[str, str]]:
+    return (at.tree, at.build_git_environment()) if isinstance(at, GitDirectories) else (at, {})
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:

@@ -95,7 +95,7 @@ class LocalWorkspace:
     def grant_directory(self, directory: Path) -> None:
         self._granted = (*self._granted, Path(os.path.realpath(directory)))
 
-    def begin_turn(self, turn: int) -> None:
+    def set_checkpoint_turn(self, turn: int) -> None:
         self._turn = turn
 
     def change_directory(self, cwd: Path) -> bool:

@@ -14,7 +14,7 @@ _CREATION_GRACE = 60.0
 """Seconds during which a file without a lock may be a lease that is being created."""
 
 
-class OwnerLease:
+class WorktreeOwnerLease:
     """Lease held from its creation until `release`, or until the process ends.
 
     A lock and not just a pid: a pid means nothing in another container that shares the files.

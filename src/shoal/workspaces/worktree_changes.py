@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shoal.core.errors import WorktreeError
 from shoal.core.worktrees import WorktreeChanges, WorktreeRecord
-from shoal.workspaces.git_runner import GitLocation, GitRunner
+from shoal.workspaces.git_runner import GitDirectories, GitRunner
 
 KEPT_REFS = "refs/shoal/kept"
 _MAX_SUBJECTS = 20
@@ -49,21 +49,23 @@ def find_worktree_entry(common: Path, path: Path) -> Path | None:
     return None
 
 
-async def locate_worktree(git: GitRunner, common: Path, record: WorktreeRecord, scratch: Path) -> GitLocation:
+async def locate_worktree(
+    git: GitRunner, common: Path, record: WorktreeRecord, scratch: Path
+) -> GitDirectories:
     """Return the location of the worktree; if git has forgotten it, with an index made from its branch."""
     entry = find_worktree_entry(common, record.path)
     if entry is not None and (entry / "index").exists():
-        return GitLocation(entry=entry, common=common, tree=record.path)
-    location = GitLocation(entry=entry or common, common=common, tree=record.path, index=scratch)
-    await git("read-tree", await find_tip_commit(git, common, record), at=location)
+        return GitDirectories(entry=entry, common=common, tree=record.path)
+    location = GitDirectories(entry=entry or common, common=common, tree=record.path, index=scratch)
+    await git("read-tree", await find_worktree_tip(git, common, record), at=location)
     return location
 
 
-async def find_tip_commit(git: GitRunner, common: Path, record: WorktreeRecord) -> str:
+async def find_worktree_tip(git: GitRunner, common: Path, record: WorktreeRecord) -> str:
     """Return the commit that the worktree is on; otherwise that of its branch, or its base."""
     entry = find_worktree_entry(common, record.path)
     if entry is not None:
-        location = GitLocation(entry=entry, common=common, tree=common)
+        location = GitDirectories(entry=entry, common=common, tree=common)
         result = await git.try_run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", at=location)
         if result.status == 0:
             return result.text
@@ -77,11 +79,11 @@ async def find_tip_commit(git: GitRunner, common: Path, record: WorktreeRecord) 
     return result.text if result.status == 0 else record.base
 
 
-async def collect_changes(
+async def collect_worktree_changes(
     git: GitRunner, common: Path, record: WorktreeRecord, directory: Path
 ) -> WorktreeChanges:
     """Collect the work without changing the worktree; `directory` is for a temporary index."""
-    head = await find_tip_commit(git, common, record)
+    head = await find_worktree_tip(git, common, record)
     tips = [head, *await _list_other_tips(git, common, record)]
     log = ("log", "-z", "--format=%s", f"--max-count={_MAX_SUBJECTS}", *tips, "--not", record.base, "--")
     count = int(
@@ -103,7 +105,7 @@ async def collect_changes(
     )
 
 
-async def save_changes(
+async def save_worktree_changes(
     git: GitRunner, common: Path, record: WorktreeRecord, work: WorktreeChanges, directory: Path
 ) -> str:
     """Save all work under the worktree's ref and return the ref; the worktree stays as it is."""
@@ -114,7 +116,7 @@ async def save_changes(
         commit = heads[0]
     else:
         with _open_scratch_index(directory, record.name) as scratch:
-            tree = await _write_tree(git, common, record, work, scratch)
+            tree = await _write_worktree_tree(git, common, record, work, scratch)
         is_tree_kept = (
             kept_commit and (await git("rev-parse", f"{kept_commit}^{{tree}}", at=location)).text == tree
         )
@@ -125,14 +127,14 @@ async def save_changes(
     return ref
 
 
-async def commit_changes(
+async def commit_worktree_changes(
     git: GitRunner, common: Path, record: WorktreeRecord, work: WorktreeChanges, directory: Path
 ) -> str:
     """Return the work as one commit on top of the worktree's head; the head itself if all is committed."""
     if not work.uncommitted:
         return work.head
     with _open_scratch_index(directory, record.name) as scratch:
-        tree = await _write_tree(git, common, record, work, scratch)
+        tree = await _write_worktree_tree(git, common, record, work, scratch)
     commit = await _find_kept_commit(git, common, record, tree, work.head)
     commit = commit or await _create_commit(git, common, record, tree, [work.head])
     if find_worktree_entry(common, record.path) is not None and record.path.is_dir():
@@ -172,7 +174,9 @@ async def _list_differences(
         return (
             (),
             (
-                await git(*changed, await find_tip_commit(git, common, record), at=_locate_repository(common))
+                await git(
+                    *changed, await find_worktree_tip(git, common, record), at=_locate_repository(common)
+                )
             ).names,
             (),
         )
@@ -194,7 +198,7 @@ async def _list_differences(
     return uncommitted, changed_files, tuple(sorted({*index_listing.nested, *untracked_directories}))
 
 
-async def _read_index(git: GitRunner, location: GitLocation) -> _IndexListing:
+async def _read_index(git: GitRunner, location: GitDirectories) -> _IndexListing:
     hidden, nested = [], []
     is_sparse = (await git.try_run("config", "--bool", "core.sparseCheckout", at=location)).text == "true"
     for line in (await git("ls-files", "-v", "--stage", "-z", at=location)).names:
@@ -212,8 +216,8 @@ def _is_repository(directory: Path) -> bool:
 
 
 async def _reveal_hidden_changes(
-    git: GitRunner, location: GitLocation, index_listing: _IndexListing, scratch: Path
-) -> GitLocation:
+    git: GitRunner, location: GitDirectories, index_listing: _IndexListing, scratch: Path
+) -> GitDirectories:
     """Return a location whose index hides no changes: `--assume-unchanged` must not lose work."""
     if not index_listing.hidden:
         return location
@@ -224,7 +228,7 @@ async def _reveal_hidden_changes(
     return location
 
 
-def _copy_index(location: GitLocation, scratch: Path) -> GitLocation:
+def _copy_index(location: GitDirectories, scratch: Path) -> GitDirectories:
     """Return the location with a writable index: a copy, unless it already has its own."""
     if location.index is not None:
         return location
@@ -235,7 +239,7 @@ def _copy_index(location: GitLocation, scratch: Path) -> GitLocation:
     return replace(location, index=scratch)
 
 
-async def _write_tree(
+async def _write_worktree_tree(
     git: GitRunner, common: Path, record: WorktreeRecord, work: WorktreeChanges, scratch: Path
 ) -> str:
     """Write the worktree as a tree: tracked files, and untracked files that are not ignored."""
@@ -271,7 +275,7 @@ async def _create_commit(
 async def _list_other_tips(git: GitRunner, common: Path, record: WorktreeRecord) -> tuple[str, ...]:
     """Return the commits of the agent's other branches, and of refs that only this worktree has."""
     entry = find_worktree_entry(common, record.path)
-    location = GitLocation(entry=entry or common, common=common, tree=common)
+    location = GitDirectories(entry=entry or common, common=common, tree=common)
     own_refs = () if entry is None else ("refs/worktree", "refs/bisect", "refs/rewritten")
     refs = (
         "for-each-ref",
@@ -291,9 +295,9 @@ async def _select_independent(git: GitRunner, common: Path, commits: Sequence[st
     return [commit for commit in distinct if commit in found]
 
 
-def _locate_repository(common: Path) -> GitLocation:
+def _locate_repository(common: Path) -> GitDirectories:
     """Return the location for commands about the repository itself."""
-    return GitLocation(entry=common, common=common, tree=common)
+    return GitDirectories(entry=common, common=common, tree=common)
 
 
 @contextmanager

@@ -30,10 +30,10 @@ class WorktreeFiles:
     def lease_directory(self) -> Path:
         return self.directory / ".owners"
 
-    def get_path(self, name: str) -> Path:
+    def get_worktree_path(self, name: str) -> Path:
         return self.directory / name
 
-    def clear_abandoned(self) -> None:
+    def remove_temporary_files(self) -> None:
         """Remove temporary files left by killed processes."""
         remove_abandoned_files(self.directory)
         for path in self.directory.glob(".agent-*.index"):
@@ -41,7 +41,7 @@ class WorktreeFiles:
                 if time.time() - path.lstat().st_mtime > _ABANDONED_AGE:
                     path.unlink()
 
-    def refuse_taken(self, record: WorktreeRecord) -> None:
+    def refuse_taken_worktree(self, record: WorktreeRecord) -> None:
         if self._get_record_path(record.name).exists():
             raise _build_taken_error(record)
         if os.path.lexists(record.path):
@@ -74,7 +74,9 @@ class WorktreeFiles:
             return None
         record = parse_worktree_record(content)
         # A record that names another path would make us remove that path.
-        return record if record and record.name == name and record.path == self.get_path(name) else None
+        return (
+            record if record and record.name == name and record.path == self.get_worktree_path(name) else None
+        )
 
     def iter_records(self) -> Iterator[WorktreeRecord]:
         for file in sorted(self.directory.glob("agent-*.json")) if self.directory.is_dir() else ():

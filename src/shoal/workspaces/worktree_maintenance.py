@@ -13,20 +13,20 @@ from shoal.core.worktrees import (
     WorktreeStatus,
 )
 from shoal.workspaces.branch_merge import (
+    branch_contains_commits,
     get_merge_branch,
-    has_commits,
     merge_commit,
-    refuse_unfinished_operation,
+    refuse_unfinished_git_operation,
 )
-from shoal.workspaces.git_runner import GitLocation
+from shoal.workspaces.git_runner import GitDirectories
 from shoal.workspaces.owner_lease import is_lease_held
-from shoal.workspaces.worktree_changes import commit_changes, find_worktree_entry, get_kept_ref
-from shoal.workspaces.worktree_repository import WorktreeRepository, build_unknown_error
+from shoal.workspaces.worktree_changes import commit_worktree_changes, find_worktree_entry, get_kept_ref
+from shoal.workspaces.worktree_repository import WorktreeRepository, build_unknown_worktree_error
 
 _MAX_NAMES = 10
 
 
-async def list_statuses(repository: WorktreeRepository) -> list[WorktreeStatus]:
+async def list_worktree_statuses(repository: WorktreeRepository) -> list[WorktreeStatus]:
     refs = await repository.list_kept_refs()
     found = [await _collect_status(repository, record, refs) for record in repository.files.iter_records()]
     known_names = {each.name for each in found}
@@ -46,22 +46,22 @@ async def show_worktree(repository: WorktreeRepository, name: str) -> tuple[Work
     stat = ("diff", "--stat=100", "--no-ext-diff", "--no-textconv")
     if record is None:
         if name not in refs:
-            raise build_unknown_error(name)
+            raise build_unknown_worktree_error(name)
         base = (
-            await repository.git("merge-base", "HEAD", refs[name], at=repository.checkout.git_location)
+            await repository.git("merge-base", "HEAD", refs[name], at=repository.checkout.git_directories)
         ).text
-        result = await repository.git(*stat, base, refs[name], "--", at=repository.checkout.git_location)
+        result = await repository.git(*stat, base, refs[name], "--", at=repository.checkout.git_directories)
         return await _collect_ref_status(repository, name, refs[name]), result.text
     status = await _collect_status(repository, record, refs)
     entry = find_worktree_entry(repository.checkout.common, record.path)
     if entry is not None and record.path.is_dir():
-        location = GitLocation(entry=entry, common=repository.checkout.common, tree=record.path)
+        location = GitDirectories(entry=entry, common=repository.checkout.common, tree=record.path)
         lines = (await repository.git(*stat, record.base, "--", at=location)).text.splitlines()
         new = (await repository.git("ls-files", "--others", "--exclude-standard", "-z", at=location)).names
         return status, "\n".join([*(f" {path} | new, not added" for path in new), *lines])
     tip = refs.get(name) or (status.work.head if status.work else record.base)
     return status, (
-        await repository.git(*stat, record.base, tip, "--", at=repository.checkout.git_location)
+        await repository.git(*stat, record.base, tip, "--", at=repository.checkout.git_directories)
     ).text
 
 
@@ -72,20 +72,20 @@ async def merge_worktree(repository: WorktreeRepository, name: str) -> MergedWor
     if record is None:
         commit = (await repository.list_kept_refs()).get(name)
         if commit is None:
-            raise build_unknown_error(name)
+            raise build_unknown_worktree_error(name)
         merged = await merge_commit(repository.git, repository.checkout, name, commit, path=None)
         await _delete_merged_ref(repository, name, commit)
         return merged
     record = repository.get_unused_record(name)
     entry = find_worktree_entry(repository.checkout.common, record.path)
     if entry is not None:
-        refuse_unfinished_operation(entry, record.path)
+        refuse_unfinished_git_operation(entry, record.path)
     work = await repository.collect_changes(record)
-    _refuse_nested(record, work)
+    _refuse_nested_repositories(record, work)
     if not work.is_empty:
         await repository.save_changes(record, work)
     common, directory = repository.checkout.common, repository.files.directory
-    commit = await commit_changes(repository.git, common, record, work, directory)
+    commit = await commit_worktree_changes(repository.git, common, record, work, directory)
     merged = await merge_commit(repository.git, repository.checkout, name, commit, path=record.path)
     await repository.remove_worktree(record)
     await _delete_merged_ref(repository, name, commit)
@@ -98,12 +98,12 @@ async def remove_worktree(repository: WorktreeRepository, name: str, *, force: b
     if record.state in ("making", "removing"):
         return await repository.remove_worktree(record)
     work = await repository.collect_changes(record)
-    _refuse_nested(record, work)
+    _refuse_nested_repositories(record, work)
     if work.is_empty:
         return await repository.remove_worktree(record)
     # Uncommitted work may have been merged from the ref: git gives the same content the same tree.
     ref = await repository.save_changes(record, work)
-    merged = await has_commits(repository.git, repository.checkout, ref)
+    merged = await branch_contains_commits(repository.git, repository.checkout, ref)
     if not merged and not force:
         raise WorktreeError(_format_unmerged_error(record, work))
     removed = await repository.remove_worktree(record)
@@ -125,7 +125,7 @@ async def _collect_status(
         work is not None
         and not work.uncommitted
         and not work.nested
-        and await has_commits(repository.git, repository.checkout, *work.tips)
+        and await branch_contains_commits(repository.git, repository.checkout, *work.tips)
     )
     return WorktreeStatus(
         name=record.name,
@@ -139,7 +139,7 @@ async def _collect_status(
 
 
 async def _collect_ref_status(repository: WorktreeRepository, name: str, commit: str) -> WorktreeStatus:
-    merged = await has_commits(repository.git, repository.checkout, commit)
+    merged = await branch_contains_commits(repository.git, repository.checkout, commit)
     return WorktreeStatus(name=name, ref=get_kept_ref(name), ref_commit=commit, merged=merged)
 
 
@@ -148,7 +148,7 @@ async def _delete_merged_ref(repository: WorktreeRepository, name: str, merged: 
     kept_commit = (await repository.list_kept_refs()).get(name)
     if kept_commit is None:
         return
-    location = repository.checkout.git_location
+    location = repository.checkout.git_directories
     unmerged_commits = (
         await repository.git("rev-list", kept_commit, "--not", "HEAD", "--", at=location)
     ).text.split()
@@ -159,7 +159,7 @@ async def _delete_merged_ref(repository: WorktreeRepository, name: str, merged: 
         await repository.git("update-ref", "-d", get_kept_ref(name), kept_commit, at=location)
 
 
-def _refuse_nested(record: WorktreeRecord, work: WorktreeChanges) -> None:
+def _refuse_nested_repositories(record: WorktreeRecord, work: WorktreeChanges) -> None:
     if work.nested:
         raise WorktreeError(
             f"{record.name} has git repositories inside that no ref of this one can keep: "

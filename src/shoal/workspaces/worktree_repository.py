@@ -16,10 +16,10 @@ from shoal.workspaces.owner_lease import is_lease_held
 from shoal.workspaces.repository_lock import RepositoryLock
 from shoal.workspaces.worktree_changes import (
     KEPT_REFS,
-    collect_changes,
+    collect_worktree_changes,
     find_worktree_entry,
     get_branch_prefix,
-    save_changes,
+    save_worktree_changes,
 )
 from shoal.workspaces.worktree_files import WorktreeFiles, remove_tree
 
@@ -33,7 +33,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
     def get_record(self, name: str) -> WorktreeRecord:
         record = self.files.load_record(name)
         if record is None:
-            raise build_unknown_error(name)
+            raise build_unknown_worktree_error(name)
         return record
 
     def get_unused_record(self, name: str) -> WorktreeRecord:
@@ -49,10 +49,10 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         return record.state != "kept" and is_lease_held(self.files.lease_directory, record.owner.lease)
 
     async def collect_changes(self, record: WorktreeRecord) -> WorktreeChanges:
-        return await collect_changes(self.git, self.checkout.common, record, self.files.directory)
+        return await collect_worktree_changes(self.git, self.checkout.common, record, self.files.directory)
 
     async def save_changes(self, record: WorktreeRecord, work: WorktreeChanges) -> str:
-        return await save_changes(self.git, self.checkout.common, record, work, self.files.directory)
+        return await save_worktree_changes(self.git, self.checkout.common, record, work, self.files.directory)
 
     async def settle_worktree(self, record: WorktreeRecord) -> RetainedWorktree | RemovedWorktree:
         """Remove or keep a worktree whose agent is gone; the lock must be held."""
@@ -90,12 +90,12 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         common, name = self.checkout.common, record.name
         entry = find_worktree_entry(common, record.path)
         await asyncio.to_thread(remove_tree, record.path)
-        for each in (*([entry] if entry is not None else []), *_list_half_made(common, name)):
+        for each in (*([entry] if entry is not None else []), *_list_half_made_entries(common, name)):
             await asyncio.to_thread(remove_tree, each)
         refs = ("for-each-ref", "--format=delete %(refname)", f"refs/heads/{get_branch_prefix(name)}")
-        orders = (await self.git(*refs, at=self.checkout.git_location)).out
+        orders = (await self.git(*refs, at=self.checkout.git_directories)).out
         if orders:
-            await self.git("update-ref", "--stdin", at=self.checkout.git_location, stdin=orders)
+            await self.git("update-ref", "--stdin", at=self.checkout.git_directories, stdin=orders)
         for kind in ("refs/heads", "logs/refs/heads"):
             remove_tree(common / kind / get_branch_prefix(name))
         self.files.delete_record(record)
@@ -104,7 +104,7 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
     async def list_kept_refs(self) -> dict[str, str]:
         """Return the kept commits by worktree name."""
         arguments = ("for-each-ref", "--format=%(refname) %(objectname)", KEPT_REFS)
-        lines = (await self.git(*arguments, at=self.checkout.git_location)).text.splitlines()
+        lines = (await self.git(*arguments, at=self.checkout.git_directories)).text.splitlines()
         return {
             ref.removeprefix(f"{KEPT_REFS}/"): commit for ref, commit in (line.split(" ") for line in lines)
         }
@@ -118,11 +118,11 @@ class WorktreeRepository(Struct, frozen=True, kw_only=True):
         )
 
 
-def build_unknown_error(name: str) -> WorktreeError:
+def build_unknown_worktree_error(name: str) -> WorktreeError:
     return WorktreeError(f"There is no worktree {name} of this repository. See: shoal worktree ls.")
 
 
-def _list_half_made(common: Path, name: str) -> list[Path]:
+def _list_half_made_entries(common: Path, name: str) -> list[Path]:
     """List entries left by a git that was killed while creating the worktree; they name no directory yet."""
     entries = common / "worktrees"
     return [

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from shoal.core.clock import Clock
 from shoal.core.errors import WorktreeError
-from shoal.core.ids import slugify_path
+from shoal.core.ids import slugify_project_path
 from shoal.core.worktrees import (
     MergedWorktree,
     RemovedWorktree,
@@ -23,9 +23,14 @@ from shoal.core.worktrees import (
     WorktreeStatus,
 )
 from shoal.workspaces import worktree_maintenance
-from shoal.workspaces.checkout import Checkout, describe_uncommitted, find_checkout, get_head_commit
-from shoal.workspaces.git_runner import GitLocation, GitRunner
-from shoal.workspaces.owner_lease import OwnerLease, get_process_start, is_lease_held, remove_dead_leases
+from shoal.workspaces.checkout import Checkout, describe_uncommitted_changes, find_checkout, get_head_commit
+from shoal.workspaces.git_runner import GitDirectories, GitRunner
+from shoal.workspaces.owner_lease import (
+    WorktreeOwnerLease,
+    get_process_start,
+    is_lease_held,
+    remove_dead_leases,
+)
 from shoal.workspaces.repository_lock import RepositoryLock
 from shoal.workspaces.worktree import Worktree
 from shoal.workspaces.worktree_changes import find_worktree_entry, get_branch_prefix
@@ -53,7 +58,7 @@ class WorktreeService:
         self._clock = clock
         self._git = GitRunner(env, clock)
         self._repository: WorktreeRepository | None = None
-        self._lease: OwnerLease | None = None
+        self._lease: WorktreeOwnerLease | None = None
         self._checkouts = asyncio.Semaphore(_MAX_CHECKOUTS)
 
     async def create_worktree(self, agent: str, *, session: str) -> Worktree:
@@ -61,13 +66,13 @@ class WorktreeService:
         repository = await self._open_repository()
         if _ID.fullmatch(agent) is None:
             raise WorktreeError(f"{agent!r} cannot name a worktree.")
-        record = await self._plan_record(repository, agent, session)
+        record = await self._plan_worktree_record(repository, agent, session)
         async with repository.lock.acquire():
-            await _refuse_taken(repository, record)
+            await _refuse_taken_branch(repository, record)
             repository.files.create_record(record)
         try:
-            entry = await self._check_out(repository, record)
-            notes = await describe_uncommitted(self._git, repository.checkout)
+            entry = await self._check_out_worktree(repository, record)
+            notes = await describe_uncommitted_changes(self._git, repository.checkout)
         except BaseException:
             # After a second cancellation it is left to be reaped.
             await asyncio.shield(self._discard_worktree(repository, record))
@@ -85,7 +90,7 @@ class WorktreeService:
             entry = find_worktree_entry(repository.checkout.common, record.path)
             if entry is None or not record.path.is_dir() or record.state not in ("live", "kept"):
                 raise WorktreeError(f"The worktree {name} is no longer there to go on in.")
-            record = replace(record, owner=self._get_owner(repository.files, session), state="live")
+            record = replace(record, owner=self._get_worktree_owner(repository.files, session), state="live")
             repository.files.save_record(record)
         return Worktree(record=record, common=repository.checkout.common, entry=entry)
 
@@ -130,11 +135,11 @@ class WorktreeService:
         async with repository.lock.acquire():
             settled = [await repository.settle_worktree(record) for record in _list_abandoned(repository)]
             remove_dead_leases(repository.files.lease_directory)
-            repository.files.clear_abandoned()
+            repository.files.remove_temporary_files()
         return settled
 
     async def list_worktrees(self) -> list[WorktreeStatus]:
-        return await worktree_maintenance.list_statuses(await self._open_repository())
+        return await worktree_maintenance.list_worktree_statuses(await self._open_repository())
 
     async def show_worktree(self, name: str) -> tuple[WorktreeStatus, str]:
         """Return the status of a worktree and a summary of its changes from git."""
@@ -177,24 +182,26 @@ class WorktreeService:
             self._repository = WorktreeRepository(git=self._git, checkout=checkout, files=files, lock=lock)
         return self._repository
 
-    async def _plan_record(self, repository: WorktreeRepository, agent: str, session: str) -> WorktreeRecord:
+    async def _plan_worktree_record(
+        self, repository: WorktreeRepository, agent: str, session: str
+    ) -> WorktreeRecord:
         name = f"agent-{agent[:_ID_LENGTH]}"
         return WorktreeRecord(
             name=name,
             agent=agent,
             base=await get_head_commit(self._git, repository.checkout),
-            owner=self._get_owner(repository.files, session),
-            path=repository.files.get_path(name),
+            owner=self._get_worktree_owner(repository.files, session),
+            path=repository.files.get_worktree_path(name),
             branch=f"{get_branch_prefix(name)}/work",
             checkout=repository.checkout.top,
             inside=repository.checkout.inside,
             made_at=self._clock.now(),
         )
 
-    def _get_owner(self, files: WorktreeFiles, session: str) -> WorktreeOwner:
+    def _get_worktree_owner(self, files: WorktreeFiles, session: str) -> WorktreeOwner:
         if self._lease is None:
             try:
-                self._lease = OwnerLease(files.lease_directory)
+                self._lease = WorktreeOwnerLease(files.lease_directory)
                 remove_dead_leases(files.lease_directory)
             except OSError as error:
                 raise build_write_error(files.directory, error) from error
@@ -203,14 +210,14 @@ class WorktreeService:
         pid = os.getpid()
         return WorktreeOwner(pid=pid, started=get_process_start(pid), lease=self._lease.name, session=session)
 
-    async def _check_out(self, repository: WorktreeRepository, record: WorktreeRecord) -> Path:
+    async def _check_out_worktree(self, repository: WorktreeRepository, record: WorktreeRecord) -> Path:
         arguments = ("worktree", "add", "--quiet", "--no-checkout", "-b", record.branch)
         async with repository.lock.acquire():
-            await self._git(*arguments, str(record.path), record.base, at=repository.checkout.git_location)
+            await self._git(*arguments, str(record.path), record.base, at=repository.checkout.git_directories)
         entry = find_worktree_entry(repository.checkout.common, record.path)
         if entry is None:
             raise WorktreeError(f"git made the worktree {record.path} and does not know it.")
-        location = GitLocation(entry=entry, common=repository.checkout.common, tree=record.path)
+        location = GitDirectories(entry=entry, common=repository.checkout.common, tree=record.path)
         async with self._checkouts:
             await self._git("reset", "--hard", "--quiet", at=location)
         return entry
@@ -224,7 +231,7 @@ def _get_directory_name(common: Path) -> str:
     """Return a directory name with a hash: two repositories must never share a directory."""
     path = str(common.parent if common.name == ".git" else common)
     digest = sha256(os.fsencode(common)).hexdigest()[:8]
-    return f"{slugify_path(path)[-_MAX_NAME_LENGTH:].lstrip('-')}-{digest}"
+    return f"{slugify_project_path(path)[-_MAX_NAME_LENGTH:].lstrip('-')}-{digest}"
 
 
 def _list_abandoned(repository: WorktreeRepository) -> list[WorktreeRecord]:
@@ -237,14 +244,14 @@ def _list_abandoned(repository: WorktreeRepository) -> list[WorktreeRecord]:
     ]
 
 
-async def _refuse_taken(repository: WorktreeRepository, record: WorktreeRecord) -> None:
+async def _refuse_taken_branch(repository: WorktreeRepository, record: WorktreeRecord) -> None:
     """Refuse before the record exists: somebody else's branch must not become ours."""
-    repository.files.refuse_taken(record)
+    repository.files.refuse_taken_worktree(record)
     if (
         await repository.git(
             "for-each-ref",
             f"refs/heads/{get_branch_prefix(record.name)}",
-            at=repository.checkout.git_location,
+            at=repository.checkout.git_directories,
         )
     ).out:
         raise WorktreeError(

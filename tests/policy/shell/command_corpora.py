@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.policy.shell.command_analysis import CommandAnalysis, SimpleCommand
+from shoal.policy.shell.command_analysis import ShellCommandAnalysis, SimpleShellCommand
 
 _DIRECTORY = Path(__file__).parents[1] / "corpus"
 _CHARACTER_MAP = str.maketrans({"⏎": "\n", "␍": "\r", "␀": "\0", "⇥": "\t", "␛": "\x1b", "⍽": "\xa0"})
@@ -30,13 +30,13 @@ def _load_lines(name: str) -> list[tuple[tuple[str, ...], str]]:
     return found
 
 
-def runs_without_asking(analysis: CommandAnalysis, rules: tuple[str, ...] = ()) -> bool:
+def runs_without_asking(analysis: ShellCommandAnalysis, rules: tuple[str, ...] = ()) -> bool:
     return analysis.trouble is None and all(
         not part.writes and (part.read_only or _is_covered(part, rules)) for part in analysis.parts
     )
 
 
-def _is_covered(part: SimpleCommand, rules: tuple[str, ...]) -> bool:
+def _is_covered(part: SimpleShellCommand, rules: tuple[str, ...]) -> bool:
     for rule in rules:
         pattern = rule.removeprefix("Bash(").removesuffix(")")
         words = tuple(pattern.removesuffix(":*").split())

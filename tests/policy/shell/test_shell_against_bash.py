@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bash_trace import find_unanalyzed, trace_commands
 from command_line_strategies import shell_text_fragments, well_formed_commands
-from shoal.policy.shell.command_analysis import UNKNOWN_PATH, analyze_command
+from shoal.policy.shell.command_analysis import UNKNOWN_PATH, analyze_shell_command
 
 _BATCHES = settings(
     max_examples=8,
@@ -24,7 +24,7 @@ _BATCHES = settings(
 
 def _check_against_bash(commands, directory):
     """Check that bash runs and writes only what the analysis found; lines with a problem are asked anyway."""
-    analyzed = [(command, analyze_command(command)) for command in commands]
+    analyzed = [(command, analyze_shell_command(command)) for command in commands]
     analyzed = [(command, analysis) for command, analysis in analyzed if analysis.trouble is None]
     bash = trace_commands([command for command, _ in analyzed], directory)
     for (command, analysis), ran in zip(analyzed, bash.commands, strict=True):
@@ -64,7 +64,7 @@ def test_most_well_formed_lines_can_be_analyzed():
     @settings(max_examples=100, deadline=None, database=None)
     @given(well_formed_commands)
     def analyze(command):
-        analyzed.append(analyze_command(command).trouble is None)
+        analyzed.append(analyze_shell_command(command).trouble is None)
 
     analyze()
     assert sum(analyzed) >= 0.6 * len(analyzed)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from shoal.policy.shell.command_analysis import UNKNOWN_PATH, analyze_command
+from shoal.policy.shell.command_analysis import UNKNOWN_PATH, analyze_shell_command
 
 HOME = "/home/anna"
 
@@ -18,7 +18,7 @@ def _set_home(monkeypatch):
 
 
 def parse_argvs(command):
-    analysis = analyze_command(command)
+    analysis = analyze_shell_command(command)
     assert analysis.trouble is None, analysis.trouble
     return [part.argv for part in analysis.parts]
 
@@ -50,7 +50,7 @@ def test_words_are_decoded_like_in_bash(command, words):
     "word", ["$x", '"$x"', "${x}", "*", "?a", "[a]b", "~bob", "~+", "{a..z}", "$(pwd)", "=ls", "$((1+1))"]
 )
 def test_words_only_known_at_run_time_leave_no_argv(word):
-    part = analyze_command(f"x {word}").parts[-1]
+    part = analyze_shell_command(f"x {word}").parts[-1]
     assert part.argv is None
     assert part.words == ("x", None)
 
@@ -78,7 +78,7 @@ def test_words_only_known_at_run_time_leave_no_argv(word):
 )
 @pytest.mark.spec("PRM-05")
 def test_every_simple_command_is_found(command, found):
-    analysis = analyze_command(command)
+    analysis = analyze_shell_command(command)
     assert analysis.trouble is None
     assert [part.words[0] if part.words else None for part in analysis.parts] == found
 
@@ -103,12 +103,12 @@ def test_every_simple_command_is_found(command, found):
     ],
 )
 def test_the_command_behind_a_wrapper_is_found(command, argv, via):
-    part = analyze_command(command).parts[-1]
+    part = analyze_shell_command(command).parts[-1]
     assert (part.argv, part.via, part.words[0]) == (argv, via, "rm")
 
 
 def test_a_command_with_other_privileges_is_a_separate_part():
-    wrapper, behind = analyze_command("sudo ls").parts
+    wrapper, behind = analyze_shell_command("sudo ls").parts
     assert (wrapper.argv, wrapper.read_only) == (("sudo", "ls"), False)
     assert behind.read_only
 
@@ -135,7 +135,7 @@ def test_a_command_with_other_privileges_is_a_separate_part():
     ],
 )
 def test_the_files_a_command_names_are_listed(command, reads, writes):
-    (part,) = analyze_command(command).parts
+    (part,) = analyze_shell_command(command).parts
     assert (part.reads, part.writes) == (reads, writes)
 
 
@@ -156,18 +156,18 @@ def test_the_files_a_command_names_are_listed(command, reads, writes):
     ],
 )
 def test_after_a_cd_a_path_is_resolved_from_every_possible_directory(command, reads):
-    assert analyze_command(command).parts[-1].reads == reads
+    assert analyze_shell_command(command).parts[-1].reads == reads
 
 
 def test_calls_of_a_shell_function_are_unknown_and_its_body_is_analyzed():
-    analysis = analyze_command("ls() { rm x; }; ls; cat y")
+    analysis = analyze_shell_command("ls() { rm x; }; ls; cat y")
     body, use, other = analysis.parts
     assert (body.argv, use.argv, use.read_only, other.read_only) == (("rm", "x"), None, False, True)
 
 
 @pytest.mark.parametrize("given", ["PATH=/x", "LD_PRELOAD=x", "GIT_SSH=x", "IFS=x", "FOO=1", "LANG=C FOO=1"])
 def test_a_variable_that_changes_execution_makes_every_rule_inapplicable(given):
-    part = analyze_command(f"{given} git status").parts[-1]
+    part = analyze_shell_command(f"{given} git status").parts[-1]
     assert (part.argv, part.words, part.read_only) == (None, ("git", "status"), False)
 
 
@@ -205,7 +205,7 @@ def test_a_variable_that_changes_execution_makes_every_rule_inapplicable(given):
     ],
 )
 def test_a_command_that_cannot_be_analyzed_has_a_problem(command):
-    assert analyze_command(command).trouble
+    assert analyze_shell_command(command).trouble
 
 
 @pytest.mark.parametrize(
@@ -213,19 +213,19 @@ def test_a_command_that_cannot_be_analyzed_has_a_problem(command):
 )
 def test_a_long_command_is_analyzed_in_bounded_time(piece):
     started = time.thread_time()
-    analyze_command((piece * 100_000)[:100_000])
+    analyze_shell_command((piece * 100_000)[:100_000])
     assert time.thread_time() - started < 2
 
 
 def test_a_command_of_a_megabyte_is_refused_at_once():
     started = time.thread_time()
-    assert "100000" in (analyze_command("ls " + "a " * 500_000).trouble or "")
+    assert "100000" in (analyze_shell_command("ls " + "a " * 500_000).trouble or "")
     assert time.thread_time() - started < 0.5
 
 
 def test_read_only_commands_depend_on_their_flags():
     def is_read_only(command):
-        return all(part.read_only for part in analyze_command(command).parts)
+        return all(part.read_only for part in analyze_shell_command(command).parts)
 
     assert is_read_only("git log --oneline -5")
     assert not is_read_only("git log --output=f")
@@ -248,7 +248,7 @@ def test_a_decision_costs_less_than_sixty_microseconds():
         "npm test",
     ]
     for command in commands:
-        analyze_command(command)
+        analyze_shell_command(command)
     best = min(_measure_thread_seconds(commands) for _ in range(30)) / len(commands)
     assert best < 60e-6, f"{best * 1e6:.0f} µs"
 
@@ -257,7 +257,7 @@ def _measure_thread_seconds(commands):
     gc.disable()
     started = time.thread_time()
     for command in commands:
-        analyze_command(command)
+        analyze_shell_command(command)
     spent = time.thread_time() - started
     gc.enable()
     return spent

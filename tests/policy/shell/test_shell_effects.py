@@ -101,7 +101,9 @@ def test_commands_allowed_without_asking_change_no_file_and_reveal_no_outside_co
     while allowed < 60:
         line = next(command_lines)
         call = ToolUseBlock(id="c", name="Bash", input={"command": line})
-        if isinstance(engine.decide_call(call, None, AgentIdentity(session=SessionId("s"))), AllowDecision):
+        if isinstance(
+            engine.decide_tool_call(call, None, AgentIdentity(session=SessionId("s"))), AllowDecision
+        ):
             allowed += 1
             assert SECRET not in run_confined(line, project), line
             assert read_files(project) == before, line

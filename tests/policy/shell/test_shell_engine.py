@@ -9,15 +9,15 @@ from shoal.core.identity import AgentIdentity
 from shoal.core.ids import SessionId
 from shoal.core.messages import ToolUseBlock
 from shoal.core.permission_decisions import AllowDecision
-from shoal.policy.command_rules import CommandRules
+from shoal.policy.command_rules import ShellCommandRules
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import RuleSet, parse_rule
-from shoal.policy.shell.command_analysis import analyze_command
+from shoal.policy.permission_rules import PermissionRuleSet, parse_permission_rule
+from shoal.policy.shell.command_analysis import analyze_shell_command
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 
 def _create_engine(root, rules=()):
-    rule_set = RuleSet(allow=tuple(parse_rule(rule, "a test") for rule in rules))
+    rule_set = PermissionRuleSet(allow=tuple(parse_permission_rule(rule, "a test") for rule in rules))
     return PermissionEngine(LocalWorkspace(root), rules=rule_set)
 
 
@@ -100,14 +100,14 @@ def test_no_spelling_of_a_file_outside_is_read_without_asking(tmp_path, command)
     ],
 )
 def test_rules_that_do_not_match_a_command_match_no_part_of_it(pattern):
-    rules = CommandRules([parse_rule(f"Bash({pattern})")])
+    rules = ShellCommandRules([parse_permission_rule(f"Bash({pattern})")])
     matches = 0
     for command in (*load_harmless(), *(command for _, command in load_bypasses())):
-        analysis = analyze_command(command)
+        analysis = analyze_shell_command(command)
         (rule,) = rules.rules
         matched = (
             any(rule.match_command(part) != "no" for part in analysis.parts)
-            or rule.is_whole_command(command)
+            or rule.is_exact_command(command)
             or (analysis.trouble is not None and rule.can_match_text(command))
         )
         matches += matched

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bash_trace import find_unanalyzed, trace_commands
-from shoal.policy.shell.command_analysis import analyze_command
+from shoal.policy.shell.command_analysis import analyze_shell_command
 from shoal.policy.shell.plain_lines import parse_plain_line
 
 _BARE = """
@@ -48,14 +48,14 @@ def _plain_lines(draw: st.DrawFn) -> str:
 def _analyze_with_parser(line):
     """Analyze with the parser: a line with a trailing blank means the same and is not plain."""
     assert parse_plain_line(f"{line} ") is None
-    return analyze_command(f"{line} ")
+    return analyze_shell_command(f"{line} ")
 
 
 @pytest.mark.spec("PRM-05")
 @settings(max_examples=600, deadline=None)
 @given(_plain_lines())
 def test_the_fast_path_agrees_with_the_parser_on_plain_lines(line):
-    found, parsed = analyze_command(line), _analyze_with_parser(line)
+    found, parsed = analyze_shell_command(line), _analyze_with_parser(line)
     # The grammar rejects some lines that bash accepts, such as `true declare x` and `curl export -`.
     assume(parsed.trouble is None or not _PARSER_LIMITS.search(parsed.trouble))
     assert found == parsed
@@ -68,7 +68,7 @@ def test_the_fast_path_agrees_with_the_parser_on_plain_lines(line):
     st.lists(_plain_lines().filter(lambda line: not _LEAVES_DIRECTORY.search(line)), min_size=40, max_size=60)
 )
 def test_bash_runs_only_analyzed_commands_in_plain_lines(tmp_path, lines):
-    analyzed = [(line, found) for line in lines if (found := analyze_command(line)).trouble is None]
+    analyzed = [(line, found) for line in lines if (found := analyze_shell_command(line)).trouble is None]
     bash = trace_commands([line for line, _ in analyzed], tmp_path)
     assert [
         (line, find_unanalyzed(found, ran))
@@ -84,7 +84,7 @@ def test_the_fast_path_agrees_with_the_parser_on_the_corpora():
         line for line in (*load_harmless(), *(line for _, line in load_bypasses())) if parse_plain_line(line)
     ]
     assert len(lines) > 200
-    assert [line for line in lines if analyze_command(line) != _analyze_with_parser(line)] == []
+    assert [line for line in lines if analyze_shell_command(line) != _analyze_with_parser(line)] == []
 
 
 @pytest.mark.parametrize(

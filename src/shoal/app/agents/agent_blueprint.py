@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import LoopLimits
 from shoal.agent.conversation import Conversation
-from shoal.app.agent_permissions import get_rule_permissions
+from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.member_setup import resolve_member_identity
-from shoal.app.agents.spawn_requests import parse_mode
-from shoal.app.agents.tool_limits import build_restriction, lend_permissions
+from shoal.app.agents.spawn_requests import parse_spawn_permission_mode
+from shoal.app.agents.tool_limits import build_stored_restrictions, lend_permissions
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
@@ -21,17 +21,17 @@ from shoal.core.agents import SpawnRequest
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId
 from shoal.core.ports import Model, Transcript
-from shoal.policy.agent_restrictions import StoredRestrictions
-from shoal.policy.memory_directory import MemoryDirectory
+from shoal.policy.agent_restrictions import StoredToolRestrictions
+from shoal.policy.memory_directory import AgentMemoryDirectory
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.runs.prepared_agent import NewAgent
+from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.stores.files.subagent_files import SubagentMetadata
 
 
 class AgentBlueprint(Struct, kw_only=True):
     """Everything needed to create an agent."""
 
-    new_agent: NewAgent
+    new_agent: AgentPreparationRequest
     request: SpawnRequest | None = None
     """Request it was spawned with; None for a resumed agent."""
     preloaded: PreloadedSkills = PreloadedSkills()
@@ -47,7 +47,7 @@ class AgentBlueprint(Struct, kw_only=True):
     conversation: Conversation
 
 
-def build_identity(blueprint: AgentBlueprint) -> AgentIdentity:
+def build_agent_identity(blueprint: AgentBlueprint) -> AgentIdentity:
     facts, parent, agent = blueprint.facts, blueprint.new_agent.parent.identity, blueprint.new_agent.agent
     return resolve_member_identity(
         AgentIdentity(
@@ -65,19 +65,19 @@ def build_identity(blueprint: AgentBlueprint) -> AgentIdentity:
     )
 
 
-def build_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
+def build_agent_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
     """Build its permissions; a resumed agent's come from its resumer, restricted as they were."""
     agent_workspace, toolset, facts = blueprint.agent_workspace, blueprint.toolset, blueprint.facts
     resumed = blueprint.resumed
-    permissions = get_rule_permissions(blueprint.new_agent.parent).create_child(
+    permissions = get_permission_engine(blueprint.new_agent.parent).create_child(
         agent_workspace.workspace,
-        mode=parse_mode(facts.mode),
+        mode=parse_spawn_permission_mode(facts.mode),
         allowed_tools=(blueprint.definition.tools or ()) if toolset.only and not resumed else (),
         denied_tools=() if resumed else toolset.never,
         main_checkout=agent_workspace.main_checkout,
-        stored=StoredRestrictions(only=facts.narrowed, never=facts.denied)
+        stored=StoredToolRestrictions(only=facts.narrowed, never=facts.denied)
         if resumed
-        else build_restriction(blueprint.request),
+        else build_stored_restrictions(blueprint.request),
     )
     lend_permissions(permissions, blueprint.request, blueprint.preloaded)
     if not resumed:
@@ -85,7 +85,7 @@ def build_permissions(blueprint: AgentBlueprint) -> PermissionEngine:
             facts, narrowed=permissions.restrictions.only, denied=permissions.restrictions.never
         )
     if facts.memory:
-        permissions.memory = MemoryDirectory(directory=facts.memory, only=facts.memory_tools)
+        permissions.memory = AgentMemoryDirectory(directory=facts.memory, only=facts.memory_tools)
         agent_workspace.grant_write(Path(facts.memory))
     if agent_workspace.unreadable is not None and agent_workspace.sandbox is not None:
         sandbox = agent_workspace.sandbox

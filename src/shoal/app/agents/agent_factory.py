@@ -10,32 +10,36 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentEnvironment, AgentRunner, LoopLimits
 from shoal.agent.conversation import Conversation
-from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_fork
-from shoal.app.agent_permissions import get_rule_permissions
-from shoal.app.agents.agent_blueprint import AgentBlueprint, build_identity, build_permissions
+from shoal.agent.forks import FORK_KIND, build_fork_prompt, is_forked_agent
+from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.agents.agent_blueprint import AgentBlueprint, build_agent_identity, build_agent_permissions
 from shoal.app.agents.agent_factory_services import AgentFactoryServices
 from shoal.app.agents.agent_memory import AgentMemory
 from shoal.app.agents.agent_transcripts import StoredAgent
-from shoal.app.agents.member_setup import build_agent_prompt, resolve_member_mode, resolve_member_tools
+from shoal.app.agents.member_setup import (
+    build_agent_system_prompt,
+    resolve_member_permission_mode,
+    resolve_member_tools,
+)
 from shoal.app.agents.spawn_requests import (
     FORK_DEFINITION,
     NESTED_FORK_REFUSAL,
     build_first_prompt,
-    change_directory,
-    format_model_name,
-    parse_mode,
-    require_start_allowed,
+    change_agent_directory,
+    format_qualified_model_name,
+    parse_spawn_permission_mode,
+    require_agent_start_allowed,
     require_valid_isolation,
     resolve_loop_limits,
 )
-from shoal.app.agents.tool_limits import limit_tools
+from shoal.app.agents.tool_limits import limit_tools_to_request
 from shoal.app.hooks.agent_hooks import HookSubject, describe_hooks
 from shoal.app.isolation.agent_workspace import AgentWorkspace
 from shoal.app.mcp.mcp_servers import AgentTools
 from shoal.app.skills.skill_invoker import PreloadedSkills
 from shoal.core.agent_budgets import AgentBudget
-from shoal.core.agent_definitions import AgentDefinition, ToolSelection, select_tools
-from shoal.core.agents import ResolvedSpawn, RetainedWork, ShellCommandResult, SpawnRequest
+from shoal.core.agent_definitions import AgentDefinition, ToolSelection, select_definition_tools
+from shoal.core.agents import ResolvedAgentSettings, RetainedWorktreeWork, ShellCommandResult, SpawnRequest
 from shoal.core.errors import (
     AgentRequestRefused,
     BudgetError,
@@ -48,13 +52,18 @@ from shoal.core.errors import (
 from shoal.core.events import AgentStarted
 from shoal.core.ids import AgentId, EntryId
 from shoal.core.limits import BudgetLimits
-from shoal.core.mcp_servers import list_tool_servers
+from shoal.core.mcp_servers import list_mcp_servers_of_tools
 from shoal.core.messages import Message
 from shoal.core.permissions import PermissionMode
 from shoal.core.ports import Model
-from shoal.policy.memory_directory import MemoryDirectory
-from shoal.policy.mode_inheritance import get_fork_mode, narrow_mode
-from shoal.runs.prepared_agent import AcceptanceCheck, NewAgent, PreparedAgent, TeamAssignment
+from shoal.policy.memory_directory import AgentMemoryDirectory
+from shoal.policy.mode_inheritance import get_fork_mode, narrow_child_mode
+from shoal.runs.prepared_agent import (
+    AcceptanceCheck,
+    AgentPreparationRequest,
+    PreparedAgent,
+    TeammateAssignment,
+)
 from shoal.runs.progress_monitor import ProgressMonitor
 from shoal.stores.files.subagent_files import SubagentMetadata
 from shoal.workspaces.local_workspace import LocalWorkspace
@@ -73,14 +82,14 @@ class _SpawnPlan(Struct, frozen=True, kw_only=True):
     memory: AgentMemory | None = None
 
 
-class _InitialState(Struct, frozen=True, kw_only=True):
+class _InitialAgentState(Struct, frozen=True, kw_only=True):
     """Initial state of an agent, from its definition or from the parent that it forks."""
 
     mode: PermissionMode
     system: str
     color: str | None
     background: bool
-    memory: MemoryDirectory | None
+    memory: AgentMemoryDirectory | None
     history: Sequence[Message] = ()
     fork_of: EntryId | None = None
     """Last entry of that history."""
@@ -105,7 +114,7 @@ class _ToolsetCache:
         ):
             return cached[3]
         offered = (name for name in tool_names if name not in self._lead_only_tools)
-        toolset = select_tools(definition, offered, agent_tools.extra_names)
+        toolset = select_definition_tools(definition, offered, agent_tools.extra_names)
         self._last = (definition, tool_names, agent_tools.extra_names, toolset)
         return toolset
 
@@ -115,27 +124,33 @@ class AgentFactory:
         self._services = services
         self._toolset_cache = _ToolsetCache(services.lead_only_tools)
 
-    def output_path(self, agent: AgentId) -> Path:
+    def agent_output_path(self, agent: AgentId) -> Path:
         return self._services.output_directory / f"{agent}.output"
 
-    def create_monitor(self, agent: AgentId) -> ProgressMonitor:
+    def create_progress_monitor(self, agent: AgentId) -> ProgressMonitor:
         return ProgressMonitor(
-            self.output_path(agent),
+            self.agent_output_path(agent),
             self._services.publish_event,
             is_kept=self._services.transcripts.is_persistent,
         )
 
-    async def prepare_new(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent:
+    async def prepare_new_agent(
+        self, request: SpawnRequest, new_agent: AgentPreparationRequest
+    ) -> PreparedAgent:
         parent = new_agent.parent
         definition = self._find_definition(request.kind or "")
-        require_start_allowed(parent, definition.name)
+        require_agent_start_allowed(parent, definition.name)
         require_valid_isolation(definition, request)
         agent_tools = await self._services.open_tools(definition, ())
         async with agent_tools.close_on_failure():
             return await self._prepare_with_tools(request, new_agent, definition, agent_tools)
 
     async def _prepare_with_tools(
-        self, request: SpawnRequest, new_agent: NewAgent, definition: AgentDefinition, agent_tools: AgentTools
+        self,
+        request: SpawnRequest,
+        new_agent: AgentPreparationRequest,
+        definition: AgentDefinition,
+        agent_tools: AgentTools,
     ) -> PreparedAgent:
         toolset = self._resolve_toolset(definition, new_agent.assignment, agent_tools)
         memory = self._services.resolve_memory(definition, toolset, agent_tools.tools)
@@ -143,7 +158,9 @@ class AgentFactory:
             request=request,
             definition=definition,
             agent_tools=agent_tools,
-            toolset=limit_tools(toolset if memory is None else replace(toolset, names=memory.tools), request),
+            toolset=limit_tools_to_request(
+                toolset if memory is None else replace(toolset, names=memory.tools), request
+            ),
             loop_limits=resolve_loop_limits(self._services.loop_limits, definition, request),
             model=await self._resolve_model(new_agent.parent, request, definition),
             preloaded=self._services.preload_skills(definition),
@@ -157,38 +174,40 @@ class AgentFactory:
             raise
 
     def _prepare_in_workspace(
-        self, spawn_plan: _SpawnPlan, new_agent: NewAgent, agent_workspace: AgentWorkspace
+        self, spawn_plan: _SpawnPlan, new_agent: AgentPreparationRequest, agent_workspace: AgentWorkspace
     ) -> PreparedAgent:
         request, definition, assignment = spawn_plan.request, spawn_plan.definition, new_agent.assignment
         workspace, memory = agent_workspace.workspace, spawn_plan.memory
-        change_directory(request.cwd, workspace)
-        agent_prompt = build_agent_prompt(definition, assignment)
+        change_agent_directory(request.cwd, workspace)
+        agent_prompt = build_agent_system_prompt(definition, assignment)
         if memory is not None:
             agent_prompt = f"{agent_prompt}\n\n{memory.build_prompt_section()}"
-        initial = _InitialState(
-            mode=resolve_member_mode(get_rule_permissions(new_agent.parent), definition, assignment),
+        initial = _InitialAgentState(
+            mode=resolve_member_permission_mode(
+                get_permission_engine(new_agent.parent), definition, assignment
+            ),
             system=self._services.build_system_prompt(agent_prompt, workspace.cwd, definition.instructions),
             color=definition.color if assignment is None else assignment.color,
             background=definition.background,
             memory=None
             if memory is None
-            else MemoryDirectory(directory=str(memory.directory), only=memory.added_tools),
+            else AgentMemoryDirectory(directory=str(memory.directory), only=memory.added_tools),
             previous_entry=""
             if assignment is None
-            else self._services.transcripts.read_last_entry(new_agent.agent),
+            else self._services.transcripts.read_last_entry_id(new_agent.agent),
         )
         prompt = build_first_prompt(
             definition, request, agent_workspace.agent_notice, spawn_plan.preloaded.texts
         )
-        return self._assemble_new(spawn_plan, new_agent, agent_workspace, initial, prompt)
+        return self._assemble_new_agent(spawn_plan, new_agent, agent_workspace, initial, prompt)
 
-    async def prepare_fork(self, request: SpawnRequest, new_agent: NewAgent) -> PreparedAgent:
+    async def prepare_fork(self, request: SpawnRequest, new_agent: AgentPreparationRequest) -> PreparedAgent:
         services, parent = self._services, new_agent.parent
-        if is_fork(parent):
+        if is_forked_agent(parent):
             raise AgentRequestRefused(NESTED_FORK_REFUSAL)
-        require_start_allowed(parent, FORK_KIND)
+        require_agent_start_allowed(parent, FORK_KIND)
         require_valid_isolation(FORK_DEFINITION, request)
-        branch = parent.conversation.copy_up_to_reply()
+        branch = parent.conversation.copy_up_to_last_reply()
         if branch is None:
             raise AgentRequestRefused("There is no reply yet after which a fork could begin.")
         if request.isolation is None:
@@ -197,24 +216,24 @@ class AgentFactory:
         else:
             agent_workspace = await services.workspace_allocator.allocate_worktree(new_agent, is_fork=True)
         try:
-            return self._build_fork(request, new_agent, agent_workspace, branch)
+            return self._build_forked_agent(request, new_agent, agent_workspace, branch)
         except BaseException:
             await agent_workspace.finish()
             raise
 
-    def _build_fork(
+    def _build_forked_agent(
         self,
         request: SpawnRequest,
-        new_agent: NewAgent,
+        new_agent: AgentPreparationRequest,
         agent_workspace: AgentWorkspace,
         branch: tuple[list[Message], EntryId],
     ) -> PreparedAgent:
         parent, permissions, (history, entry) = (
             new_agent.parent,
-            get_rule_permissions(new_agent.parent),
+            get_permission_engine(new_agent.parent),
             branch,
         )
-        change_directory(request.cwd, agent_workspace.workspace)
+        change_agent_directory(request.cwd, agent_workspace.workspace)
         spawn_plan = _SpawnPlan(
             request=request,
             definition=FORK_DEFINITION,
@@ -223,7 +242,7 @@ class AgentFactory:
             loop_limits=replace(parent.limits, max_turns=None),
             model=parent.model,
         )
-        initial = _InitialState(
+        initial = _InitialAgentState(
             mode=get_fork_mode(permissions.mode),
             system=parent.system,
             color=parent.identity.color,
@@ -233,19 +252,19 @@ class AgentFactory:
             fork_of=entry,
         )
         job = "\n\n".join(filter(None, (agent_workspace.agent_notice, request.prompt)))
-        prepared = self._assemble_new(
+        prepared = self._assemble_new_agent(
             spawn_plan, new_agent, agent_workspace, initial, build_fork_prompt(history[-1].tool_uses, job)
         )
         # The provider's count for the parent is better than an estimate.
         prepared.agent.context_tokens = parent.context_tokens
         return replace(prepared, resolved=replace(prepared.resolved, start_tokens=parent.context_tokens))
 
-    def _assemble_new(
+    def _assemble_new_agent(
         self,
         spawn_plan: _SpawnPlan,
-        new_agent: NewAgent,
+        new_agent: AgentPreparationRequest,
         agent_workspace: AgentWorkspace,
-        initial: _InitialState,
+        initial: _InitialAgentState,
         prompt: Message,
     ) -> PreparedAgent:
         services, request, memory = self._services, spawn_plan.request, initial.memory
@@ -253,7 +272,7 @@ class AgentFactory:
             agent_type=spawn_plan.definition.name,
             description=request.description,
             name=request.name or "",
-            model=format_model_name(spawn_plan.model),
+            model=format_qualified_model_name(spawn_plan.model),
             mode=initial.mode,
             system=initial.system,
             tools=spawn_plan.toolset.names,
@@ -293,20 +312,24 @@ class AgentFactory:
             ),
         )
         prepared = self._build_prepared_agent(blueprint, prompt)
-        self._save_facts(blueprint)
+        self._save_agent_facts(blueprint)
         return prepared
 
-    async def prepare_resumed(self, new_agent: NewAgent) -> PreparedAgent:
+    async def prepare_resumed_agent(self, new_agent: AgentPreparationRequest) -> PreparedAgent:
         stored = self._services.transcripts.load_agent(new_agent)
         facts = stored.facts
         definition = FORK_DEFINITION if facts.fork_of else self._find_definition(facts.agent_type)
-        require_start_allowed(new_agent.parent, definition.name)
+        require_agent_start_allowed(new_agent.parent, definition.name)
         agent_tools = await self._services.open_tools(definition, facts.tools)
         async with agent_tools.close_on_failure():
-            return await self._restore_with_tools(new_agent, stored, definition, agent_tools)
+            return await self._restore_agent_with_tools(new_agent, stored, definition, agent_tools)
 
-    async def _restore_with_tools(
-        self, new_agent: NewAgent, stored: StoredAgent, definition: AgentDefinition, agent_tools: AgentTools
+    async def _restore_agent_with_tools(
+        self,
+        new_agent: AgentPreparationRequest,
+        stored: StoredAgent,
+        definition: AgentDefinition,
+        agent_tools: AgentTools,
     ) -> PreparedAgent:
         facts, toolset = stored.facts, self._resolve_toolset(definition, new_agent.assignment, agent_tools)
         if facts.tools:
@@ -327,11 +350,11 @@ class AgentFactory:
         agent_workspace = await self._open_workspace(new_agent, facts.isolation, facts.worktree)
         try:
             if facts.cwd and not facts.isolation:
-                change_directory(facts.cwd, agent_workspace.workspace)
+                change_agent_directory(facts.cwd, agent_workspace.workspace)
             blueprint = self._build_resumed_blueprint(spawn_plan, new_agent, agent_workspace, stored)
             prepared = self._build_prepared_agent(blueprint, None)
             if agent_workspace.name != facts.worktree:
-                self._save_facts(blueprint)
+                self._save_agent_facts(blueprint)
         except BaseException:
             await agent_workspace.finish()
             raise
@@ -345,19 +368,19 @@ class AgentFactory:
     def _build_resumed_blueprint(
         self,
         spawn_plan: _SpawnPlan,
-        new_agent: NewAgent,
+        new_agent: AgentPreparationRequest,
         agent_workspace: AgentWorkspace,
         stored: StoredAgent,
     ) -> AgentBlueprint:
-        definition, permissions = spawn_plan.definition, get_rule_permissions(new_agent.parent)
+        definition, permissions = spawn_plan.definition, get_permission_engine(new_agent.parent)
         facts = stored.facts
-        mode = narrow_mode(
+        mode = narrow_child_mode(
             permissions.mode,
-            parse_mode(facts.mode),
+            parse_spawn_permission_mode(facts.mode),
             person_configured=definition.source.is_trusted and definition.permission_mode is not None,
             can_bypass=permissions.can_bypass,
         )
-        agent_prompt = build_agent_prompt(definition, new_agent.assignment)
+        agent_prompt = build_agent_system_prompt(definition, new_agent.assignment)
         system = facts.system or self._services.build_system_prompt(
             agent_prompt, agent_workspace.workspace.cwd, definition.instructions
         )
@@ -376,7 +399,7 @@ class AgentFactory:
         )
 
     async def _open_workspace(
-        self, new_agent: NewAgent, isolation: str | None, worktree: str = ""
+        self, new_agent: AgentPreparationRequest, isolation: str | None, worktree: str = ""
     ) -> AgentWorkspace:
         allocator = self._services.workspace_allocator
         return (
@@ -395,7 +418,7 @@ class AgentFactory:
         return definition
 
     def _resolve_toolset(
-        self, definition: AgentDefinition, assignment: TeamAssignment | None, agent_tools: AgentTools
+        self, definition: AgentDefinition, assignment: TeammateAssignment | None, agent_tools: AgentTools
     ) -> ToolSelection:
         toolset = self._toolset_cache.resolve_toolset(definition, agent_tools)
         if toolset.missing:
@@ -415,20 +438,20 @@ class AgentFactory:
             raise AgentRequestRefused(f"The agent's model is not to be had: {error}") from error
         return model
 
-    def _save_facts(self, blueprint: AgentBlueprint) -> None:
-        self._services.transcripts.save_facts(blueprint.new_agent.agent, blueprint.facts)
+    def _save_agent_facts(self, blueprint: AgentBlueprint) -> None:
+        self._services.transcripts.save_agent_facts(blueprint.new_agent.agent, blueprint.facts)
 
     def _create_runner(self, blueprint: AgentBlueprint) -> AgentRunner:
         services, facts, parent = self._services, blueprint.facts, blueprint.new_agent.parent
         agent = blueprint.new_agent.agent
         environment = parent.environment
         assignment = blueprint.new_agent.assignment
-        permissions = build_permissions(blueprint)
+        permissions = build_agent_permissions(blueprint)
         hook_subject = HookSubject(
-            identity=build_identity(blueprint),
+            identity=build_agent_identity(blueprint),
             workspace=blueprint.agent_workspace.workspace,
             permissions=permissions,
-            transcript=services.transcripts.get_path(agent),
+            transcript=services.transcripts.get_transcript_path(agent),
         )
         return AgentRunner(
             identity=hook_subject.identity,
@@ -452,7 +475,7 @@ class AgentFactory:
             ),
             budget=self._open_agent_budget(agent, blueprint),
             inbox=services.queue.open_inbox(agent),
-            emit=blueprint.new_agent.monitor.forward_event,
+            emit=blueprint.new_agent.monitor.record_and_forward_event,
             clock=services.clock,
             ids=services.ids.derive_generator(),
             limits=blueprint.loop_limits,
@@ -471,7 +494,7 @@ class AgentFactory:
     def _build_prepared_agent(self, blueprint: AgentBlueprint, prompt: Message | None) -> PreparedAgent:
         facts, agent = blueprint.facts, self._create_runner(blueprint)
 
-        async def clean_up() -> RetainedWork | None:
+        async def release_agent_resources() -> RetainedWorktreeWork | None:
             blueprint.transcript.close()
             self._services.transcripts.archive_agent(
                 blueprint.new_agent.agent, blueprint.facts, blueprint.conversation
@@ -499,7 +522,7 @@ class AgentFactory:
                 isolation=facts.isolation,
                 team="" if blueprint.new_agent.assignment is None else blueprint.new_agent.assignment.team,
             ),
-            resolved=ResolvedSpawn(
+            resolved=ResolvedAgentSettings(
                 kind=facts.agent_type,
                 model=blueprint.model.card.id,
                 mode=facts.mode,
@@ -511,7 +534,7 @@ class AgentFactory:
                 if blueprint.agent_workspace.name
                 else "",
                 hooks=describe_hooks(agent.hooks),
-                servers=list_tool_servers(blueprint.toolset.names),
+                servers=list_mcp_servers_of_tools(blueprint.toolset.names),
                 skills=blueprint.definition.skills,
                 notes=blueprint.agent_workspace.notes,
             ),
@@ -521,7 +544,7 @@ class AgentFactory:
                 blueprint.definition.acceptance, agent, blueprint.new_agent.monitor
             ),
             list_commits=blueprint.agent_workspace.list_commits,
-            clean_up=clean_up,
+            clean_up=release_agent_resources,
         )
 
     def _create_acceptance_check(
@@ -530,12 +553,12 @@ class AgentFactory:
         if command is None:
             return None
 
-        async def run_check() -> tuple[ShellCommandResult, str]:
+        async def run_acceptance_command() -> tuple[ShellCommandResult, str]:
             result, output = await self._services.run_acceptance(command, agent)
             monitor.write_output(f"[acceptance: {command}: {result.exit_code}]\n{output}\n")
             return result, output
 
-        return run_check
+        return run_acceptance_command
 
 
 def _get_local_workspace(agent: AgentRunner) -> LocalWorkspace:

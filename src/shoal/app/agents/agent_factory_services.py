@@ -21,7 +21,7 @@ from shoal.core.clock import Clock
 from shoal.core.ids import AgentId, IdGenerator
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 
 
 class AgentFactoryServices(Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class AgentFactoryServices(Struct, frozen=True, kw_only=True):
     hooks: HookRegistry
     loop_limits: LoopLimits
     budget: Budget
-    queue: InboxQueue
+    queue: SharedInboxQueue
     run_acceptance: Callable[[str, AgentRunner], Awaitable[tuple[ShellCommandResult, str]]]
     """Runs an acceptance command for an agent."""
     clean_up_agent: Callable[[AgentId], Awaitable[None]]

@@ -9,25 +9,25 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
-from shoal.app.agent_permissions import get_rule_permissions
-from shoal.app.agents.acceptance import AcceptanceRunner
+from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.agents.acceptance import AcceptanceCommandRunner
 from shoal.app.agents.agent_factory import AgentFactory
 from shoal.app.agents.agent_factory_services import AgentFactoryServices
 from shoal.app.agents.agent_memory import resolve_agent_memory
 from shoal.app.agents.agent_transcripts import AgentTranscripts
 from shoal.app.agents.backend_launcher import MemberLaunchServices
-from shoal.app.agents.spawn_requests import FORK_DEFINITION, format_model_name
-from shoal.app.agents.team_factory import create_teams
+from shoal.app.agents.spawn_requests import FORK_DEFINITION, format_qualified_model_name
+from shoal.app.agents.team_factory import create_teams_or_member_host
 from shoal.app.config.system_prompt import build_system_prompt
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.hooks.agent_hooks import HookRegistry
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.mcp.mcp_servers import McpServers
-from shoal.app.models.child_model import choose_child_model
+from shoal.app.models.child_model import choose_subagent_model
 from shoal.app.options import Options
 from shoal.app.run_access.session_messenger import SessionMessenger
 from shoal.app.settings.settings import Settings
-from shoal.app.skills.knowledge import Knowledge
+from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.agents import SpawnRequest
@@ -41,7 +41,7 @@ from shoal.core.tools import Tool
 from shoal.core.usage import ModelCard
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.agent_supervisor import AgentSupervisor
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.spawn_policy import SpawnPolicy
 from shoal.stores.files.home_paths import write_atomically
 from shoal.team.member_host import MemberHost
@@ -67,7 +67,7 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     """Directory of the run."""
     loop_limits: LoopLimits
     budget: Budget
-    queue: InboxQueue
+    queue: SharedInboxQueue
     ids: IdGenerator
     choose_model: Callable[[str], Awaitable[Model]]
     publish_event: Callable[[Event], Awaitable[None]]
@@ -75,16 +75,16 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     team_store: TeamStore
     workspace_allocator: WorkspaceAllocator
     hooks: HookRegistry
-    plan_registry: PlanRegistry
-    acceptance: AcceptanceRunner
+    plan_registry: AgentPlanRegistry
+    acceptance: AcceptanceCommandRunner
     launch_services: MemberLaunchServices
-    knowledge: Knowledge
+    knowledge: SkillsAndInstructions
     servers: McpServers
     coordinator: bool = False
     assistant: bool = False
 
 
-def create_supervisor(
+def create_supervisor_and_teams(
     services: AgentServices, tools: dict[str, Tool], shells: ShellSupervisor
 ) -> tuple[AgentSupervisor, SessionTeams | MemberHost]:
     """Create the supervisor and the teams; their tools are added to `tools`."""
@@ -100,9 +100,9 @@ def create_supervisor(
         emit=services.emit,
     )
     services.plan_registry.supervisor = services.knowledge.invoker.supervisor = supervisor
-    services.plan_registry.on_approved = factory_services.transcripts.save_approved_mode
+    services.plan_registry.on_approved = factory_services.transcripts.save_approved_plan_mode
     services.plan_registry.emit = services.emit
-    teams = create_teams(services, supervisor, agent_factory)
+    teams = create_teams_or_member_host(services, supervisor, agent_factory)
     agent_tools = (
         *_build_agent_tools(services, supervisor, teams),
         *build_team_tools(teams),
@@ -124,13 +124,13 @@ def _build_factory_services(
         output_directory=services.directory / "tasks",
         find_definition=services.definitions.find,
         resolve_model=_create_model_resolver(services),
-        build_system_prompt=cache(_create_prompt_builder(services)),
-        preload_skills=services.knowledge.preload_for_agent,
+        build_system_prompt=cache(_create_system_prompt_builder(services)),
+        preload_skills=services.knowledge.preload_agent_skills,
         resolve_memory=partial(
             resolve_agent_memory, home=settings.home, project=services.launch_services.cwd
         ),
         tools=tools,
-        open_tools=services.servers.prepare_tools,
+        open_tools=services.servers.prepare_agent_tools,
         # An agent ends with its job, so a schedule of it would have no recipient.
         lead_only_tools=(*SCHEDULE_TOOLS, *TEAM_TOOLS, STRUCTURED_OUTPUT),
         workspace_allocator=services.workspace_allocator,
@@ -139,7 +139,7 @@ def _build_factory_services(
         budget=services.budget,
         queue=services.queue,
         run_acceptance=services.acceptance.run_command,
-        clean_up_agent=_create_cleanup(services, shells),
+        clean_up_agent=_create_agent_cleanup(services, shells),
         publish_event=services.publish_event,
         clock=options.clock,
         ids=services.ids,
@@ -149,7 +149,7 @@ def _build_factory_services(
 def _build_spawn_policy(services: AgentServices) -> SpawnPolicy:
     settings, attended = services.settings.own, services.options.attended
     # No forks unattended, where they would multiply unseen work, nor for a coordinator.
-    forks = services.settings.forks and attended and not services.coordinator
+    forks = services.settings.are_forks_enabled and attended and not services.coordinator
     return SpawnPolicy(
         background=settings.background_agents,
         always_background=forks or services.coordinator or services.assistant,
@@ -183,17 +183,17 @@ def _build_agent_tools(
     )
 
 
-def _create_prompt_builder(services: AgentServices) -> Callable[[str, Path, bool], str]:
-    def build_prompt(prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - the port's shape
+def _create_system_prompt_builder(services: AgentServices) -> Callable[[str, Path, bool], str]:
+    def build_system_prompt_for_agent(prompt: str, cwd: Path, with_instructions: bool) -> str:  # noqa: FBT001 - the port's shape
         instructions = services.knowledge.instructions.text if with_instructions else ""
         return build_system_prompt(
             cwd=cwd, clock=services.options.clock, replacement=prompt, instructions=instructions
         )
 
-    return build_prompt
+    return build_system_prompt_for_agent
 
 
-class PlanRegistry:
+class AgentPlanRegistry:
     """Planning state of each agent of a session; that of the lead is never dropped."""
 
     def __init__(self, create_planning: Callable[[PermissionEngine], AgentPlan]) -> None:
@@ -204,15 +204,15 @@ class PlanRegistry:
         """Called with the mode in which an agent other than the lead executes its plan."""
         self.emit: Callable[[JournaledEvent], None] = lambda _: None
 
-    def get_agent(self, agent: AgentId) -> AgentRunner:
+    def get_working_agent(self, agent: AgentId) -> AgentRunner:
         """Return a working agent."""
         assert self.supervisor is not None
-        return self.supervisor.require_agent(agent)
+        return self.supervisor.require_running_agent(agent)
 
     def get_plan(self, agent: AgentIdentity) -> AgentPlan:
         if agent.agent not in self._plans:
             plan = self._plans[agent.agent] = self._create_plan(
-                get_rule_permissions(self.get_agent(agent.agent))
+                get_permission_engine(self.get_working_agent(agent.agent))
             )
             plan.on_mode_changed = lambda mode: self.emit(PermissionModeChanged(agent=agent.agent, mode=mode))
             if not agent.is_lead:
@@ -226,8 +226,8 @@ class PlanRegistry:
         self._plans.pop(agent, None)
 
 
-def create_plan_registry(settings: Settings, ids: IdGenerator) -> PlanRegistry:
-    return PlanRegistry(
+def create_plan_registry(settings: Settings, ids: IdGenerator) -> AgentPlanRegistry:
+    return AgentPlanRegistry(
         lambda permissions: AgentPlan(
             permissions,
             directory=settings.home / "plans",
@@ -238,7 +238,9 @@ def create_plan_registry(settings: Settings, ids: IdGenerator) -> PlanRegistry:
     )
 
 
-def _create_cleanup(services: AgentServices, shells: ShellSupervisor) -> Callable[[AgentId], Awaitable[None]]:
+def _create_agent_cleanup(
+    services: AgentServices, shells: ShellSupervisor
+) -> Callable[[AgentId], Awaitable[None]]:
     async def clean_up_agent(agent: AgentId) -> None:
         services.plan_registry.forget_plan(agent)
         services.workspace_allocator.leases.release(agent)
@@ -254,7 +256,7 @@ def _create_model_resolver(
 
     @lru_cache(maxsize=64)
     def resolve_model_name(parent: ModelCard, call: str | None, definition: str | None) -> str | None:
-        return choose_child_model(services.settings, parent, call=call, definition=definition)
+        return choose_subagent_model(services.settings, parent, call=call, definition=definition)
 
     async def resolve_model(parent: AgentRunner, request: SpawnRequest, definition: AgentDefinition) -> Model:
         if definition is FORK_DEFINITION:
@@ -262,7 +264,7 @@ def _create_model_resolver(
             name = request.model
         else:
             name = resolve_model_name(parent.model.card, request.model, definition.model)
-        if name in (None, parent.model.card.id, format_model_name(parent.model)):
+        if name in (None, parent.model.card.id, format_qualified_model_name(parent.model)):
             return parent.model
         if name not in models:
             models[name] = await services.choose_model(name)

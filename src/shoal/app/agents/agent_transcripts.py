@@ -11,21 +11,21 @@ from msgspec import Struct
 import shoal
 from shoal.agent.conversation import Conversation
 from shoal.core.clock import Clock
-from shoal.core.errors import AgentRequestRefused, StoreError
+from shoal.core.errors import AgentRequestRefused, StateFileError
 from shoal.core.ids import AgentId, EntryId, IdGenerator
 from shoal.core.messages import Message
 from shoal.core.permissions import PermissionMode
 from shoal.core.ports import Transcript
-from shoal.runs.prepared_agent import NewAgent
+from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.stores.files.file_transcript import FileTranscript
 from shoal.stores.files.home_paths import get_subagent_path
-from shoal.stores.files.session_files import read_session
+from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.files.subagent_files import (
     SubagentMetadata,
     load_subagent,
-    load_unstarted_metadata,
-    store_metadata,
-    store_permission_mode,
+    load_unstarted_subagent_metadata,
+    store_subagent_metadata,
+    store_subagent_mode,
 )
 from shoal.stores.memory_stores import NullTranscript
 from shoal.wire.transcript_codec import TranscriptEncoder
@@ -70,11 +70,11 @@ class AgentTranscripts:
         """True if transcripts outlive the session."""
         return self._directory is not None
 
-    def get_path(self, agent: AgentId) -> str:
+    def get_transcript_path(self, agent: AgentId) -> str:
         """Return the path of its transcript; empty if none is stored."""
         return "" if self._directory is None else str(get_subagent_path(self._directory, agent))
 
-    def open_transcript(self, new_agent: NewAgent, facts: SubagentMetadata) -> Transcript:
+    def open_transcript(self, new_agent: AgentPreparationRequest, facts: SubagentMetadata) -> Transcript:
         if self._directory is None:
             return NullTranscript()
         encoder = TranscriptEncoder(
@@ -86,54 +86,61 @@ class AgentTranscripts:
         path = get_subagent_path(self._directory, new_agent.agent)
         return FileTranscript(path, encoder, durable=self._durable)
 
-    def read_last_entry(self, agent: AgentId) -> str:
+    def read_last_entry_id(self, agent: AgentId) -> str:
         """Return the last entry id of its transcript file; empty if there is none or it is unreadable."""
         if self._directory is None:
             return ""
         try:
-            return read_session(get_subagent_path(self._directory, agent), agent).last or ""
-        except StoreError:
+            return read_session_transcript(get_subagent_path(self._directory, agent), agent).last or ""
+        except StateFileError:
             return ""
 
-    def save_facts(self, agent: AgentId, facts: SubagentMetadata) -> None:
+    def save_agent_facts(self, agent: AgentId, facts: SubagentMetadata) -> None:
         if self._directory is not None:
-            store_metadata(get_subagent_path(self._directory, agent), facts)
+            store_subagent_metadata(get_subagent_path(self._directory, agent), facts)
 
     def archive_agent(self, agent: AgentId, facts: SubagentMetadata, conversation: Conversation) -> None:
         """Keep an ended agent in memory if it is not on disk, so that it can be resumed."""
         if self._directory is None:
             # A fork shares the messages with its parent: a copy would use more memory.
-            messages = conversation.messages if facts.fork_of else _encode_messages(conversation.messages)
+            messages = (
+                conversation.messages
+                if facts.fork_of
+                else _encode_messages_if_possible(conversation.messages)
+            )
             self._in_memory[agent] = _ArchivedAgent(
                 facts=facts, messages=messages, last=conversation.last_entry
             )
 
-    def save_approved_mode(self, agent: AgentId, mode: PermissionMode) -> None:
+    def save_approved_plan_mode(self, agent: AgentId, mode: PermissionMode) -> None:
         """Store the mode of an approved plan, so that a resumed agent need not plan again."""
         if self._directory is not None:
-            store_permission_mode(get_subagent_path(self._directory, agent), mode)
+            store_subagent_mode(get_subagent_path(self._directory, agent), mode)
 
-    def load_agent(self, new_agent: NewAgent) -> StoredAgent:
+    def load_agent(self, new_agent: AgentPreparationRequest) -> StoredAgent:
         """Load an agent. Raises `AgentRequestRefused` if there is none or its transcript is unusable."""
         agent = new_agent.agent
         if self._directory is None:
             if agent not in self._in_memory:
-                raise AgentRequestRefused(_format_unknown_agent(agent))
+                raise AgentRequestRefused(_format_unknown_agent_error(agent))
             return self._restore_archived(self._in_memory[agent])
         path = get_subagent_path(self._directory, agent)
-        if new_agent.assignment is not None and (unstarted := load_unstarted_metadata(path)) is not None:
+        if (
+            new_agent.assignment is not None
+            and (unstarted := load_unstarted_subagent_metadata(path)) is not None
+        ):
             transcript = self.open_transcript(new_agent, unstarted)
             conversation = Conversation(transcript, self._clock, self._ids.derive_generator())
             return StoredAgent(facts=unstarted, transcript=transcript, conversation=conversation)
         if not _SAFE_ID.fullmatch(agent) or not path.exists():
-            raise AgentRequestRefused(_format_unknown_agent(agent))
+            raise AgentRequestRefused(_format_unknown_agent_error(agent))
         try:
             facts, loaded = load_subagent(path, agent)
-        except StoreError as error:
+        except StateFileError as error:
             raise AgentRequestRefused(str(error)) from error
         if new_agent.assignment is None and loaded.last in (None, facts.fork_of or None):
             # It ended before its prompt was written, and nobody else has the prompt.
-            raise AgentRequestRefused(_format_unknown_agent(agent))
+            raise AgentRequestRefused(_format_unknown_agent_error(agent))
         transcript = self.open_transcript(new_agent, facts)
         if facts.after and loaded.last == facts.after:
             # All entries are from a former agent of that name.
@@ -142,7 +149,7 @@ class AgentTranscripts:
         conversation = Conversation(
             transcript, self._clock, self._ids.derive_generator(), messages=loaded.messages, last=loaded.last
         )
-        conversation.interrupt_open_calls()
+        conversation.add_interrupted_call_results()
         return StoredAgent(
             facts=facts,
             transcript=transcript,
@@ -169,7 +176,7 @@ class AgentTranscripts:
 _MESSAGES_DECODER = msgspec.json.Decoder(list[Message])
 
 
-def _encode_messages(messages: list[Message]) -> bytes | list[Message]:
+def _encode_messages_if_possible(messages: list[Message]) -> bytes | list[Message]:
     try:
         return msgspec.json.encode(messages)
     except (TypeError, ValueError, RecursionError):
@@ -177,5 +184,5 @@ def _encode_messages(messages: list[Message]) -> bytes | list[Message]:
         return messages
 
 
-def _format_unknown_agent(agent: AgentId) -> str:
+def _format_unknown_agent_error(agent: AgentId) -> str:
     return f"There is no agent {agent!r}, and no transcript of one. ListAgents shows who there is."

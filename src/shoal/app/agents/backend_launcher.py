@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.agent_permissions import get_rule_permissions
-from shoal.app.agents.backend_pool import BackendPool, choose_backend_type
-from shoal.app.agents.member_bootstrap import MemberBootstrap, encode_bootstrap, inherit_options
-from shoal.app.agents.member_setup import resolve_launch_mode
-from shoal.app.agents.spawn_requests import format_model_name
+from shoal.app.agent_permissions import get_permission_engine
+from shoal.app.agents.backend_pool import MemberBackendPool, choose_backend_type
+from shoal.app.agents.member_bootstrap import (
+    MemberBootstrap,
+    build_inherited_options,
+    encode_member_bootstrap,
+)
+from shoal.app.agents.member_setup import resolve_launch_permission_mode
+from shoal.app.agents.spawn_requests import format_qualified_model_name
 from shoal.core.agents import SpawnRequest
 from shoal.core.budget import Budget
 from shoal.core.errors import AgentRequestRefused, ProcessError
@@ -56,9 +60,9 @@ class BackendMemberLauncher:
     def __init__(self, services: AgentServices, lead: Callable[[], AgentRunner]) -> None:
         self._services = services
         self._lead = lead
-        self._backend_pool = BackendPool(services, lambda: lead().identity.session)
+        self._backend_pool = MemberBackendPool(services, lambda: lead().identity.session)
 
-    def is_foreign_type(self, kind: str) -> bool:
+    def is_foreign_agent_type(self, kind: str) -> bool:
         return kind in self._services.settings.own.teammate_programs
 
     async def choose_backend(self, kind: str) -> BackendType:
@@ -66,12 +70,12 @@ class BackendMemberLauncher:
 
         Raises `AgentRequestRefused` if it is unavailable.
         """
-        services, foreign = self._services, self.is_foreign_type(kind)
+        services, foreign = self._services, self.is_foreign_agent_type(kind)
         backend = choose_backend_type(services.settings, attended=services.options.attended, foreign=foreign)
         if backend == "in-process":
             return backend
         reason = (
-            "" if foreign else self._explain_in_process()
+            "" if foreign else self._explain_in_process_only()
         ) or await self._backend_pool.explain_unavailable(backend)
         if reason and services.settings.own.teammate_mode == "auto" and not foreign:
             return "in-process"
@@ -83,10 +87,10 @@ class BackendMemberLauncher:
         backend = choose_backend_type(
             self._services.settings, attended=self._services.options.attended, foreign=False
         )
-        if backend != "in-process" and not self._explain_in_process():
+        if backend != "in-process" and not self._explain_in_process_only():
             self._services.launch_services.shells.prepare_snapshot()
             with suppress(ProcessError):  # the launch of the member reports it
-                await self._backend_pool.get_backend(backend).prepare()
+                await self._backend_pool.get_backend(backend).start_setup()
 
     async def launch_member(
         self, entry: RosterEntry, request: SpawnRequest | None, *, mode: PermissionMode | None, call: str
@@ -94,10 +98,10 @@ class BackendMemberLauncher:
         services, backend = self._services, await self.choose_backend(entry.agent_type)
         launch = MemberLaunch(
             launch_args=self._build_launch_args(entry, mode),
-            cwd=self._resolve_cwd(entry),
+            cwd=self._resolve_member_cwd(entry),
             env={**services.settings.environ, **AGENT_ENVIRONMENT_MARKS},
             bootstrap=b""
-            if self.is_foreign_type(entry.agent_type)
+            if self.is_foreign_agent_type(entry.agent_type)
             else self._build_bootstrap(entry, request, mode, call),
             program=services.settings.own.teammate_programs.get(entry.agent_type, ()),
             split=services.settings.own.split_panes,
@@ -105,10 +109,10 @@ class BackendMemberLauncher:
         try:
             return await self._backend_pool.get_backend(backend).spawn_member(launch)
         except ProcessError as error:
-            self._backend_pool.forget_checks()
+            self._backend_pool.forget_availability_checks()
             raise AgentRequestRefused(f"The teammate {entry.name} was not started: {error}") from error
 
-    def _resolve_cwd(self, entry: RosterEntry) -> Path:
+    def _resolve_member_cwd(self, entry: RosterEntry) -> Path:
         """Return its directory, or the project root if its unused worktree was removed while it was idle."""
         cwd = Path(entry.cwd)
         return cwd if cwd.is_dir() else self._lead().environment.workspace.root
@@ -116,7 +120,7 @@ class BackendMemberLauncher:
     async def aclose(self) -> None:
         await self._backend_pool.aclose()
 
-    def _explain_in_process(self) -> str:
+    def _explain_in_process_only(self) -> str:
         """Return the reason why teammates must run in this process; empty if there is none."""
         options = self._services.options
         if not options.persist:
@@ -137,7 +141,9 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, requested_mode: PermissionMode | None
     ) -> MemberLaunchArgs:
         services = self._services
-        mode, skip_permissions = resolve_launch_mode(get_rule_permissions(self._lead()), requested_mode)
+        mode, skip_permissions = resolve_launch_permission_mode(
+            get_permission_engine(self._lead()), requested_mode
+        )
         return MemberLaunchArgs(
             agent=AgentId(entry.agent_id),
             name=entry.name,
@@ -157,13 +163,13 @@ class BackendMemberLauncher:
         self, entry: RosterEntry, request: SpawnRequest | None, mode: PermissionMode | None, call: str
     ) -> bytes:
         services, lead = self._services, self._lead()
-        permissions = get_rule_permissions(lead)
+        permissions = get_permission_engine(lead)
         model = (
             services.options.model
             if lead.model is services.launch_services.model
-            else format_model_name(lead.model)
+            else format_qualified_model_name(lead.model)
         )
-        return encode_bootstrap(
+        return encode_member_bootstrap(
             MemberBootstrap(
                 name=entry.name,
                 team=entry.team,
@@ -175,9 +181,9 @@ class BackendMemberLauncher:
                 run=str(services.directory),
                 transcript=str(services.launch_services.transcript),
                 snapshot=str(services.launch_services.shells.launcher.snapshot_path or ""),
-                rules=_build_limit_set(services.budget),
+                rules=_build_budget_limit_set(services.budget),
                 answered=permissions.answers.updates,
-                opened=inherit_options(
+                opened=build_inherited_options(
                     services.options,
                     cwd=services.launch_services.cwd,
                     model=model if isinstance(model, str) else None,
@@ -188,7 +194,7 @@ class BackendMemberLauncher:
         )
 
 
-def _build_limit_set(budget: Budget) -> BudgetLimitSet:
+def _build_budget_limit_set(budget: Budget) -> BudgetLimitSet:
     tree = budget.limits
     if budget.deadline is not None:
         tree = replace(tree, max_seconds=max(0.0, budget.deadline - budget.clock.monotonic()))

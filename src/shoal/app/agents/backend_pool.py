@@ -29,7 +29,7 @@ def choose_backend_type(settings: Settings, *, attended: bool, foreign: bool) ->
     return "in-process" if mode == "in-process" else "process"
 
 
-class BackendPool:
+class MemberBackendPool:
     """Backends of one session, created on first use; all start own teammates in the same way."""
 
     def __init__(self, services: AgentServices, session: Callable[[], str]) -> None:
@@ -54,7 +54,7 @@ class BackendPool:
             self._usable.add(backend)
         return reason
 
-    def forget_checks(self) -> None:
+    def forget_availability_checks(self) -> None:
         self._usable.clear()
 
     async def aclose(self) -> None:

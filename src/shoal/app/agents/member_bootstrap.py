@@ -13,7 +13,11 @@ from shoal.core.agents import SpawnRequest
 from shoal.core.clock import Clock
 from shoal.core.names import AgentName, TeamName
 from shoal.core.permission_decisions import PermissionMode
-from shoal.core.permissions import AddDirectoriesSuggestion, AddRulesSuggestion, SetModeSuggestion
+from shoal.core.permissions import (
+    AddDirectoriesSuggestion,
+    AddPermissionRulesSuggestion,
+    SetPermissionModeSuggestion,
+)
 from shoal.team.lead_channel import LeadChannel
 from shoal.team.member_host import TeamMembership
 from shoal.team.remote_budget import BudgetLimitSet
@@ -56,7 +60,9 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
     snapshot: str
     """Shell snapshot of the lead, if it has one, so that not every process takes its own."""
     rules: BudgetLimitSet
-    answered: tuple[AddRulesSuggestion | AddDirectoriesSuggestion | SetModeSuggestion, ...]
+    answered: tuple[
+        AddPermissionRulesSuggestion | AddDirectoriesSuggestion | SetPermissionModeSuggestion, ...
+    ]
     """Session-wide permissions that a person has granted so far."""
     opened: InheritedOptions
     trace: str = ""
@@ -84,7 +90,7 @@ class MemberBootstrap(Struct, frozen=True, kw_only=True):
         return Options(**fields, membership=membership, clock=clock, trace=self.trace)
 
 
-def inherit_options(
+def build_inherited_options(
     options: Options, *, cwd: Path, model: str | None, mode: PermissionMode, seed: int | None
 ) -> InheritedOptions:
     """Build the options of a member's session from the current state of its lead's."""
@@ -113,10 +119,10 @@ def inherit_options(
     )
 
 
-def encode_bootstrap(bootstrap: MemberBootstrap) -> bytes:
+def encode_member_bootstrap(bootstrap: MemberBootstrap) -> bytes:
     return msgspec.json.encode(bootstrap)
 
 
-def decode_bootstrap(message: bytes) -> MemberBootstrap:
+def decode_member_bootstrap(message: bytes) -> MemberBootstrap:
     """Decode the bootstrap message. Raises ValueError."""
     return msgspec.json.decode(message, type=MemberBootstrap)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner, LoopLimits
 from shoal.agent.forks import FORK_KIND
-from shoal.app.agent_permissions import get_rule_permissions
+from shoal.app.agent_permissions import get_permission_engine
 from shoal.core.agent_definitions import AgentDefinition, DefinitionSource
 from shoal.core.agents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
@@ -31,8 +31,8 @@ NESTED_FORK_REFUSAL = (
 _MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
 
 
-def require_start_allowed(parent: AgentRunner, kind: str) -> None:
-    if (denial := get_rule_permissions(parent).check_agent_start(kind)) is not None:
+def require_agent_start_allowed(parent: AgentRunner, kind: str) -> None:
+    if (denial := get_permission_engine(parent).check_agent_start(kind)) is not None:
         raise AgentRequestRefused(f"The agent {kind} was not started: {denial.reason}")
 
 
@@ -62,11 +62,11 @@ def resolve_loop_limits(
     """Resolve the loop limits; a resumed agent keeps `thinking`, because a change would miss the cache."""
     effort = definition.effort if request.effort is None else request.effort
     if thinking is None:
-        thinking = default.thinking_tokens if effort is None else parse_effort(effort)
+        thinking = default.thinking_tokens if effort is None else parse_effort_thinking_tokens(effort)
     return replace(default, max_turns=definition.max_turns, thinking_tokens=thinking)
 
 
-def parse_effort(effort: str | int) -> int:
+def parse_effort_thinking_tokens(effort: str | int) -> int:
     """Return the thinking tokens of an effort. Raises `AgentRequestRefused` for an unknown level."""
     if isinstance(effort, int):
         return max(0, effort)
@@ -77,16 +77,16 @@ def parse_effort(effort: str | int) -> int:
     return _TOKENS_BY_EFFORT[effort]
 
 
-def parse_mode(name: str) -> PermissionMode:
+def parse_spawn_permission_mode(name: str) -> PermissionMode:
     return next((mode for mode in _MODES if mode == name), "default")
 
 
-def format_model_name(model: Model) -> str:
+def format_qualified_model_name(model: Model) -> str:
     """Return the model name with its provider, which is valid whatever the defaults are later."""
     return f"{model.card.provider}:{model.card.id}"
 
 
-def change_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
+def change_agent_directory(cwd: str | None, workspace: LocalWorkspace) -> None:
     """Change the working directory. Raises `AgentRequestRefused` if the agent may not work there."""
     if cwd is not None and not workspace.change_directory(workspace.resolve_path(cwd)):
         raise AgentRequestRefused(

@@ -6,10 +6,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shoal.app.agent_permissions import get_rule_permissions
+from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.agents.backend_launcher import BackendMemberLauncher
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import NoteAdded
 from shoal.core.ids import LEAD_ID
 from shoal.core.permissions import PermissionSuggestion
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from shoal.app.agents.agent_services import AgentServices
 
 
-def create_teams(
+def create_teams_or_member_host(
     services: AgentServices, supervisor: AgentSupervisor, agent_factory: AgentPreparer
 ) -> SessionTeams | MemberHost:
     """Create the teams that the session leads or, in a teammate's process, the member host."""
@@ -37,9 +37,9 @@ def create_teams(
         clock=services.options.clock,
         ids=services.ids.derive_generator(),
         emit=services.emit,
-        note=partial(_add_note, services),
+        note=partial(_emit_lead_note, services),
         lead=supervisor.get_lead,
-        mode=lambda: get_rule_permissions(supervisor.get_lead()).mode,
+        mode=lambda: get_permission_engine(supervisor.get_lead()).mode,
         approver=lambda: settings.plan_approver,
         default_kind=supervisor.policy.default_kind,
         creates_implicit_teams=lambda: settings.implicit_team and "TeamCreate" in supervisor.get_lead().tools,
@@ -47,12 +47,12 @@ def create_teams(
         stall_after=settings.stall_after,
         report_tokens=settings.report_tokens,
         trust_unsigned=settings.trust_unsigned_mail,
-        stop_agents_of=supervisor.stop_children,
+        stop_agents_of=supervisor.stop_child_agents,
         announce_missed_results=supervisor.announce_missed_results,
         form="in-process" if membership is None else "process",
         launcher=BackendMemberLauncher(services, supervisor.get_lead),
         on_journal_line=services.launch_services.on_journal_line,
-        apply_permission_update=partial(_apply_permission_update, supervisor),
+        apply_permission_update=partial(_apply_permission_to_lead, supervisor),
         max_restarts=settings.teammate_restarts,
     )
     teams: SessionTeams | MemberHost
@@ -64,19 +64,19 @@ def create_teams(
     return teams
 
 
-def _add_note(services: AgentServices, text: str) -> None:
-    with suppress(StoreError):  # a full disk must not end the caller over a note
+def _emit_lead_note(services: AgentServices, text: str) -> None:
+    with suppress(StateFileError):  # a full disk must not end the caller over a note
         services.emit(NoteAdded(agent=LEAD_ID, text=text))
 
 
-def _apply_permission_update(supervisor: AgentSupervisor, update: PermissionSuggestion) -> None:
+def _apply_permission_to_lead(supervisor: AgentSupervisor, update: PermissionSuggestion) -> None:
     with suppress(ShoalError):  # the person who answered has seen the error
-        get_rule_permissions(supervisor.get_lead()).answers.add_answer(update)
+        get_permission_engine(supervisor.get_lead()).answers.add_answer(update)
 
 
 def _create_led_teams(services: TeamServices, depth: int, team_store: TeamStore) -> SessionTeams:
     if depth == 1:
         return SessionTeams(services)
-    teams = NestedTeams(services, depth, lambda agent: get_rule_permissions(agent).mode)
+    teams = NestedTeams(services, depth, lambda agent: get_permission_engine(agent).mode)
     team_store.resolve_lead = teams.find_lead_identity
     return teams

@@ -5,19 +5,24 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from shoal.app.skills.skill_invoker import PreloadedSkills
-from shoal.core.agent_definitions import AgentDefinition, DefinitionSource, ToolSelection, select_tools
+from shoal.core.agent_definitions import (
+    AgentDefinition,
+    DefinitionSource,
+    ToolSelection,
+    select_definition_tools,
+)
 from shoal.core.agents import SpawnRequest
 from shoal.core.errors import AgentRequestRefused
-from shoal.policy.agent_restrictions import StoredRestrictions
+from shoal.policy.agent_restrictions import StoredToolRestrictions
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import parse_rule
+from shoal.policy.permission_rules import parse_permission_rule
 
 
-def limit_tools(toolset: ToolSelection, request: SpawnRequest) -> ToolSelection:
+def limit_tools_to_request(toolset: ToolSelection, request: SpawnRequest) -> ToolSelection:
     """Return the tools of the definition that the request allows. Raises `AgentRequestRefused`."""
     if not request.only_tools:
         return toolset
-    selection = select_tools(
+    selection = select_definition_tools(
         AgentDefinition(
             name="",
             description="",
@@ -35,10 +40,12 @@ def limit_tools(toolset: ToolSelection, request: SpawnRequest) -> ToolSelection:
     return replace(toolset, names=selection.names)
 
 
-def build_restriction(request: SpawnRequest | None) -> StoredRestrictions | None:
+def build_stored_restrictions(request: SpawnRequest | None) -> StoredToolRestrictions | None:
     """Build the restriction that also applies to the agents it starts."""
     return (
-        StoredRestrictions(only=(request.only_tools,)) if request is not None and request.only_tools else None
+        StoredToolRestrictions(only=(request.only_tools,))
+        if request is not None and request.only_tools
+        else None
     )
 
 
@@ -50,5 +57,5 @@ def lend_permissions(
         permissions.allow_reading(directory)
     if request is not None and request.lent:
         permissions.grant_rules(
-            (parse_rule(entry, request.description) for entry in request.lent), lasting=True
+            (parse_permission_rule(entry, request.description) for entry in request.lent), lasting=True
         )

@@ -9,7 +9,7 @@ from shoal.app.options import Options
 from shoal.app.settings.settings import Settings
 
 
-def is_assistant(options: Options, settings: Settings) -> bool:
+def is_assistant_mode(options: Options, settings: Settings) -> bool:
     """Return True in assistant mode. Raises `SettingsError` if background agents are disabled."""
     enabled = settings.own.assistant if options.assistant is None else options.assistant
     if enabled:

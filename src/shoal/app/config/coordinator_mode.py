@@ -18,7 +18,7 @@ COORDINATOR_TOOLS = frozenset(
 )
 
 
-def is_coordinator(options: Options, settings: Settings) -> bool:
+def is_coordinator_mode(options: Options, settings: Settings) -> bool:
     """Return True if the lead is a coordinator. Raises `SettingsError` if it cannot be one."""
     enabled = settings.own.coordinator if options.coordinator is None else options.coordinator
     if enabled:
@@ -31,7 +31,7 @@ def require_background_agents(settings: Settings, why: str) -> None:
     if not settings.own.background_agents:
         raise SettingsError(
             f"{why}, and the setting shoal.background_agents "
-            f"({settings.find_origin('shoal.background_agents')}) forbids that. Change one of them."
+            f"({settings.find_setting_origin('shoal.background_agents')}) forbids that. Change one of them."
         )
 
 
@@ -41,7 +41,7 @@ def select_lead_tools(options: Options, tools: dict[str, Tool], *, coordinator: 
     return {name: tool for name, tool in available.items() if not coordinator or name in COORDINATOR_TOOLS}
 
 
-def load_lead_prompt(options: Options, *, coordinator: bool) -> str | None:
+def load_replacement_prompt(options: Options, *, coordinator: bool) -> str | None:
     """Return the prompt that replaces the default prompt; None if there is none."""
     if options.system_prompt is not None or not coordinator:
         return options.system_prompt

@@ -11,22 +11,22 @@ from msgspec.structs import replace
 from shoal.app.config.question_recovery import QuestionRecovery
 from shoal.app.config.schedule_recovery import ScheduleRecovery
 from shoal.app.config.shell_recovery import ShellRecovery
-from shoal.core.agents import AgentResult, RetainedWork, WorkEvidence
+from shoal.core.agents import AgentResult, RetainedWorktreeWork, WorkEvidence
 from shoal.core.budget import Budget
-from shoal.core.errors import SessionNotFound, StoreError
+from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.events import (
     AgentEnded,
     AgentStarted,
+    BackgroundShellEnded,
     FileChanged,
     JournaledEvent,
+    ModelRequestSettled,
     NotificationDelivered,
     QueueItemAdded,
     QueueItemWithdrawn,
-    RequestSettled,
-    ShellEnded,
     ToolFinished,
     TurnStarted,
-    WorkRetained,
+    WorktreeWorkRetained,
 )
 from shoal.core.ids import LEAD_ID, AgentId, IdGenerator
 from shoal.core.inbox_items import InboxItem
@@ -34,12 +34,12 @@ from shoal.core.messages import TextBlock
 from shoal.core.questions import PermissionQuestion
 from shoal.core.usage import Usage
 from shoal.runs.clock_scheduler import RecoveredSchedule
-from shoal.runs.run_outcome import build_result_notification, find_last_text
-from shoal.runs.shell_notifier import build_shell_item
+from shoal.runs.run_outcome import build_agent_result_notification, find_last_assistant_text
+from shoal.runs.shell_notifier import build_shell_end_notification
 from shoal.runs.stored_report import store_report
 from shoal.stores.files.file_journal import read_journal
 from shoal.stores.files.result_files import FileResultStore
-from shoal.stores.files.session_files import read_session
+from shoal.stores.files.session_files import read_session_transcript
 from shoal.tools.shell_supervisor import ShellSupervisor
 from shoal.workspaces.worktree_files import is_agent_worktree
 
@@ -69,7 +69,7 @@ class RecoveredState(Struct, frozen=True, kw_only=True):
     """Worktrees of working or idle agents that may be resumed there."""
     delivered: frozenset[str] = frozenset()
     """Ids of the items that the lead received."""
-    ended_shells: tuple[ShellEnded, ...] = ()
+    ended_shells: tuple[BackgroundShellEnded, ...] = ()
     """End events of commands that ran when the process ended; not in the journal yet."""
     last_shell: int = 0
     """Highest number in a shell name."""
@@ -83,15 +83,17 @@ class RecoveredState(Struct, frozen=True, kw_only=True):
     unknown_event_types: tuple[str, ...] = ()
     """Types of unreadable events, whose content is missing above."""
 
-    def attach_retained_work(self, work: RetainedWork, completion: AgentResult) -> None:
+    def attach_retained_work(self, work: RetainedWorktreeWork, completion: AgentResult) -> None:
         """Add the retained work to the pending notice of the agent's end, if there is one."""
         completion = replace(completion, worktree=work)
         items = self.pending.get(completion.report_to, [])
         for index, item in enumerate(items):
             if item.id == completion.id:
-                items[index] = replace(build_result_notification(completion), instead_of=item.instead_of)
+                items[index] = replace(
+                    build_agent_result_notification(completion), instead_of=item.instead_of
+                )
 
-    def continue_counts(self, budget: Budget, shells: ShellSupervisor) -> None:
+    def continue_counters(self, budget: Budget, shells: ShellSupervisor) -> None:
         """Continue the counters of agents and commands."""
         budget.restore_started_count(self.agents_started)
         shells.start_numbering_at(self.last_shell + 1)
@@ -105,9 +107,11 @@ class RecoveryPaths(Struct, frozen=True, kw_only=True):
     report_tokens: int
 
 
-def recover_state(paths: RecoveryPaths, deliveries: TranscriptDeliveries, ids: IdGenerator) -> RecoveredState:
+def recover_state_from_journal(
+    paths: RecoveryPaths, deliveries: TranscriptDeliveries, ids: IdGenerator
+) -> RecoveredState:
     """Read the state from the journal without writing; the session writes what is missing."""
-    reader = _JournalReader()
+    reader = _JournalStateReader()
     unknown_types: dict[str, None] = {}
     for record in read_journal(paths.journal):
         if isinstance(record.event, JournaledEvent):
@@ -125,14 +129,14 @@ def recover_state(paths: RecoveryPaths, deliveries: TranscriptDeliveries, ids: I
     for completion in (*completions, *cut_off):
         if not reader.is_result_known(completion, deliveries):
             item = replace(
-                build_result_notification(completion), instead_of=reader.find_reporting_call(completion)
+                build_agent_result_notification(completion), instead_of=reader.find_reporting_call(completion)
             )
             pending.setdefault(completion.report_to, []).append(item)
     lost_shells = tuple(reader.shells.build_end_events(ids))
     for shell_ended in (*reader.shells.end_events.values(), *lost_shells):
         if not shell_ended.end.quiet and not reader.is_shell_end_known(shell_ended, deliveries):
             pending.setdefault(shell_ended.agent, []).append(
-                build_shell_item(shell_ended.id, shell_ended.end)
+                build_shell_end_notification(shell_ended.id, shell_ended.end)
             )
     return RecoveredState(
         turns=reader.turns,
@@ -147,13 +151,13 @@ def recover_state(paths: RecoveryPaths, deliveries: TranscriptDeliveries, ids: I
         last_shell=reader.shells.last_number,
         schedules=reader.schedules.schedules,
         active_members=tuple(reader.active_members.values()),
-        cut_off_questions=reader.questions.find_cut_off(deliveries.answered),
+        cut_off_questions=reader.questions.find_cut_off_questions(deliveries.answered),
         idle_members=frozenset(reader.idle_members),
         unknown_event_types=tuple(unknown_types),
     )
 
 
-class _JournalReader:
+class _JournalStateReader:
     def __init__(self) -> None:
         self.turns = self.started = 0
         self.working_agents: dict[AgentId, AgentStarted] = {}
@@ -197,21 +201,21 @@ class _JournalReader:
                 self.working_agents.pop(completion.agent, None)
                 self.completions[completion.id] = completion
                 self._last_result_ids[completion.agent] = completion.id
-            case WorkRetained(agent=agent, work=work) if agent in self._last_result_ids:
+            case WorktreeWorkRetained(agent=agent, work=work) if agent in self._last_result_ids:
                 self._worktrees.pop(agent, None)
                 result_id = self._last_result_ids[agent]
                 self.completions[result_id] = replace(self.completions[result_id], worktree=work)
             case NotificationDelivered(completion=completion_id, call=call):
                 self._notified_calls[completion_id] = call
             case QueueItemAdded() as queued:
-                self.queued_items[queued.item] = _item_from_event(queued)
+                self.queued_items[queued.item] = _inbox_item_from_event(queued)
             case QueueItemWithdrawn(item=item):
                 self.queued_items.pop(item, None)
             case ToolFinished(agent=agent):
                 self._call_counts[agent] = self._call_counts.get(agent, 0) + 1
             case FileChanged(agent=agent, path=path):
                 self._files.setdefault(agent, {})[path] = None
-            case RequestSettled(agent=agent, usage=usage) if agent in self.working_agents:
+            case ModelRequestSettled(agent=agent, usage=usage) if agent in self.working_agents:
                 self._usage[agent] = self._usage.get(agent, Usage()) + usage
             case _:
                 pass
@@ -250,7 +254,7 @@ class _JournalReader:
             if started.isolation:
                 yield Path(started.cwd)
 
-    def is_shell_end_known(self, end_event: ShellEnded, deliveries: TranscriptDeliveries) -> bool:
+    def is_shell_end_known(self, end_event: BackgroundShellEnded, deliveries: TranscriptDeliveries) -> bool:
         """Return True if the agent of a command was notified of its end."""
         if end_event.agent != LEAD_ID:
             # What it got from its queue is known from its transcript when it is resumed.
@@ -276,15 +280,15 @@ class _JournalReader:
     ) -> AgentResult:
         agent, result_id = started.agent, ids.new_short_id()
         try:
-            messages = read_session(paths.subagents / f"agent-{agent}.jsonl", agent).messages
+            messages = read_session_transcript(paths.subagents / f"agent-{agent}.jsonl", agent).messages
             # A transcript is created before its first line is written.
             last_text, detail = (
-                find_last_text(messages),
+                find_last_assistant_text(messages),
                 CUT_OFF_DETAIL if messages else CUT_OFF_AT_START_DETAIL,
             )
         except SessionNotFound:
             last_text, detail = "", CUT_OFF_AT_START_DETAIL
-        except StoreError:
+        except StateFileError:
             last_text, detail = "", CUT_OFF_DETAIL
         report = store_report(
             last_text, agent, result_id, FileResultStore(paths.results), tokens=paths.report_tokens
@@ -312,7 +316,7 @@ class _JournalReader:
         )
 
 
-def _item_from_event(queued: QueueItemAdded) -> InboxItem:
+def _inbox_item_from_event(queued: QueueItemAdded) -> InboxItem:
     return InboxItem(
         id=queued.item,
         to=queued.agent,

@@ -13,7 +13,7 @@ _OUTPUT_INSTRUCTION = (
 )
 
 
-def add_structured_output(options: Options) -> tuple[Options, StructuredOutputTool | None]:
+def add_structured_output_tool(options: Options) -> tuple[Options, StructuredOutputTool | None]:
     """Return options with the structured output tool added, and the tool; None without a schema."""
     schema = options.output_schema
     if schema is None:

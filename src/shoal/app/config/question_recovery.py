@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal.core.events import JournaledEvent, QuestionAnswered, QuestionAsked, QueueItemAdded
 from shoal.core.questions import PermissionQuestion
-from shoal.runs.late_answers import question_id_from_item
+from shoal.runs.late_answers import question_id_from_item_id
 from shoal.stores.files.question_files import is_run_ended_denial
 
 
@@ -19,10 +19,10 @@ class QuestionRecovery:
             case QuestionAnswered(question=question_id, answer=answer) if not is_run_ended_denial(answer):
                 self._asked.pop(question_id, None)
             case QueueItemAdded(item=item):
-                self._asked.pop(question_id_from_item(item), None)
+                self._asked.pop(question_id_from_item_id(item), None)
             case _:
                 pass
 
-    def find_cut_off(self, answered: frozenset[str]) -> tuple[PermissionQuestion, ...]:
+    def find_cut_off_questions(self, answered: frozenset[str]) -> tuple[PermissionQuestion, ...]:
         """Return the questions whose calls have no result and no delivered late answer."""
         return tuple(each for each in self._asked.values() if each.tool_use_id not in answered)

@@ -16,7 +16,7 @@ from shoal.stores.files.usage_summary import summarize_usage
 from shoal.wire.settings_codec import AgentLimitSettings, ShoalSettings
 
 
-def create_budget(
+def create_session_budget(
     options: Options, own: ShoalSettings, warn: Callable[[BudgetThresholdReached], None]
 ) -> Budget:
     flags = BudgetLimits(max_usd=options.max_budget_usd, max_tokens=options.max_total_tokens)
@@ -37,8 +37,10 @@ def create_budget(
             max_concurrent=own.max_concurrent,
             max_total=own.max_agents if options.max_agents is None else options.max_agents,
         ),
-        per_agent=_limits_from_settings(own.agent_limits),
-        per_type={kind: _limits_from_settings(limits) for kind, limits in own.agent_type_limits.items()},
+        per_agent=_budget_limits_from_settings(own.agent_limits),
+        per_type={
+            kind: _budget_limits_from_settings(limits) for kind, limits in own.agent_type_limits.items()
+        },
         clock=options.clock,
         on_warning=warn,
     )
@@ -51,7 +53,7 @@ def carry_over_spending(budget: Budget, journal: Path) -> None:
         budget.restore_spending(agent, usage_summary.get_agent(agent).kind, model, spent)
 
 
-def _limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
+def _budget_limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
     return BudgetLimits(
         max_usd=settings.usd,
         max_tokens=settings.tokens,
@@ -60,7 +62,7 @@ def _limits_from_settings(settings: AgentLimitSettings) -> BudgetLimits:
     )
 
 
-def create_loop_limits(options: Options, own: ShoalSettings) -> LoopLimits:
+def create_default_loop_limits(options: Options, own: ShoalSettings) -> LoopLimits:
     """Create the default limits of each agent, unless its definition overrides them."""
     return LoopLimits(
         max_turns=options.max_turns or own.max_turns,

@@ -11,12 +11,12 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.config.assistant_mode import is_assistant
-from shoal.app.config.coordinator_mode import is_coordinator
-from shoal.app.config.output_schema import add_structured_output
-from shoal.app.config.session_history import SessionHistory, open_history
+from shoal.app.config.assistant_mode import is_assistant_mode
+from shoal.app.config.coordinator_mode import is_coordinator_mode
+from shoal.app.config.output_schema import add_structured_output_tool
+from shoal.app.config.session_history import SessionHistory, open_session_history
 from shoal.app.config.system_prompt import format_date_line
-from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, load_given_agents
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import PluginSet, load_plugins
 from shoal.app.isolation.sandbox_policies import check_sandbox_settings
 from shoal.app.models.model_choice import choose_model_with_fallback
@@ -52,7 +52,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """Notes for the person about the configuration."""
 
     @property
-    def subagents(self) -> Path:
+    def agent_transcripts_directory(self) -> Path:
         """Directory of its agents' transcripts."""
         return get_subagents_directory(self.history.transcript)
 
@@ -60,27 +60,27 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
 def load_session_config(options: Options, exit_stack: AsyncExitStack) -> SessionConfig:
     """Load the configuration and lock the session until `exit_stack` closes. Raises `ShoalError`."""
     started_at = options.clock.monotonic()
-    (options, output_tool), cwd = add_structured_output(options), _resolve_project(options.cwd)
+    (options, output_tool), cwd = add_structured_output_tool(options), _resolve_project(options.cwd)
     settings = replace(
         load_settings(cwd=cwd, given=options.settings, sources=options.setting_sources),
         betas=tuple(options.betas),
     )
     sandbox_notes = check_sandbox_settings(settings, cwd)
-    coordinator, assistant = is_coordinator(options, settings), is_assistant(options, settings)
-    given_agents = load_given_agents(options.agents, cwd)
+    coordinator, assistant = is_coordinator_mode(options, settings), is_assistant_mode(options, settings)
+    given_agents = parse_agents_option(options.agents, cwd)
     plugins = load_plugins(settings, cwd, options.plugin_dirs)
     definitions = load_agent_catalog(
         cwd=cwd,
         home=settings.home,
         given=given_agents,
         plugins=plugins.list_agent_dirs(),
-        complete=plugins.complete_agent,
+        complete=plugins.fill_agent_plugin_root,
         sources=options.setting_sources,
     )
     ids = IdGenerator(options.seed)
     # Always drawn: a session's random numbers must not depend on its model or on earlier draws.
     jitter = ids.derive_generator().random
-    history = open_history(options, settings.home, str(cwd), ids)
+    history = open_session_history(options, settings.home, str(cwd), ids)
     if history.lock is not None:
         # Only for a new session is it certain that nobody else uses its directory.
         exit_stack.callback(history.lock.release if history.turns else history.lock.release_unused)
@@ -92,7 +92,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
         plugins=plugins,
         definitions=definitions,
         history=history,
-        ids=ids if history.last is None else ids.derive_after(history.last),
+        ids=ids if history.last is None else ids.derive_for_resumed_session(history.last),
         jitter=jitter,
         structured_output=output_tool,
         coordinator=coordinator,
@@ -104,7 +104,7 @@ def load_session_config(options: Options, exit_stack: AsyncExitStack) -> Session
 def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> ModelChooser:
     """Create a model chooser; `exit_stack` closes each model."""
     options, settings = config.options, config.settings
-    placeholders = _build_placeholders(config)
+    placeholders = _build_recording_placeholders(config)
 
     async def choose_model(name: str | Model | None) -> Model:
         if name is None or isinstance(name, str):
@@ -116,7 +116,7 @@ def create_model_chooser(config: SessionConfig, exit_stack: AsyncExitStack) -> M
                 config.jitter,
                 placeholders=placeholders,
             )
-        model = _wrap_recorder(name, options.record, placeholders)
+        model = _wrap_model_with_recorder(name, options.record, placeholders)
         exit_stack.push_async_callback(model.aclose)
         return model
 
@@ -130,7 +130,7 @@ def _resolve_project(cwd: Path | None) -> Path:
     return project
 
 
-def _build_placeholders(config: SessionConfig) -> RecordingPlaceholders:
+def _build_recording_placeholders(config: SessionConfig) -> RecordingPlaceholders:
     """Build placeholders for the request parts that differ between a recording and its replay."""
     return RecordingPlaceholders(
         {
@@ -139,11 +139,11 @@ def _build_placeholders(config: SessionConfig) -> RecordingPlaceholders:
             "session": config.history.session,
             "date": format_date_line(config.options.clock),
         },
-        config.settings.secrets,
+        config.settings.secret_redactor,
     )
 
 
-def _wrap_recorder(model: Model, path: Path | None, placeholders: RecordingPlaceholders) -> Model:
+def _wrap_model_with_recorder(model: Model, path: Path | None, placeholders: RecordingPlaceholders) -> Model:
     if path is None:
         return model
     from shoal.models.replay_model import RecordingModel

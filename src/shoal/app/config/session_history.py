@@ -7,12 +7,17 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.options import Options
-from shoal.core.errors import SessionNotFound, SettingsError, StoreError
+from shoal.core.errors import SessionNotFound, SettingsError, StateFileError
 from shoal.core.ids import EntryId, IdGenerator, SessionId, is_uuid
 from shoal.core.messages import Message
 from shoal.stores.files.home_paths import get_project_directory, get_run_directory, get_transcript_path
 from shoal.stores.files.pid_locks import SessionLock
-from shoal.stores.files.session_files import find_latest_session, find_session, fork_session, read_session
+from shoal.stores.files.session_files import (
+    find_latest_session,
+    find_session_transcript,
+    fork_session,
+    read_session_transcript,
+)
 
 
 class SessionHistory(Struct, frozen=True, kw_only=True):
@@ -33,7 +38,7 @@ class SessionHistory(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def open_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
+def open_session_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
     """Lock the session against other writers and read its messages."""
     if (membership := options.membership) is not None and membership.channel is not None:
         # The lead holds the lock; this process only runs one of its teammates.
@@ -43,17 +48,17 @@ def open_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> Se
             directory=Path(membership.run_directory),
             lock=None,
         )
-    transcript = _find_earlier(options, home, cwd)
+    transcript = _find_earlier_transcript(options, home, cwd)
     if transcript is None:
-        return _start_new(options, home, cwd, ids)
+        return _create_new_history(options, home, cwd, ids)
     if options.fork:
         session = _parse_session_id(options) or ids.new_session_id()
         transcript = fork_session(transcript, session, home=home, cwd=cwd)
     session = SessionId(transcript.stem)
     lock = SessionLock(home, session)
     try:
-        loaded = read_session(transcript)
-    except StoreError:
+        loaded = read_session_transcript(transcript)
+    except StateFileError:
         lock.release()
         raise
     return SessionHistory(
@@ -71,9 +76,9 @@ def open_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> Se
     )
 
 
-def _find_earlier(options: Options, home: Path, cwd: str) -> Path | None:
+def _find_earlier_transcript(options: Options, home: Path, cwd: str) -> Path | None:
     if options.resume is not None:
-        return find_session(home, options.resume)
+        return find_session_transcript(home, options.resume)
     if not options.continue_last:
         return None
     latest = find_latest_session(home, cwd)
@@ -84,11 +89,11 @@ def _find_earlier(options: Options, home: Path, cwd: str) -> Path | None:
     return get_transcript_path(home, cwd, latest)
 
 
-def _start_new(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
+def _create_new_history(options: Options, home: Path, cwd: str, ids: IdGenerator) -> SessionHistory:
     session = _parse_session_id(options) or ids.new_session_id()
     transcript = get_transcript_path(home, cwd, session)
     if options.persist and any((home / "projects").glob(f"*/{session}.jsonl")):
-        raise StoreError(
+        raise StateFileError(
             f"There is already a session {session}. Go on with it by --resume {session}.", path=transcript
         )
     return SessionHistory(

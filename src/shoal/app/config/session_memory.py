@@ -10,12 +10,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.forks import run_forked_agent
+from shoal.agent.forks import ask_outside_conversation
 from shoal.core.control_tags import escape_control_tags
-from shoal.core.errors import ModelError, StoreError
+from shoal.core.errors import ModelError, StateFileError
 from shoal.core.messages import Message, TextBlock, user_message
 from shoal.stores.files.home_paths import write_atomically
-from shoal.wire.notification_text import format_reminder
+from shoal.wire.notification_text import format_system_reminder
 
 MAX_CHARACTERS = 8_000
 """Maximum characters of the file."""
@@ -28,7 +28,7 @@ class SessionMemory:
         self.path = path
         self._note = note
 
-    def read_text(self) -> str:
+    def read_notes(self) -> str:
         """Return the notes; empty if there are none."""
         try:
             with self.path.open("rb") as file:
@@ -42,15 +42,17 @@ class SessionMemory:
         """Update the notes at a compaction; return the text for the compacted conversation."""
         try:
             await self.save_notes(agent, messages)
-        except (ModelError, StoreError) as error:
+        except (ModelError, StateFileError) as error:
             # The session needs the compaction to continue; outdated notes do no harm.
             self._note(f"The notes of this session could not be brought up to date: {error}")
-        return f"\n\n{_format_notes(text)}" if (text := self.read_text()) else ""
+        return f"\n\n{_format_notes(text)}" if (text := self.read_notes()) else ""
 
     async def save_notes(self, agent: AgentRunner, messages: list[Message] | None = None) -> bool:
         """Save new notes; False if there were none. Raises `ModelError` and `StoreError`."""
-        directive = _load_directive() + (self.read_text() or _NONE)
-        notes = escape_control_tags(await run_forked_agent(agent, directive, history=messages)).strip()
+        directive = _load_remember_prompt() + (self.read_notes() or _NONE)
+        notes = escape_control_tags(
+            await ask_outside_conversation(agent, directive, history=messages)
+        ).strip()
         if not notes:
             return False
         # Atomic: a crash leaves either the old or the new notes.
@@ -59,10 +61,10 @@ class SessionMemory:
 
     def build_resume_message(self, interrupted: Message | None, history: Sequence[Message]) -> Message | None:
         """Build the first message of a resumed session: its open calls, and notes that it lacks."""
-        text = self.read_text()
+        text = self.read_notes()
         if not text or not history or any(text in message.text for message in history):
             return interrupted
-        notes_message = user_message(format_reminder(_format_notes(text)))
+        notes_message = user_message(format_system_reminder(_format_notes(text)))
         if interrupted is None:
             return notes_message
         return replace(interrupted, content=(*interrupted.content, TextBlock(text=notes_message.text)))
@@ -73,5 +75,5 @@ def _format_notes(text: str) -> str:
 
 
 @cache
-def _load_directive() -> str:
+def _load_remember_prompt() -> str:
     return (files("shoal.agent") / "prompts" / "remember.md").read_text("utf-8")

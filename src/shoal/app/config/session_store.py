@@ -40,7 +40,7 @@ def open_session_store(config: SessionConfig, exit_stack: AsyncExitStack) -> Ses
     transcript = FileTranscript(history.transcript, encoder, durable=durable)
     exit_stack.callback(transcript.close)
     journal = FileJournal(
-        history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secrets
+        history.directory / "journal.jsonl", options.clock, durable=durable, secrets=settings.secret_redactor
     )
     exit_stack.callback(journal.close)
     return SessionStore(

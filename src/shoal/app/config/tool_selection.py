@@ -7,18 +7,18 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from shoal.app.teams.team_store import TeamStore
-from shoal.core.agent_definitions import matches_tool
+from shoal.core.agent_definitions import entry_matches_tool
 from shoal.core.errors import SettingsError
 from shoal.core.mcp_servers import MCP_PREFIX
 from shoal.core.tools import Tool
-from shoal.policy.permission_rules import parse_rule, split_rules
+from shoal.policy.permission_rules import parse_permission_rule, split_rule_list
 from shoal.tools.shell_supervisor import ShellSupervisor
 
 if TYPE_CHECKING:
     from shoal.tools.task_tools import AcceptanceRunner
 
 
-def build_tools(
+def build_session_tools(
     shells: ShellSupervisor,
     team_store: TeamStore,
     extra_tools: Sequence[Tool],
@@ -60,28 +60,34 @@ def select_tools(tools: dict[str, Tool], names: Sequence[str] | None) -> dict[st
             matches = get_close_matches(name, tools, n=1)
             suggestion = f" Is {matches[0]} meant?" if matches else f" There are {', '.join(tools)}."
             raise SettingsError(f"There is no tool named {name!r}.{suggestion}")
-    return {name: tool for name, tool in tools.items() if any(matches_tool(each, name) for each in names)}
+    return {
+        name: tool for name, tool in tools.items() if any(entry_matches_tool(each, name) for each in names)
+    }
 
 
 def remove_denied_tools(tools: dict[str, Tool], denied: Sequence[str]) -> dict[str, Tool]:
     """Remove tools that are denied as a whole, so that the model does not see them."""
-    denied_names = {rule.tool for rule in map(parse_rule, split_rule_flags(denied)) if rule.pattern is None}
+    denied_names = {
+        rule.tool
+        for rule in map(parse_permission_rule, split_permission_rule_flags(denied))
+        if rule.pattern is None
+    }
     server_entries = [name for name in denied_names if name.startswith(MCP_PREFIX)]
     return {
         name: tool
         for name, tool in tools.items()
-        if name not in denied_names and not any(matches_tool(each, name) for each in server_entries)
+        if name not in denied_names and not any(entry_matches_tool(each, name) for each in server_entries)
     }
 
 
-def split_rule_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    return tuple(rule for flag in flags for rule in split_rules(flag))
+def split_permission_rule_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(rule for flag in flags for rule in split_rule_list(flag))
 
 
-def find_unknown_rules(flags: Sequence[str], tools: dict[str, Tool]) -> Iterator[str]:
+def iter_unknown_rule_warnings(flags: Sequence[str], tools: dict[str, Tool]) -> Iterator[str]:
     """Yield a warning for each rule that names no tool: it has no effect, which is worst for a deny rule."""
-    for text in split_rule_flags(flags):
-        name = parse_rule(text).tool
+    for text in split_permission_rule_flags(flags):
+        name = parse_permission_rule(text).tool
         if name not in tools and name != "*" and not name.startswith(MCP_PREFIX):
             matches = get_close_matches(name, tools, n=1)
             yield f"The rule {text} names no tool here." + (f" Is {matches[0]} meant?" if matches else "")

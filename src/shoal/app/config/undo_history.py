@@ -14,12 +14,12 @@ from shoal.core.errors import ShoalError
 from shoal.core.events import TurnStarted, TurnUndone
 from shoal.core.ids import LEAD_ID, EntryId, IdGenerator, SessionId
 from shoal.core.messages import Message
-from shoal.core.transcript_entries import RewindEntry
+from shoal.core.transcript_entries import TranscriptRewindMarker
 from shoal.stores.files.file_journal import FileJournal, read_journal
 from shoal.stores.files.file_transcript import FileTranscript
 from shoal.stores.files.home_paths import get_journal_path, get_run_directory
 from shoal.stores.files.pid_locks import SessionLock
-from shoal.stores.files.session_files import read_session
+from shoal.stores.files.session_files import read_session_transcript
 from shoal.stores.restored_conversation import restore_conversation
 from shoal.wire.transcript_codec import TranscriptEncoder, TranscriptLine, parse_transcript_line
 from shoal.workspaces.checkpoints import ChangedFile, CheckpointStore, UndoReport
@@ -45,23 +45,23 @@ class UndoHistory(Struct, frozen=True, kw_only=True):
     transcript: Path
 
     @property
-    def journal(self) -> Path:
+    def journal_path(self) -> Path:
         return get_journal_path(self.home, self.session)
 
     @property
     def checkpoints(self) -> CheckpointStore:
         return CheckpointStore(get_checkpoints_directory(self.home, self.session))
 
-    def list_turns(self) -> tuple[UndoableTurn, ...]:
+    def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that are in the conversation or have restorable changes, oldest first."""
-        return list_turns(self.journal, self.checkpoints)
+        return list_undoable_turns(self.journal_path, self.checkpoints)
 
 
 def get_checkpoints_directory(home: Path, session: SessionId) -> Path:
     return get_run_directory(home, session) / "checkpoints"
 
 
-def list_turns(journal: Path, checkpoints: CheckpointStore) -> tuple[UndoableTurn, ...]:
+def list_undoable_turns(journal: Path, checkpoints: CheckpointStore) -> tuple[UndoableTurn, ...]:
     changed = {each.turn: each.files for each in checkpoints.list_turns()}
     started: dict[int, TurnStarted] = {}
     undone: set[int] = set()
@@ -80,7 +80,7 @@ def list_turns(journal: Path, checkpoints: CheckpointStore) -> tuple[UndoableTur
     )
 
 
-def select_turn(turns: Iterable[UndoableTurn], number: int | None) -> UndoableTurn:
+def select_undoable_turn(turns: Iterable[UndoableTurn], number: int | None) -> UndoableTurn:
     """Return the turn of this number; by default the last one that changed files."""
     all_turns = list(turns)
     if number is None:
@@ -95,9 +95,9 @@ def select_turn(turns: Iterable[UndoableTurn], number: int | None) -> UndoableTu
     raise NothingToUndo(f"There is no turn {number} to go back before. The turns are: {numbers}.")
 
 
-def read_messages_at(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
+def read_messages_at_entry(transcript: Path, after: EntryId | None) -> tuple[Message, ...]:
     """Return the conversation as it was when `after` was the last entry."""
-    rewind = RewindEntry(id=EntryId("back"), parent=after, at=0, turn=0)
+    rewind = TranscriptRewindMarker(id=EntryId("back"), parent=after, at=0, turn=0)
     return restore_conversation([*read_transcript_lines(transcript), TranscriptLine(entry=rewind)]).messages
 
 
@@ -112,7 +112,7 @@ def read_transcript_lines(transcript: Path) -> Iterator[TranscriptLine]:
             yield parse_transcript_line(line)
 
 
-def build_undo_event(report: UndoReport, *, conversation: bool) -> TurnUndone:
+def build_turn_undone_event(report: UndoReport, *, conversation: bool) -> TurnUndone:
     return TurnUndone(
         agent=LEAD_ID,
         turn=report.turn,
@@ -128,12 +128,12 @@ def undo_closed_session(
 ) -> UndoReport:
     """Undo a turn of a session that is not open here; the conversation only while nobody runs it."""
     lock = SessionLock(history.home, history.session) if conversation else None
-    journal = FileJournal(history.journal, clock)
+    journal = FileJournal(history.journal_path, clock)
     try:
         report = history.checkpoints.undo_turn(turn.turn)
         if conversation:
             _rewind_transcript(history, turn, clock)
-        journal.append(build_undo_event(report, conversation=conversation))
+        journal.append(build_turn_undone_event(report, conversation=conversation))
     finally:
         journal.close()
         if lock is not None:
@@ -144,13 +144,15 @@ def undo_closed_session(
 def _rewind_transcript(history: UndoHistory, turn: UndoableTurn, clock: Clock) -> None:
     from shoal import __version__
 
-    cwd = read_session(history.transcript).cwd
+    cwd = read_session_transcript(history.transcript).cwd
     transcript = FileTranscript(
         history.transcript, TranscriptEncoder(session=history.session, cwd=cwd, version=__version__)
     )
     try:
         transcript.append(
-            RewindEntry(id=IdGenerator().new_entry_id(), parent=turn.after, at=clock.now(), turn=turn.turn)
+            TranscriptRewindMarker(
+                id=IdGenerator().new_entry_id(), parent=turn.after, at=clock.now(), turn=turn.turn
+            )
         )
     finally:
         transcript.close()
@@ -162,11 +164,11 @@ def restore_before_turn(
     """Restore files to before a turn, optionally the agent's conversation. Raises `NothingToUndo`."""
     if history is None:
         raise NothingToUndo("This session keeps nothing on disk, so nothing can be brought back.")
-    selected = select_turn(history.list_turns(), turn)
+    selected = select_undoable_turn(history.list_undoable_turns(), turn)
     # Read before any file is changed, so that a read error cannot leave it half done.
-    messages = read_messages_at(history.transcript, selected.after) if conversation else ()
+    messages = read_messages_at_entry(history.transcript, selected.after) if conversation else ()
     report = history.checkpoints.undo_turn(selected.turn)
     if conversation:
-        agent.conversation.rewind_to(selected.after, messages, turn=selected.turn)
-        agent.recount_tokens()
+        agent.conversation.rewind_to_entry(selected.after, messages, turn=selected.turn)
+        agent.reestimate_context_tokens()
     return report

@@ -14,29 +14,29 @@ from shoal.app.definitions.agent_files import (
     AgentDefinitionFiles,
     DefinitionResult,
     read_agent_file,
-    validate_tool_rules,
+    validate_agent_tool_rules,
 )
-from shoal.app.definitions.bundled_docs import find_docs_directory, find_docs_index
+from shoal.app.definitions.bundled_docs import find_bundled_docs_directory, find_bundled_docs_index
 from shoal.app.definitions.precedence_index import PrecedenceIndex
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
 from shoal.app.settings.settings import MANAGED_FILES
 from shoal.core.agent_definitions import AgentDefinition, DefinitionProblem, DefinitionSource
 from shoal.core.errors import InvalidAgentDefinition, UnknownAgentType
-from shoal.wire.agent_definition_codec import ParsedDefinition, parse_json_definitions
+from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_json_agent_definitions
 
 _BUILTIN_DIRECTORY = Path(__file__).with_name("agents")
 _NAME_ALIASES = {"claude-code-guide": "shoal-guide"}
 """Alternative names of agents, used if no agent has that name itself."""
 
 
-class ShadowedDefinition(Struct, frozen=True, kw_only=True):
+class ShadowedAgentDefinition(Struct, frozen=True, kw_only=True):
     """Definition that is not used because a stronger source has one of the same name."""
 
     definition: AgentDefinition
     by: AgentDefinition | DefinitionProblem
 
 
-class CatalogSource(Protocol):
+class AgentCatalogSource(Protocol):
     """One source of agent definitions."""
 
     def refresh(self) -> bool: ...
@@ -44,7 +44,7 @@ class CatalogSource(Protocol):
     def results(self) -> tuple[DefinitionResult, ...]: ...
 
 
-class FixedCatalogSource(Struct, frozen=True):
+class FixedAgentCatalogSource(Struct, frozen=True):
     """Definitions given with `--agents`, which do not change."""
 
     results: tuple[DefinitionResult, ...]
@@ -56,7 +56,7 @@ class FixedCatalogSource(Struct, frozen=True):
 class AgentCatalog:
     """Definitions from several sources, the strongest first. Each lookup reflects the current files."""
 
-    def __init__(self, sources: Sequence[CatalogSource]) -> None:
+    def __init__(self, sources: Sequence[AgentCatalogSource]) -> None:
         self._sources = tuple(sources)
         self._indexed: PrecedenceIndex[AgentDefinition] | None = None
 
@@ -82,9 +82,9 @@ class AgentCatalog:
         return (self._indexed or self._refresh_index()).usable
 
     @property
-    def shadowed(self) -> tuple[ShadowedDefinition, ...]:
+    def shadowed(self) -> tuple[ShadowedAgentDefinition, ...]:
         return tuple(
-            ShadowedDefinition(definition=each, by=by) for each, by in self._refresh_index().shadowed
+            ShadowedAgentDefinition(definition=each, by=by) for each, by in self._refresh_index().shadowed
         )
 
     @property
@@ -108,7 +108,7 @@ class AgentCatalog:
         if self._indexed is None or any(changed):
             self._indexed = PrecedenceIndex("agent")
             for source in self._sources:
-                parsed = [each for each in source.results if isinstance(each, ParsedDefinition)]
+                parsed = [each for each in source.results if isinstance(each, ParsedAgentDefinition)]
                 problems = [each for each in source.results if isinstance(each, DefinitionProblem)]
                 self._indexed.add_source([(each.definition, each.warnings) for each in parsed], problems)
         return self._indexed
@@ -118,7 +118,7 @@ def load_agent_catalog(
     *,
     cwd: Path,
     home: Path,
-    given: Sequence[ParsedDefinition] = (),
+    given: Sequence[ParsedAgentDefinition] = (),
     managed: Sequence[Path] = MANAGED_FILES,
     plugins: Sequence[tuple[str, Path]] = (),
     complete: Callable[[str, AgentDefinition], AgentDefinition] | None = None,
@@ -131,10 +131,10 @@ def load_agent_catalog(
     know. `sources` names the people whose files count; None means all.
     """
     user_directory = home / "agents"
-    catalog_sources: list[CatalogSource] = [
-        AgentDefinitionFiles(path, "managed") for path in _iter_managed_directories(managed)
+    catalog_sources: list[AgentCatalogSource] = [
+        AgentDefinitionFiles(path, "managed") for path in _iter_managed_agent_directories(managed)
     ]
-    catalog_sources.append(FixedCatalogSource(tuple(given)))
+    catalog_sources.append(FixedAgentCatalogSource(tuple(given)))
     if sources is None or "project" in sources:
         project_directories = (
             directory / ".claude" / "agents" for directory in iter_project_directories(cwd)
@@ -146,11 +146,11 @@ def load_agent_catalog(
     if sources is None or "user" in sources:
         catalog_sources.append(AgentDefinitionFiles(user_directory, "user"))
     catalog_sources += [
-        AgentDefinitionFiles(path, "plugin", adapt=_make_namespacer(namespace, complete))
+        AgentDefinitionFiles(path, "plugin", adapt=_make_agent_namespacer(namespace, complete))
         for namespace, path in plugins
     ]
     catalog_sources.append(
-        AgentDefinitionFiles(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_docs_paths, is_fixed=True)
+        AgentDefinitionFiles(_BUILTIN_DIRECTORY, "builtin", adapt=_fill_bundled_docs_paths, is_fixed=True)
     )
     return AgentCatalog(catalog_sources)
 
@@ -159,34 +159,39 @@ def load_plugin_agents(plugins: Sequence[tuple[str, Path]]) -> AgentCatalog:
     """Load the agents of plug-ins only."""
     return AgentCatalog(
         [
-            AgentDefinitionFiles(path, "plugin", adapt=_make_namespacer(namespace, None))
+            AgentDefinitionFiles(path, "plugin", adapt=_make_agent_namespacer(namespace, None))
             for namespace, path in plugins
         ]
     )
 
 
-def load_agent_files(paths: Sequence[Path]) -> AgentCatalog:
+def load_agents_from_paths(paths: Sequence[Path]) -> AgentCatalog:
     """Load the agents in the given files and directories only."""
     return AgentCatalog(
         [
             AgentDefinitionFiles(path, "project")
             if path.is_dir()
-            else FixedCatalogSource((read_agent_file(path, "project"),))
+            else FixedAgentCatalogSource((read_agent_file(path, "project"),))
             for path in paths
         ]
     )
 
 
-def load_given_agents(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple[ParsedDefinition, ...]:
+def parse_agents_option(
+    given: str | Mapping[str, Any] | None, cwd: Path
+) -> tuple[ParsedAgentDefinition, ...]:
     """Parse `--agents`: JSON, the path of a JSON file, or a mapping. Raises `InvalidAgentDefinition`."""
     if given is None:
         return ()
     if not isinstance(given, str) or given.lstrip().startswith(("{", "[")):
-        return tuple(map(validate_tool_rules, parse_json_definitions(given)))
+        return tuple(map(validate_agent_tool_rules, parse_json_agent_definitions(given)))
     path = cwd / Path(given).expanduser()
     try:
         return tuple(
-            map(validate_tool_rules, parse_json_definitions(path.read_text(encoding="utf-8-sig"), path=path))
+            map(
+                validate_agent_tool_rules,
+                parse_json_agent_definitions(path.read_text(encoding="utf-8-sig"), path=path),
+            )
         )
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
@@ -196,13 +201,13 @@ def load_given_agents(given: str | Mapping[str, Any] | None, cwd: Path) -> tuple
         ) from error
 
 
-def _iter_managed_directories(managed: Sequence[Path]) -> Iterator[Path]:
+def _iter_managed_agent_directories(managed: Sequence[Path]) -> Iterator[Path]:
     for path in managed:
         yield path.parent / "agents"
         yield path.parent / ".claude" / "agents"
 
 
-def _make_namespacer(
+def _make_agent_namespacer(
     namespace: str, complete: Callable[[str, AgentDefinition], AgentDefinition] | None
 ) -> Callable[[DefinitionResult], DefinitionResult]:
     def add_namespace(found: DefinitionResult) -> DefinitionResult:
@@ -214,12 +219,12 @@ def _make_namespacer(
     return add_namespace
 
 
-def _fill_docs_paths(found: DefinitionResult) -> DefinitionResult:
+def _fill_bundled_docs_paths(found: DefinitionResult) -> DefinitionResult:
     """Fill in the paths of the bundled docs, which depend on the installation."""
     if isinstance(found, DefinitionProblem) or "{docs}" not in found.definition.prompt:
         return found
-    prompt = found.definition.prompt.replace("{docs}", str(find_docs_directory()))
-    prompt = prompt.replace("{index}", str(find_docs_index()))
+    prompt = found.definition.prompt.replace("{docs}", str(find_bundled_docs_directory()))
+    prompt = prompt.replace("{index}", str(find_bundled_docs_index()))
     return replace(found, definition=replace(found.definition, prompt=prompt))
 
 

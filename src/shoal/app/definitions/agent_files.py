@@ -10,13 +10,13 @@ from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from shoal.app.settings.file_stamps import FileStamp, is_unchanged, stamp_file
+from shoal.app.settings.file_stamps import FileStamp, is_file_unchanged, stamp_file
 from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
-from shoal.policy.permission_rules import parse_rule
-from shoal.wire.agent_definition_codec import ParsedDefinition, parse_definition
+from shoal.policy.permission_rules import parse_permission_rule
+from shoal.wire.agent_definition_codec import ParsedAgentDefinition, parse_agent_definition
 
-DefinitionResult: TypeAlias = ParsedDefinition | DefinitionProblem
+DefinitionResult: TypeAlias = ParsedAgentDefinition | DefinitionProblem
 Item = TypeVar("Item")
 
 MAX_FILE_BYTES = 1_000_000
@@ -29,7 +29,7 @@ class _CachedFile(Struct, Generic[Item], frozen=True):
     found: Item | DefinitionProblem
 
 
-class FileTreeCache(Generic[Item]):
+class DefinitionFileCache(Generic[Item]):
     """Parsed files below `root`. `read` returns the parsed item, or the problem with the file.
 
     Nothing is read before the first refresh. A cache with `is_fixed` is refreshed once: files shipped with
@@ -72,10 +72,10 @@ class FileTreeCache(Generic[Item]):
         if self._directories is None or self._fixed:
             return self._directories is not None
         for path, stamp in self._directories.items():
-            if not is_unchanged(path, stamp):
+            if not is_file_unchanged(path, stamp):
                 return False
         return not self._files or all(
-            is_unchanged(path, cached.stamp) for path, cached in self._files.items()
+            is_file_unchanged(path, cached.stamp) for path, cached in self._files.items()
         )
 
     @property
@@ -128,7 +128,7 @@ class FileTreeCache(Generic[Item]):
         return _make_file_problem(Path(path), self._kind, what)
 
 
-class AgentDefinitionFiles(FileTreeCache[ParsedDefinition]):
+class AgentDefinitionFiles(DefinitionFileCache[ParsedAgentDefinition]):
     """Agent definitions below a directory; `adapt` completes each result."""
 
     def __init__(
@@ -148,8 +148,8 @@ def read_agent_file(path: Path, kind: DefinitionSourceKind) -> DefinitionResult:
     if isinstance(text, DefinitionProblem):
         return text
     try:
-        return validate_tool_rules(
-            parse_definition(text, DefinitionSource(kind=kind, path=path), name=path.stem)
+        return validate_agent_tool_rules(
+            parse_agent_definition(text, DefinitionSource(kind=kind, path=path), name=path.stem)
         )
     except InvalidAgentDefinition as error:
         return error.problem
@@ -172,13 +172,13 @@ def read_definition_text(path: Path, kind: DefinitionSourceKind) -> str | Defini
     return _make_file_problem(path, kind, "it is not text: it holds NUL bytes") if "\0" in text else text
 
 
-def validate_tool_rules(parsed: ParsedDefinition) -> ParsedDefinition:
+def validate_agent_tool_rules(parsed: ParsedAgentDefinition) -> ParsedAgentDefinition:
     """Return the definition if every `Tool(pattern)` is a valid rule. Raises `InvalidAgentDefinition`."""
     definition = parsed.definition
     for field, attribute in (("tools", "tools"), ("disallowedTools", "disallowed_tools")):
         for entry in getattr(definition, attribute) or ():
             try:
-                parse_rule(entry)
+                parse_permission_rule(entry)
             except SettingsError as error:
                 source = definition.source
                 problem = DefinitionProblem(

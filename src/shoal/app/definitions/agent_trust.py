@@ -10,25 +10,29 @@ import msgspec
 
 from shoal.app.definitions.agent_catalog import load_agent_catalog
 from shoal.app.settings.settings import Settings
-from shoal.app.settings.settings_trust import PermissionEscalation, find_escalating_parts, read_trust
+from shoal.app.settings.settings_trust import (
+    PermissionEscalation,
+    find_escalating_settings,
+    read_document_trust,
+)
 from shoal.core.agent_definitions import AgentDefinition
-from shoal.core.errors import StoreError
-from shoal.stores.files.trust_file import TrustFile
+from shoal.core.errors import StateFileError
+from shoal.stores.files.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument, SettingsSchema
 
 
-def find_escalations(settings: Settings, project: Path) -> tuple[PermissionEscalation, ...]:
+def find_project_escalations(settings: Settings, project: Path) -> tuple[PermissionEscalation, ...]:
     """Return all parts of a project that need trust: in settings, servers and agent definitions."""
     found = list(settings.escalations)
-    trust_file = TrustFile(settings.home)
+    trust_file = ProjectTrustFile(settings.home)
     for definition in load_agent_catalog(cwd=project, home=settings.home).all():
-        document = _make_trust_document(definition)
+        document = _make_agent_trust_document(definition)
         if document is None:
             continue
-        escalating_parts = find_escalating_parts(document, SettingsSchema())
+        escalating_parts = find_escalating_settings(document, SettingsSchema())
         try:
-            trust = read_trust(trust_file, project, document, escalating_parts)
-        except StoreError:
+            trust = read_document_trust(trust_file, project, document, escalating_parts)
+        except StateFileError:
             trust = "unasked"
         found += (
             PermissionEscalation(document=document, keys=keys, value=value, trust=trust)
@@ -38,19 +42,24 @@ def find_escalations(settings: Settings, project: Path) -> tuple[PermissionEscal
 
 
 def is_agent_trusted(home: Path, project: Path, definition: AgentDefinition) -> bool:
-    document = _make_trust_document(definition)
+    document = _make_agent_trust_document(definition)
     if document is None:
         return True
     try:
         return (
-            read_trust(TrustFile(home), project, document, find_escalating_parts(document, SettingsSchema()))
+            read_document_trust(
+                ProjectTrustFile(home),
+                project,
+                document,
+                find_escalating_settings(document, SettingsSchema()),
+            )
             == "trusted"
         )
-    except StoreError:
+    except StateFileError:
         return False
 
 
-def _make_trust_document(definition: AgentDefinition) -> SettingsDocument | None:
+def _make_agent_trust_document(definition: AgentDefinition) -> SettingsDocument | None:
     """Return the programs that a project's agent brings, as a document; None if it brings none."""
     servers: dict[str, Any] = {}
     for entry in definition.mcp_servers:
@@ -66,12 +75,12 @@ def _make_trust_document(definition: AgentDefinition) -> SettingsDocument | None
         name=str(source),
         kind="agent",
         path=source.path,
-        text=_build_outline({key: lines[key] for key in raw}),
+        text=_build_key_line_outline({key: lines[key] for key in raw}),
         raw=raw,
     )
 
 
-def _build_outline(lines: Mapping[str, int]) -> str:
+def _build_key_line_outline(lines: Mapping[str, int]) -> str:
     """Return a JSON outline with each key on its line in the agent's file, which is not JSON itself."""
     text, line = "{", 1
     for key in sorted(lines, key=lambda key: lines[key]):

@@ -71,10 +71,10 @@ def load_instructions(
         max_chars=min(max_chars, MAX_TOTAL_CHARS),
     )
     for name in _USER_FILE_NAMES:
-        reader.read_file(home / name, "you")
+        reader.read_with_imports(home / name, "you")
     for directory in reversed([*iter_project_directories(cwd)]):
         for name in _PROJECT_FILE_NAMES:
-            reader.read_file(directory / name, "project")
+            reader.read_with_imports(directory / name, "project")
     return reader.fit_to_limit()
 
 
@@ -89,7 +89,9 @@ class _InstructionReader:
         self._files: list[InstructionFile] = []
         self._notes: list[str] = []
 
-    def read_file(self, path: Path, owner: str, *, imported_by: Path | None = None, depth: int = 0) -> None:
+    def read_with_imports(
+        self, path: Path, owner: str, *, imported_by: Path | None = None, depth: int = 0
+    ) -> None:
         """Read a file and its imports. Each file is read once, which also ends import cycles."""
         real = os.path.realpath(path)
         if real in self._seen or not os.path.lexists(path):
@@ -110,7 +112,7 @@ class _InstructionReader:
                 imported_by=imported_by,
             )
         )
-        for imported in _find_imports(text):
+        for imported in _find_imported_paths(text):
             target = Path(imported).expanduser() if imported.startswith("~/") else path.parent / imported
             if not target.is_file():
                 continue
@@ -120,7 +122,7 @@ class _InstructionReader:
                     f"{escape_filename(path)} imports it, and imports lead {MAX_IMPORT_DEPTH} files deep",
                 )
             else:
-                self.read_file(target, owner, imported_by=path, depth=depth + 1)
+                self.read_with_imports(target, owner, imported_by=path, depth=depth + 1)
 
     def fit_to_limit(self) -> Instructions:
         remaining, included = self._max_chars, list[InstructionFile]()
@@ -182,6 +184,6 @@ class _InstructionReader:
         self._notes.append(f"{escape_filename(path)} is not part of the instructions: {reason}.")
 
 
-def _find_imports(text: str) -> Iterator[str]:
+def _find_imported_paths(text: str) -> Iterator[str]:
     """Return the paths after an @ outside of code."""
     return (match[1] for match in _IMPORT.finditer(_FENCED.sub("", text)))

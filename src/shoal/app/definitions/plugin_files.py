@@ -10,7 +10,7 @@ from typing import Any
 from shoal.core.errors import SettingsError
 from shoal.core.filenames import escape_filename
 from shoal.core.plugins import Plugin, PluginConfigFile, PluginProblem, PluginSourceKind
-from shoal.wire.plugin_manifest_codec import PluginManifest, parse_json_object, parse_manifest
+from shoal.wire.plugin_manifest_codec import PluginManifest, parse_json_object, parse_plugin_manifest
 
 MANIFEST = Path(".claude-plugin/plugin.json")
 MAX_JSON_BYTES = 1_000_000
@@ -24,7 +24,7 @@ def read_plugin(directory: Path, *, offered: PluginSourceKind, origin: str) -> P
     root = Path(os.path.realpath(directory))
     path = root / MANIFEST
     try:
-        manifest = parse_manifest(_read_text(root, path), path)
+        manifest = parse_plugin_manifest(_read_plugin_text(root, path), path)
         _refuse_escaping_links(root)
         return _build_plugin(root, manifest, offered=offered, origin=origin)
     except SettingsError as error:
@@ -40,7 +40,7 @@ def _build_plugin(root: Path, manifest: PluginManifest, *, offered: PluginSource
         key: _find_component_directories(root, manifest, key, faults)
         for key in ("agents", "skills", "commands")
     }
-    files = {key: _read_config_part(root, manifest, key, faults) for key in _FILES}
+    files = {key: _read_plugin_config(root, manifest, key, faults) for key in _FILES}
     return Plugin(
         name=manifest.name,
         version=manifest.version,
@@ -61,7 +61,7 @@ def _find_component_directories(
     default_directory = root / key
     found = [default_directory] if default_directory.is_dir() else []
     for entry in manifest.component_paths.get(key, ()):
-        directory = resolve_inside(root, entry, key)
+        directory = resolve_plugin_path(root, entry, key)
         if directory.is_dir():
             found.append(directory)
         else:
@@ -70,18 +70,18 @@ def _find_component_directories(
     return tuple(dict.fromkeys(found))
 
 
-def _read_config_part(
+def _read_plugin_config(
     root: Path, manifest: PluginManifest, key: str, faults: list[PluginProblem]
 ) -> PluginConfigFile | None:
     config = manifest.component_configs.get(key)
     if isinstance(config, Mapping):
         return PluginConfigFile(path=root / MANIFEST, text=manifest.text, raw=config)
-    path = root / _FILES[key] if config is None else resolve_inside(root, config, key)
+    path = root / _FILES[key] if config is None else resolve_plugin_path(root, config, key)
     if config is None and not path.exists():
         return None
     try:
-        text = _read_text(root, path)
-        part = _select_part(parse_json_object(text, path), key, path)
+        text = _read_plugin_text(root, path)
+        part = _select_plugin_config(parse_json_object(text, path), key, path)
     except SettingsError as error:
         faults.append(
             PluginProblem(what=str(error), path=path, line=error.line, plugin=manifest.name, fatal=False)
@@ -90,7 +90,7 @@ def _read_config_part(
     return PluginConfigFile(path=path, text=text, raw=part)
 
 
-def _select_part(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+def _select_plugin_config(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
     # In `.mcp.json` the servers may also be the top-level object.
     part = raw.get(key, raw if key == "mcpServers" else {})
     if not isinstance(part, dict):
@@ -98,7 +98,7 @@ def _select_part(raw: Mapping[str, Any], key: str, path: Path) -> Mapping[str, A
     return part
 
 
-def resolve_inside(root: Path, given: str, key: str) -> Path:
+def resolve_plugin_path(root: Path, given: str, key: str) -> Path:
     """Return the path that a manifest entry refers to. Raises `SettingsError` if it leaves the plug-in."""
     relative = Path(given)
     real_path = Path(os.path.realpath(root / relative))
@@ -132,7 +132,7 @@ def _refuse_escaping_links(root: Path) -> None:
                 pending.append(Path(entry.path))
 
 
-def _read_text(root: Path, path: Path) -> str:
+def _read_plugin_text(root: Path, path: Path) -> str:
     """Return the text of a file in the plug-in. Raises `SettingsError`."""
     real_path = Path(os.path.realpath(path))
     if not real_path.is_relative_to(root):

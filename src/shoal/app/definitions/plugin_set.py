@@ -50,7 +50,9 @@ class PluginSet(Struct, frozen=True, kw_only=True):
     def build_hook_documents(self) -> tuple[SettingsDocument, ...]:
         """Return one settings document with only `hooks` per plug-in."""
         return tuple(
-            _make_plugin_document(plugin.hooks, {"hooks": _fill_root_in_hooks(plugin.hooks.raw, plugin.root)})
+            _make_plugin_document(
+                plugin.hooks, {"hooks": _fill_plugin_root_in_hooks(plugin.hooks.raw, plugin.root)}
+            )
             for plugin in self.all
             if plugin.hooks is not None
         )
@@ -59,18 +61,20 @@ class PluginSet(Struct, frozen=True, kw_only=True):
         """Return one settings document with only `mcpServers` per plug-in. Names are `plugin:server`."""
         return tuple(
             _make_plugin_document(
-                plugin.servers, {"mcpServers": _fill_root_in_servers(plugin, plugin.servers.raw)}
+                plugin.servers, {"mcpServers": _fill_plugin_root_in_servers(plugin, plugin.servers.raw)}
             )
             for plugin in self.all
             if plugin.servers is not None
         )
 
-    def complete_agent(self, name: str, definition: AgentDefinition) -> AgentDefinition:
+    def fill_agent_plugin_root(self, name: str, definition: AgentDefinition) -> AgentDefinition:
         """Return a plug-in's agent with the plug-in directory filled in."""
-        return _fill_root_in_definition(definition, next(each.root for each in self.all if each.name == name))
+        return _fill_plugin_root_in_agent(
+            definition, next(each.root for each in self.all if each.name == name)
+        )
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def startup_notes(self) -> tuple[str, ...]:
         """Sentences shown to the user when a session starts."""
         notes = [str(fault) for fault in self.faults if fault.fatal]
         if self.untrusted:
@@ -90,8 +94,8 @@ def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] 
     escalations: list[PermissionEscalation] = []
     home = settings.home / "plugins"
     for directory, offered, origin, is_trusted in (
-        *_iter_configured(settings, project, given),
-        *_iter_installed(home, faults),
+        *_iter_configured_plugins(settings, project, given),
+        *_iter_installed_plugins(home, faults),
     ):
         found = read_plugin(directory, offered=offered, origin=origin)
         if isinstance(found, Plugin) and found.name in used and used[found.name].root != found.root:
@@ -122,21 +126,21 @@ def load_plugins(settings: Settings, project: Path, given: Sequence[Path | str] 
     )
 
 
-def _iter_configured(
+def _iter_configured_plugins(
     settings: Settings, project: Path, given: Sequence[Path | str]
 ) -> Iterator[_PluginCandidate]:
     for path in given:
-        yield _resolve_path(path, project), "flag", "--plugin-dir", True
+        yield _resolve_plugin_directory(path, project), "flag", "--plugin-dir", True
     for document in settings.documents:
-        yield from _iter_listed(
+        yield from _iter_plugins_in_settings(
             document, (document.raw.get("shoal") or {}).get("plugins"), project, is_trusted=True
         )
-    for omitted in settings.left_out:
+    for omitted in settings.untrusted_escalations:
         if omitted.keys == ("shoal", "plugins"):
-            yield from _iter_listed(omitted.document, omitted.value, project, is_trusted=False)
+            yield from _iter_plugins_in_settings(omitted.document, omitted.value, project, is_trusted=False)
 
 
-def _iter_installed(home: Path, faults: list[PluginProblem]) -> Iterator[_PluginCandidate]:
+def _iter_installed_plugins(home: Path, faults: list[PluginProblem]) -> Iterator[_PluginCandidate]:
     try:
         entries = sorted(entry.name for entry in os.scandir(home))
     except FileNotFoundError:
@@ -150,17 +154,17 @@ def _iter_installed(home: Path, faults: list[PluginProblem]) -> Iterator[_Plugin
             yield home / name, "home", escape_filename(home), True
 
 
-def _iter_listed(
+def _iter_plugins_in_settings(
     document: SettingsDocument, entries: Any, project: Path, *, is_trusted: bool
 ) -> Iterator[_PluginCandidate]:
     """Yield the plug-ins that a settings file lists. In a user's file, paths are relative to that file."""
     base = project if not document.is_user_controlled or document.path is None else document.path.parent
     for number, entry in enumerate(entries or ()):
         location = document.locate_key(("shoal", "plugins", str(number)))
-        yield _resolve_path(entry, base), "settings", location, is_trusted
+        yield _resolve_plugin_directory(entry, base), "settings", location, is_trusted
 
 
-def _resolve_path(given: Path | str, base: Path) -> Path:
+def _resolve_plugin_directory(given: Path | str, base: Path) -> Path:
     return base / Path(given).expanduser()
 
 
@@ -168,44 +172,44 @@ def _make_plugin_document(source: PluginConfigFile, raw: dict[str, Any]) -> Sett
     return SettingsDocument(name=str(source.path), kind="plugin", path=source.path, text=source.text, raw=raw)
 
 
-def _fill_root_in_hooks(value: Any, root: Path) -> Any:
+def _fill_plugin_root_in_hooks(value: Any, root: Path) -> Any:
     """Fill in the directory. Commands get it as an exported variable, which the shell quotes correctly."""
     if isinstance(value, Mapping):
-        filled = {key: _fill_root_in_hooks(each, root) for key, each in value.items()}
+        filled = {key: _fill_plugin_root_in_hooks(each, root) for key, each in value.items()}
         command = value.get("command")
         if isinstance(command, str):
             filled["command"] = f"export CLAUDE_PLUGIN_ROOT={shlex.quote(str(root))}; {command}"
         return filled
     if isinstance(value, list | tuple):
-        return [_fill_root_in_hooks(each, root) for each in value]
-    return _replace_root_variable(value, root)
+        return [_fill_plugin_root_in_hooks(each, root) for each in value]
+    return _replace_plugin_root_variable(value, root)
 
 
-def _fill_root_in_servers(plugin: Plugin, raw: Mapping[str, Any]) -> dict[str, Any]:
+def _fill_plugin_root_in_servers(plugin: Plugin, raw: Mapping[str, Any]) -> dict[str, Any]:
     servers: dict[str, Any] = {}
     for name, config in raw.items():
-        server = _replace_root_variable(config, plugin.root)
+        server = _replace_plugin_root_variable(config, plugin.root)
         if isinstance(server, dict) and "command" in server:
             server["env"] = {"CLAUDE_PLUGIN_ROOT": str(plugin.root), **(server.get("env") or {})}
         servers[f"{plugin.name}:{name}"] = server
     return servers
 
 
-def _replace_root_variable(value: Any, root: Path) -> Any:
+def _replace_plugin_root_variable(value: Any, root: Path) -> Any:
     if isinstance(value, str):
         return value.replace(PLUGIN_ROOT_VARIABLE, str(root))
     if isinstance(value, Mapping):
-        return {key: _replace_root_variable(each, root) for key, each in value.items()}
+        return {key: _replace_plugin_root_variable(each, root) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_replace_root_variable(each, root) for each in value]
+        return [_replace_plugin_root_variable(each, root) for each in value]
     return value
 
 
-def _fill_root_in_definition(definition: AgentDefinition, root: Path) -> AgentDefinition:
+def _fill_plugin_root_in_agent(definition: AgentDefinition, root: Path) -> AgentDefinition:
     return replace(
         definition,
-        prompt=_replace_root_variable(definition.prompt, root),
-        initial_prompt=_replace_root_variable(definition.initial_prompt, root),
-        hooks=_fill_root_in_hooks(definition.hooks, root),
-        mcp_servers=tuple(_replace_root_variable(definition.mcp_servers, root)),
+        prompt=_replace_plugin_root_variable(definition.prompt, root),
+        initial_prompt=_replace_plugin_root_variable(definition.initial_prompt, root),
+        hooks=_fill_plugin_root_in_hooks(definition.hooks, root),
+        mcp_servers=tuple(_replace_plugin_root_variable(definition.mcp_servers, root)),
     )

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shoal.app.definitions.plugin_files import MANIFEST
-from shoal.app.settings.settings_trust import PermissionEscalation, read_trust
-from shoal.core.errors import SettingsError, StoreError
+from shoal.app.settings.settings_trust import PermissionEscalation, read_document_trust
+from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.plugins import Plugin
-from shoal.stores.files.trust_file import TrustFile
+from shoal.stores.files.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument
 
 MAX_PLUGIN_BYTES = 50_000_000
@@ -30,23 +30,23 @@ def find_plugin_escalation(plugin: Plugin, home: Path, project: Path) -> Permiss
         "directory": str(plugin.root.relative_to(real_project)),
         "hooks": None if plugin.hooks is None else plugin.hooks.raw,
         "mcpServers": None if plugin.servers is None else plugin.servers.raw,
-        "sha256": _hash_files(plugin.root),
+        "sha256": _hash_plugin_files(plugin.root),
     }
     manifest = plugin.root / MANIFEST
     document = SettingsDocument(
         name=str(manifest), kind="plugin", path=manifest, text="{}", raw={"plugin": value}
     )
     try:
-        trust = read_trust(TrustFile(home), project, document, ((key, value),))
-    except StoreError:
+        trust = read_document_trust(ProjectTrustFile(home), project, document, ((key, value),))
+    except StateFileError:
         trust = "unasked"
     return PermissionEscalation(document=document, keys=key, value=value, trust=trust)
 
 
-def _hash_files(root: Path) -> str:
+def _hash_plugin_files(root: Path) -> str:
     """Hash every file, because a hook runs the content of its script."""
     digest, total = hashlib.sha256(), 0
-    for path in _iter_files(root):
+    for path in _iter_plugin_files(root):
         digest.update(f"{path.relative_to(root)}\0".encode("utf-8", "surrogateescape"))
         if path.is_symlink():
             digest.update(os.fsencode(os.readlink(path)))  # noqa: PTH115 - the raw link target
@@ -60,7 +60,7 @@ def _hash_files(root: Path) -> str:
     return digest.hexdigest()
 
 
-def _iter_files(root: Path) -> Iterator[Path]:
+def _iter_plugin_files(root: Path) -> Iterator[Path]:
     """Yield files and links in an order that does not depend on the file system."""
     for directory, subdirectories, files in os.walk(root):
         subdirectories.sort()

@@ -8,13 +8,17 @@ from importlib.resources import as_file, files
 
 from shoal.core.clock import SystemClock
 from shoal.core.model_requests import ModelRequest
-from shoal.core.usage import ModelCard, Price
-from shoal.models.scripted_model import ReplyLike, ScriptedModel, ScriptedReply, describe_request
-from shoal.wire.model_script_codec import RemainingSteps, ScriptStep, read_script
+from shoal.core.usage import ModelCard, TokenPrice
+from shoal.models.scripted_model import ReplyLike, ScriptedModel, ScriptedReply, build_script_context
+from shoal.wire.model_script_codec import RemainingScriptSteps, ScriptStep, read_model_script
 
 SECONDS_PER_WORD = 0.06
 DEMO_CARD = ModelCard(
-    id="scripted", provider="scripted", price=Price(input=3.0, output=15.0), window=200_000, max_output=8_192
+    id="scripted",
+    provider="scripted",
+    price=TokenPrice(input=3.0, output=15.0),
+    window=200_000,
+    max_output=8_192,
 )
 """Model card with an invented price, so that the demo shows costs."""
 _END_NOTIFICATION = re.compile(r"<status>(\w+)</status>\s*<summary>Agent .*?\((\w+)\)")
@@ -28,10 +32,10 @@ class _InstantClock(SystemClock):
 def create_demo_model(agents: tuple[str, ...], *, fast: bool) -> ScriptedModel:
     """Create the model. `agents` are the agents that the script starts."""
     with as_file(files("shoal.app.demo") / "script.toml") as script:
-        steps = RemainingSteps(read_script(script, ScriptStep))
+        steps = RemainingScriptSteps(read_model_script(script, ScriptStep))
 
     def reply_to_request(request: ModelRequest) -> ReplyLike:
-        step = steps.take_matching(describe_request(request))
+        step = steps.take_matching(build_script_context(request))
         if step is None:
             return _describe_finished_agents(request, agents)
         return ScriptedReply(content=step.content, delay=step.delay)

@@ -25,16 +25,16 @@ class DemoFileChange(Struct, frozen=True, kw_only=True):
     added: tuple[str, ...]
 
 
-def write_project(directory: Path) -> None:
+def write_demo_project(directory: Path) -> None:
     """Write the project; the directory must not contain one yet."""
-    for path, content in _iter_original_files():
+    for path, content in _iter_original_demo_files():
         target = directory / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("x", encoding="utf-8") as file:
             file.write(content)
 
 
-def init_git_repository(directory: Path) -> None:
+def init_repository_with_commit(directory: Path) -> None:
     """Create a repository with one commit. Raises `WorktreeError` if git is missing or fails."""
     for arguments in (
         ("init", "-q", "."),
@@ -52,10 +52,10 @@ def init_git_repository(directory: Path) -> None:
             raise WorktreeError(f"git {arguments[0]} failed in the demo's project: {result.stderr.strip()}")
 
 
-def find_project_changes(directory: Path) -> list[DemoFileChange]:
+def find_demo_project_changes(directory: Path) -> list[DemoFileChange]:
     """Return the difference from the original project, line by line."""
     found: list[DemoFileChange] = []
-    for path, before in _iter_original_files():
+    for path, before in _iter_original_demo_files():
         after = (directory / path).read_text(encoding="utf-8")
         if after != before:
             lines = list(difflib.ndiff(before.splitlines(), after.splitlines()))
@@ -69,7 +69,7 @@ def find_project_changes(directory: Path) -> list[DemoFileChange]:
     return found
 
 
-def _iter_original_files() -> Iterator[tuple[str, str]]:
+def _iter_original_demo_files() -> Iterator[tuple[str, str]]:
     yield from _iter_text_files(files("shoal.app.demo") / "project", "")
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from shoal.app.demo.demo_model import create_demo_model
 from shoal.app.options import Options
-from shoal.backends.sandbox.sandbox_selection import detect_driver, list_drivers
+from shoal.backends.sandbox.sandbox_selection import detect_sandbox_driver, list_sandbox_drivers
 from shoal.core.sandbox import SandboxPolicy
 
 DEADLINE = 120
@@ -30,7 +30,7 @@ class DemoSetup(Struct, frozen=True, kw_only=True):
     """Reason why no sandbox confines the agents to their worktrees; empty if one does."""
 
 
-def prepare_demo_environment(environ: MutableMapping[str, str], home: Path, empty_home: Path) -> None:
+def isolate_demo_environment(environ: MutableMapping[str, str], home: Path, empty_home: Path) -> None:
     """Point everything the demo starts to its own home and away from the user's settings.
 
     `empty_home` exists and contains no shell start-up files.
@@ -88,7 +88,7 @@ def _build_demo_agent(name: str, color: str) -> dict[str, object]:
 
 def _find_sandbox_problem(project: Path, environ: Mapping[str, str]) -> str:
     """Return why the sandbox cannot seal the checkout, which is below the writable temporary directory."""
-    detected = detect_driver(list_drivers(environ.get("PATH", os.defpath)))
+    detected = detect_sandbox_driver(list_sandbox_drivers(environ.get("PATH", os.defpath)))
     if detected.driver is None:
         return "; ".join(detected.problems) or "there is none for this system"
     unsupported = detected.driver.find_unsupported(

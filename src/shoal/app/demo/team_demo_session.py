@@ -24,7 +24,7 @@ _PERMISSIONS = {
 }
 
 
-def write_team_script(path: Path, *, fast: bool) -> None:
+def write_team_demo_script(path: Path, *, fast: bool) -> None:
     """Write the script to a file that every process of the team can read."""
     script: dict[str, Any] = msgspec.toml.decode((files("shoal.app.demo") / "team.toml").read_bytes())
     if fast:

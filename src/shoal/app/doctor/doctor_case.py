@@ -39,15 +39,15 @@ class DoctorCase(Struct, frozen=True, kw_only=True):
         return self.run
 
     @property
-    def short_id(self) -> str:
+    def short_session_id(self) -> str:
         """Start of the session id, for use on the command line."""
         return self.required_run.session[:8]
 
-    def iter_events(self) -> Iterator[tuple[int, Event]]:
-        for recorded in read_journal(self.required_run.journal):
+    def iter_run_events(self) -> Iterator[tuple[int, Event]]:
+        for recorded in read_journal(self.required_run.journal_path):
             if isinstance(recorded.event, Event):
                 yield recorded.at, recorded.event
 
-    def is_about(self, *names: str) -> bool:
+    def is_about_subject(self, *names: str) -> bool:
         """Return True if one of the names is the subject, or if there is no subject."""
         return not self.about or self.about in names

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import shoal
 from shoal.app.isolation import machine_checks
 from shoal.app.isolation.machine_checks import Diagnostic
-from shoal.app.settings.settings import PROVIDER_KEYS, Settings, find_home, load_settings
+from shoal.app.settings.settings import PROVIDER_KEYS, Settings, load_settings, resolve_shoal_home
 from shoal.core.errors import SettingsError, ShoalError
 
 if TYPE_CHECKING:
@@ -31,18 +31,20 @@ def run_health_checks(
     try:
         loaded = load_settings(cwd=cwd, environ=environ, given=settings)
     except SettingsError as error:
-        diagnostics += machine_checks.check_home(find_home(environ, cwd), "the environment or the default")
+        diagnostics += machine_checks.check_home_directory(
+            resolve_shoal_home(environ, cwd), "the environment or the default"
+        )
         diagnostics.append(_describe_broken_settings(error))
     else:
-        diagnostics += machine_checks.check_home(loaded.home, loaded.find_origin("home"))
+        diagnostics += machine_checks.check_home_directory(loaded.home, loaded.find_setting_origin("home"))
         diagnostics += _check_settings(loaded)
         diagnostics.append(_check_sandbox(loaded, cwd))
-        diagnostics += _check_servers(loaded, cwd)
+        diagnostics += _check_mcp_servers(loaded, cwd)
         diagnostics += asyncio.run(_check_models(loaded, model))
     return [
         *diagnostics,
-        *machine_checks.check_programs(),
-        *machine_checks.check_extras(),
+        *machine_checks.check_external_programs(),
+        *machine_checks.check_optional_extras(),
         *machine_checks.check_terminal(environ),
     ]
 
@@ -71,17 +73,17 @@ def _check_settings(settings: Settings) -> Iterator[Diagnostic]:
 
 
 def _check_sandbox(settings: Settings, cwd: Path) -> Diagnostic:
-    from shoal.app.isolation.sandbox_policies import check_sandbox_settings, examine_sandbox
+    from shoal.app.isolation.sandbox_policies import check_sandbox_settings, diagnose_sandbox
 
     try:
         check_sandbox_settings(settings, cwd)
     except SettingsError as error:
         return Diagnostic(area="settings", name="sandbox", state="bad", value=str(error))
-    state, value, advice = examine_sandbox(settings)
+    state, value, advice = diagnose_sandbox(settings)
     return Diagnostic(area="settings", name="sandbox", state=state, value=value, advice=advice)
 
 
-def _check_servers(settings: Settings, cwd: Path) -> Iterator[Diagnostic]:
+def _check_mcp_servers(settings: Settings, cwd: Path) -> Iterator[Diagnostic]:
     from shoal.app.settings.mcp_files import load_mcp_servers
 
     found = load_mcp_servers(settings, cwd=cwd)
@@ -108,10 +110,14 @@ def _check_provider(provider: str, settings: Settings) -> Diagnostic:
     from shoal.models.providers import PROVIDERS
 
     definition = PROVIDERS[provider]
-    keys = [settings.find_origin(key) for key in PROVIDER_KEYS[provider] if getattr(settings.access, key)]
+    keys = [
+        settings.find_setting_origin(key) for key in PROVIDER_KEYS[provider] if getattr(settings.access, key)
+    ]
     base_url = getattr(settings.access, f"{provider}_base_url", None)
     address = (
-        f"{base_url} ({settings.find_origin(f'{provider}_base_url')})" if base_url else definition.base_url
+        f"{base_url} ({settings.find_setting_origin(f'{provider}_base_url')})"
+        if base_url
+        else definition.base_url
     )
     if keys:
         value = f"key from {' and '.join(keys)}, at {address}"
@@ -141,7 +147,7 @@ async def _check_chosen_model(settings: Settings, name: str | None) -> list[Diag
     from shoal.core.ids import IdGenerator
     from shoal.models.providers import PROVIDERS
 
-    source = "the command line" if name else settings.find_origin("model")
+    source = "the command line" if name else settings.find_setting_origin("model")
     try:
         model = await choose_model(name, settings, SystemClock(), IdGenerator().random)
     except NoModelConfigured as error:

@@ -11,7 +11,13 @@ from shoal.app.run_view.run_view import RunView, build_run_view
 from shoal.app.run_view.view_rows import AgentRow
 from shoal.core.agents import AgentResult
 from shoal.core.clock import SystemClock
-from shoal.core.events import AgentEnded, NotificationDelivered, PermissionDenied, ShellEnded, ShellStarted
+from shoal.core.events import (
+    AgentEnded,
+    BackgroundShellEnded,
+    BackgroundShellStarted,
+    NotificationDelivered,
+    PermissionDenied,
+)
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.questions import DenyAnswer
 from shoal.core.text_format import format_duration, to_one_line
@@ -22,10 +28,12 @@ from shoal.stores.files.file_journal import read_journal
 def explain_result_not_seen(case: DoctorCase) -> Iterator[Diagnostic]:
     view = load_run_view(case)
     delivered = {
-        event.completion for _, event in case.iter_events() if isinstance(event, NotificationDelivered)
+        event.completion for _, event in case.iter_run_events() if isinstance(event, NotificationDelivered)
     }
-    completions = {e.agent: e.completion for _, e in case.iter_events() if isinstance(e, AgentEnded)}
-    rows = [row for row in view.iter_agents() if row.id != LEAD_ID and case.is_about(row.id, row.name)]
+    completions = {e.agent: e.completion for _, e in case.iter_run_events() if isinstance(e, AgentEnded)}
+    rows = [
+        row for row in view.iter_agents() if row.id != LEAD_ID and case.is_about_subject(row.id, row.name)
+    ]
     if not rows:
         yield case.make_diagnostic(
             "agents",
@@ -37,7 +45,7 @@ def explain_result_not_seen(case: DoctorCase) -> Iterator[Diagnostic]:
         if completion is None or row.state in ("working", "waiting", "idle"):
             yield _explain_unfinished_agent(case, row)
         else:
-            yield _explain_result(case, row, completion, is_delivered=completion.id in delivered)
+            yield _explain_agent_result(case, row, completion, is_delivered=completion.id in delivered)
 
 
 def _explain_unfinished_agent(case: DoctorCase, row: AgentRow) -> Diagnostic:
@@ -47,7 +55,7 @@ def _explain_unfinished_agent(case: DoctorCase, row: AgentRow) -> Diagnostic:
             row.name, "it waits for an answer, so there is no result yet", state="warn", advice=advice
         )
     if row.state == "idle":
-        advice = f'Ask it for its report: shoal send {case.short_id} {row.id} "…"'
+        advice = f'Ask it for its report: shoal send {case.short_session_id} {row.id} "…"'
         return case.make_diagnostic(
             row.name, "it is a teammate and idle: its last words went to the lead", advice=advice
         )
@@ -60,7 +68,7 @@ def _explain_unfinished_agent(case: DoctorCase, row: AgentRow) -> Diagnostic:
     )
 
 
-def _explain_result(
+def _explain_agent_result(
     case: DoctorCase, row: AgentRow, completion: AgentResult, *, is_delivered: bool
 ) -> Diagnostic:
     path = completion.result or completion.output
@@ -70,7 +78,7 @@ def _explain_result(
             row.name,
             f"it {completion.status} without a report: {completion.detail or 'it said nothing'}",
             state="warn",
-            advice=f'Ask it: shoal send {case.short_id} {row.id} "What did you find?"',
+            advice=f'Ask it: shoal send {case.short_session_id} {row.id} "What did you find?"',
         )
     if completion.call and not completion.background:
         return case.make_diagnostic(
@@ -94,12 +102,12 @@ def explain_recipient_not_found(case: DoctorCase) -> Iterator[Diagnostic]:
     elif case.about in LEAD_NAMES:
         yield case.make_diagnostic("lead", "the lead is always there")
     else:
-        yield _explain_recipient(case, view, rows)
+        yield _explain_message_recipient(case, view, rows)
     started = ", ".join(f"{row.name} ({row.state})" for row in rows.values())
     yield case.make_diagnostic("those there", started or "nobody has started", state="ok" if rows else "none")
 
 
-def _explain_recipient(case: DoctorCase, view: RunView, rows: dict[str, AgentRow]) -> Diagnostic:
+def _explain_message_recipient(case: DoctorCase, view: RunView, rows: dict[str, AgentRow]) -> Diagnostic:
     row = rows.get(case.about) or view.find_agent(AgentId(case.about))
     if row is None:
         close_names = get_close_matches(case.about, rows, n=1)
@@ -120,7 +128,7 @@ def _explain_recipient(case: DoctorCase, view: RunView, rows: dict[str, AgentRow
                 state="bad",
                 advice=advice,
             )
-        advice = f'It goes on with what is said to it: shoal send {case.short_id} {row.id} "…"'
+        advice = f'It goes on with what is said to it: shoal send {case.short_session_id} {row.id} "…"'
         return case.make_diagnostic(row.name, f"it has ended ({row.state})", advice=advice)
     return case.make_diagnostic(
         row.name, f"it is there and {row.state}: what is sent reaches it at its next step"
@@ -131,8 +139,8 @@ def explain_permission_unexpected(case: DoctorCase) -> Iterator[Diagnostic]:
     view = load_run_view(case)
     denied = [
         (at, e)
-        for at, e in case.iter_events()
-        if isinstance(e, PermissionDenied) and case.is_about(e.tool, e.agent)
+        for at, e in case.iter_run_events()
+        if isinstance(e, PermissionDenied) and case.is_about_subject(e.tool, e.agent)
     ]
     for _, event in denied[-10:]:
         row = view.find_agent(event.agent)
@@ -172,7 +180,7 @@ def explain_wait_does_not_end(case: DoctorCase) -> Iterator[Diagnostic]:
         advice = f"Answer it: shoal ask answer {question.id}"
         yield case.make_diagnostic(question.name, f"asks a person, for {ago} now", state="bad", advice=advice)
     for row in view.iter_agents():
-        if row.state == "working" and case.is_about(row.id, row.name):
+        if row.state == "working" and case.is_about_subject(row.id, row.name):
             yield _explain_working_agent(case, row, now)
     for task in view.tasks.values():
         blockers = view.tasks.list_open_blockers(task)
@@ -183,7 +191,7 @@ def explain_wait_does_not_end(case: DoctorCase) -> Iterator[Diagnostic]:
             yield case.make_diagnostic(
                 f"task #{task.id}", f"{to_one_line(task.subject)}: waits for {awaited}", state="none"
             )
-    yield from _explain_shells(case)
+    yield from _explain_running_shells(case)
 
 
 def _explain_working_agent(case: DoctorCase, row: AgentRow, now: int) -> Diagnostic:
@@ -192,17 +200,20 @@ def _explain_working_agent(case: DoctorCase, row: AgentRow, now: int) -> Diagnos
     value = f"works:{awaited} {row.doing or 'thinking'}; last heard of {format_duration(silent_seconds)} ago"
     if silent_seconds < 120:
         return case.make_diagnostic(row.name, value, state="none")
-    advice = (
-        f"Look at it: shoal view {case.short_id} {row.name}; end it: shoal stop {case.short_id} {row.name}"
-    )
+    target = f"{case.short_session_id} {row.name}"
+    advice = f"Look at it: shoal view {target}; end it: shoal stop {target}"
     return case.make_diagnostic(row.name, value, state="warn", advice=advice)
 
 
-def _explain_shells(case: DoctorCase) -> Iterator[Diagnostic]:
-    ended = {event.end.facts.shell for _, event in case.iter_events() if isinstance(event, ShellEnded)}
-    for _, event in case.iter_events():
-        if isinstance(event, ShellStarted) and event.facts.shell not in ended:
-            advice = f"End it: shoal stop {case.short_id} {event.facts.shell}"
+def _explain_running_shells(case: DoctorCase) -> Iterator[Diagnostic]:
+    ended = {
+        event.end.facts.shell
+        for _, event in case.iter_run_events()
+        if isinstance(event, BackgroundShellEnded)
+    }
+    for _, event in case.iter_run_events():
+        if isinstance(event, BackgroundShellStarted) and event.facts.shell not in ended:
+            advice = f"End it: shoal stop {case.short_session_id} {event.facts.shell}"
             yield case.make_diagnostic(
                 "command",
                 f"runs in the background: {to_one_line(event.facts.command)}",
@@ -213,7 +224,7 @@ def _explain_shells(case: DoctorCase) -> Iterator[Diagnostic]:
 
 def load_run_view(case: DoctorCase) -> RunView:
     run = case.required_run
-    view = build_run_view(read_journal(run.journal))
+    view = build_run_view(read_journal(run.journal_path))
     if not run.is_live:
-        view.mark_lost()
+        view.mark_run_lost()
     return view

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from shoal.app.doctor.doctor_case import DoctorCase
 from shoal.app.isolation.machine_checks import Diagnostic
-from shoal.app.reports.agent_report import AgentReport, list_offered_tools
+from shoal.app.reports.agent_report import AgentReport, list_session_tools
 from shoal.app.settings.settings import load_settings
 from shoal.app.skills.skill_catalog import load_skills
 from shoal.core.agent_definitions import AgentDefinition
@@ -19,12 +19,12 @@ from shoal.core.worktrees import WorktreeStatus
 
 
 def explain_tool_missing(case: DoctorCase) -> Iterator[Diagnostic]:
-    offered = asyncio.run(list_offered_tools(case.cwd))
+    offered = asyncio.run(list_session_tools(case.cwd))
     report = AgentReport(case.cwd, offered=offered)
     if not case.about:
         yield case.make_diagnostic("lead", f"has {', '.join(offered)}")
     elif case.about.startswith("mcp__"):
-        yield _explain_server_tool(case)
+        yield _explain_mcp_tool(case)
     elif case.about not in offered:
         close_names = get_close_matches(case.about, offered, n=1)
         advice = f"Is {close_names[0]} meant?" if close_names else f"There are: {', '.join(offered)}"
@@ -67,7 +67,7 @@ def _explain_agent_tools(
         yield case.make_diagnostic(definition.name, f"{case.about} is for the lead alone", state="none")
 
 
-def _explain_server_tool(case: DoctorCase) -> Diagnostic:
+def _explain_mcp_tool(case: DoctorCase) -> Diagnostic:
     from shoal.app.settings.mcp_files import load_mcp_servers
 
     server = case.about.split("__")[1]
@@ -85,8 +85,8 @@ def _explain_server_tool(case: DoctorCase) -> Diagnostic:
 
 def explain_fork_not_taken(case: DoctorCase) -> Iterator[Diagnostic]:
     settings = load_settings(cwd=case.cwd, environ=case.environ)
-    if settings.forks:
-        origin = settings.find_origin("shoal.forks") if settings.own.forks else "the environment"
+    if settings.are_forks_enabled:
+        origin = settings.find_setting_origin("shoal.forks") if settings.own.forks else "the environment"
         yield case.make_diagnostic("forks", f"are on (from {origin})")
     else:
         advice = 'Turn them on: "shoal": {"forks": true} in settings.json, or SHOAL_FORK_SUBAGENT=1'
@@ -106,7 +106,7 @@ def explain_fork_not_taken(case: DoctorCase) -> Iterator[Diagnostic]:
         state="none",
     )
     if case.run is not None:
-        started = [event for _, event in case.iter_events() if isinstance(event, AgentStarted)]
+        started = [event for _, event in case.iter_run_events() if isinstance(event, AgentStarted)]
         fork_count = sum(event.kind == "fork" for event in started)
         yield case.make_diagnostic(
             "this run", f"started {len(started)} agents, {fork_count} of them forks", state="none"
@@ -163,7 +163,7 @@ def explain_worktree_not_cleaned(case: DoctorCase) -> Iterator[Diagnostic]:
         yield case.make_diagnostic("repository", str(error), state="none")
         return
     for status in found:
-        if case.is_about(status.name, status.name.removeprefix("agent-")):
+        if case.is_about_subject(status.name, status.name.removeprefix("agent-")):
             yield _explain_worktree(case, status)
     if not found:
         yield case.make_diagnostic("worktrees", "none is left", state="ok")

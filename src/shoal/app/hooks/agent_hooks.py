@@ -62,7 +62,7 @@ class HookRegistry:
         for hook in hooks:
             self.by_event[hook.event] = (*self.by_event.get(hook.event, ()), hook)
 
-    def set_notifier(self, notifier: HookNotifier) -> None:
+    def set_background_hook_notifier(self, notifier: HookNotifier) -> None:
         """Send the notices of background hooks to this notifier."""
         self.notifier = self.runner.notice_sink = notifier
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from shoal.core.errors import WorktreeError
-from shoal.runs.prepared_agent import NewAgent
+from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.workspaces.external_worktree import ExternalWorktree, open_external_worktree
 
 _ID_CHARS = 8
 
 
-async def create_worktree_by_hook(new_agent: NewAgent, previous: str, now: int) -> ExternalWorktree | None:
+async def create_worktree_by_hook(
+    new_agent: AgentPreparationRequest, previous: str, now: int
+) -> ExternalWorktree | None:
     """Return the worktree that a `WorktreeCreate` hook created, now or before; None if there is no such hook.
 
     Raises `WorktreeError` if the hook fails or returns no usable directory.
@@ -32,7 +34,7 @@ async def create_worktree_by_hook(new_agent: NewAgent, previous: str, now: int) 
     return open_external_worktree(path, root=root, agent=agent, session=session, now=now)
 
 
-async def notify_worktree_removed(new_agent: NewAgent, name: str, path: Path) -> None:
+async def run_worktree_remove_hooks(new_agent: AgentPreparationRequest, name: str, path: Path) -> None:
     hooks = new_agent.parent.hooks
     if hooks.has_hooks_for("WorktreeRemove"):
         await hooks.run_hooks("WorktreeRemove", {"name": name, "worktree_path": str(path)})

@@ -12,7 +12,7 @@ from msgspec import Struct
 from shoal.app.isolation.file_leases import FileLeases
 from shoal.app.isolation.sandbox_policies import create_worktree_sandbox
 from shoal.app.settings.settings import Settings
-from shoal.core.agents import RetainedWork
+from shoal.core.agents import RetainedWorktreeWork
 from shoal.core.clock import Clock
 from shoal.core.errors import AgentRequestRefused, WorktreeError
 from shoal.core.events import FileChanged, JournaledEvent
@@ -20,7 +20,7 @@ from shoal.core.filenames import escape_filename
 from shoal.core.ids import AgentId
 from shoal.core.sandbox import Sandbox
 from shoal.core.worktrees import RemovedWorktree, RetainedWorktree
-from shoal.runs.prepared_agent import NewAgent
+from shoal.runs.prepared_agent import AgentPreparationRequest
 from shoal.workspaces.git_paths import read_head_commit
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MAX_COMMITS = 50
 
 
-async def _retain_nothing() -> RetainedWork | None:
+async def _retain_nothing() -> RetainedWorktreeWork | None:
     return None
 
 
@@ -55,7 +55,7 @@ class AgentWorkspace(Struct, frozen=True, kw_only=True):
     agent_notice: str = ""
     """Text about the workspace for the agent's prompt."""
     notes: tuple[str, ...] = ()
-    finish: Callable[[], Awaitable[RetainedWork | None]] = _retain_nothing
+    finish: Callable[[], Awaitable[RetainedWorktreeWork | None]] = _retain_nothing
     grant_write: Callable[[Path], None] = lambda _: None
     """Lets its file tools write in a directory outside the workspace."""
     list_commits: Callable[[], Awaitable[tuple[str, ...]]]
@@ -85,15 +85,15 @@ class WorkspaceAllocator:
         """Repositories whose leftovers of dead processes were removed."""
         self.leases = FileLeases(settings.own.file_leases)
 
-    def allocate_shared(self, new_agent: NewAgent) -> AgentWorkspace:
+    def allocate_shared(self, new_agent: AgentPreparationRequest) -> AgentWorkspace:
         """Return a separate view of the parent's files."""
         parent_workspace = new_agent.parent.environment.workspace
         assert isinstance(parent_workspace, LocalWorkspace)
         workspace = parent_workspace.create_sibling(
-            self._make_change_handler(new_agent, parent_workspace.root)
+            self._make_file_change_handler(new_agent, parent_workspace.root)
         )
-        workspace.write_guard = self.leases.create_guard(new_agent.agent)
-        workspace.begin_turn(self._turn())
+        workspace.write_guard = self.leases.create_write_guard(new_agent.agent)
+        workspace.set_checkpoint_turn(self._turn())
         return AgentWorkspace(
             workspace=workspace,
             sandbox=new_agent.parent.environment.sandbox,
@@ -101,7 +101,7 @@ class WorkspaceAllocator:
         )
 
     async def allocate_worktree(
-        self, new_agent: NewAgent, previous: str = "", *, is_fork: bool = False
+        self, new_agent: AgentPreparationRequest, previous: str = "", *, is_fork: bool = False
     ) -> AgentWorkspace:
         """Return a new worktree, or the previous one. Raises `AgentRequestRefused` without isolation."""
         from shoal.app.hooks.worktree_hooks import create_worktree_by_hook
@@ -119,21 +119,21 @@ class WorkspaceAllocator:
             workspace = worktree.create_workspace(
                 granted=parent_workspace.granted_directories,
                 extra_writable=(self._settings.home / "plans",),
-                on_change=self._make_change_handler(new_agent, worktree.path),
+                on_change=self._make_file_change_handler(new_agent, worktree.path),
             )
-            workspace.write_guard = self.leases.create_guard(new_agent.agent)
+            workspace.write_guard = self.leases.create_write_guard(new_agent.agent)
             unreadable = UnreadablePaths()
             sandbox = await self._create_sandbox(new_agent, worktree, workspace, unreadable)
         except WorktreeError as error:
             raise AgentRequestRefused(
                 f"The agent was not started: it cannot have a worktree. {error}"
             ) from error
-        workspace.begin_turn(self._turn())
+        workspace.set_checkpoint_turn(self._turn())
 
-        async def finish_worktree() -> RetainedWork | None:
+        async def finish_worktree() -> RetainedWorktreeWork | None:
             if worktrees is None:
                 # A worktree made by a hook is always kept: its content is unknown.
-                return RetainedWork(path=str(worktree.path), branch="")
+                return RetainedWorktreeWork(path=str(worktree.path), branch="")
             return await self._finish_worktree(worktrees, worktree, new_agent)
 
         return AgentWorkspace(
@@ -151,21 +151,21 @@ class WorkspaceAllocator:
             list_commits=self._make_commit_lister(new_agent, workspace.root, worktree.record.base or None),
         )
 
-    async def settle_worktree(self, root: Path, path: Path) -> RetainedWork | None:
+    async def finish_orphaned_worktree(self, root: Path, path: Path) -> RetainedWorktreeWork | None:
         """Return the kept work of an agent whose process ended before its worktree was finished."""
         try:
             settled = await self._get_worktrees(root).settle_abandoned(path)
         except (WorktreeError, OSError) as error:
             self._note(f"The worktree {escape_filename(path)} is kept as it is: {error}")
-            return RetainedWork(path=str(path), branch="")
+            return RetainedWorktreeWork(path=str(path), branch="")
         return _to_retained_work(settled) if isinstance(settled, RetainedWorktree) else None
 
-    async def settle_leftovers(self, root: Path, session: str, resuming: Collection[Path]) -> None:
+    async def finish_leftover_worktrees(self, root: Path, session: str, resuming: Collection[Path]) -> None:
         """Settle worktrees of dead processes of the session, except those whose agents may be resumed."""
         if not any((self._settings.home / "worktrees").glob("*/agent-*.json")):
             return
         try:
-            self._report_retained(await self._get_worktrees(root).settle_session(session, resuming))
+            self._report_retained_worktrees(await self._get_worktrees(root).settle_session(session, resuming))
         except (WorktreeError, OSError) as error:
             self._note(f"Not all that was made for agents could be taken away: {error}")
 
@@ -183,20 +183,20 @@ class WorkspaceAllocator:
             )
         return self._worktrees[root]
 
-    async def _reap_abandoned_once(self, worktrees: WorktreeService) -> None:
+    async def _remove_abandoned_worktrees_once(self, worktrees: WorktreeService) -> None:
         """Remove leftovers of dead processes once, after resumed agents have their worktrees back."""
         if worktrees in self._reaped:
             return
         self._reaped.append(worktrees)
-        self._report_retained(await worktrees.reap_abandoned())
+        self._report_retained_worktrees(await worktrees.reap_abandoned())
 
-    def _report_retained(self, settled: Sequence[RetainedWorktree | RemovedWorktree]) -> None:
+    def _report_retained_worktrees(self, settled: Sequence[RetainedWorktree | RemovedWorktree]) -> None:
         for worktree in settled:
             if isinstance(worktree, RetainedWorktree):
                 self._note(f"Work of an agent that was cut off is kept in {escape_filename(worktree.path)}.")
 
     async def _create_worktree(
-        self, root: Path, new_agent: NewAgent, previous: str
+        self, root: Path, new_agent: AgentPreparationRequest, previous: str
     ) -> tuple[Worktree, WorktreeService]:
         session, worktrees = new_agent.parent.identity.session, self._get_worktrees(root)
         if previous:
@@ -205,7 +205,7 @@ class WorkspaceAllocator:
             except WorktreeError:
                 # Its work was merged, or it had none: continue in a new worktree.
                 pass
-        await self._reap_abandoned_once(worktrees)
+        await self._remove_abandoned_worktrees_once(worktrees)
         agent = str(new_agent.agent)
         if new_agent.assignment is not None:
             # A member's id is its name and team, which other members have had or will have.
@@ -214,7 +214,7 @@ class WorkspaceAllocator:
 
     async def _create_sandbox(
         self,
-        new_agent: NewAgent,
+        new_agent: AgentPreparationRequest,
         worktree: Worktree,
         workspace: WorktreeWorkspace,
         unreadable: UnreadablePaths,
@@ -227,49 +227,51 @@ class WorkspaceAllocator:
             await self._discard_worktree(new_agent, worktree)
             raise
 
-    async def _discard_worktree(self, new_agent: NewAgent, worktree: Worktree) -> None:
-        from shoal.app.hooks.worktree_hooks import notify_worktree_removed
+    async def _discard_worktree(self, new_agent: AgentPreparationRequest, worktree: Worktree) -> None:
+        from shoal.app.hooks.worktree_hooks import run_worktree_remove_hooks
 
         if worktree.record.branch:
             await self._get_worktrees(new_agent.parent.environment.workspace.root).finish_worktree(worktree)
         else:
-            await notify_worktree_removed(new_agent, worktree.name, worktree.path)
+            await run_worktree_remove_hooks(new_agent, worktree.name, worktree.path)
 
     async def _finish_worktree(
-        self, worktrees: WorktreeService, worktree: Worktree, new_agent: NewAgent
-    ) -> RetainedWork | None:
-        from shoal.app.hooks.worktree_hooks import notify_worktree_removed
+        self, worktrees: WorktreeService, worktree: Worktree, new_agent: AgentPreparationRequest
+    ) -> RetainedWorktreeWork | None:
+        from shoal.app.hooks.worktree_hooks import run_worktree_remove_hooks
 
         try:
             finished = await worktrees.finish_worktree(worktree)
         except (WorktreeError, OSError) as error:
             self._note(f"The worktree {escape_filename(worktree.path)} is kept as it is: {error}")
-            return RetainedWork(path=str(worktree.path), branch=worktree.record.branch)
+            return RetainedWorktreeWork(path=str(worktree.path), branch=worktree.record.branch)
         if not isinstance(finished, RetainedWorktree):
-            await notify_worktree_removed(new_agent, worktree.name, worktree.path)
+            await run_worktree_remove_hooks(new_agent, worktree.name, worktree.path)
             return None
         return _to_retained_work(finished)
 
-    def _make_change_handler(self, new_agent: NewAgent, root: Path) -> Callable[[int, Path], None]:
+    def _make_file_change_handler(
+        self, new_agent: AgentPreparationRequest, root: Path
+    ) -> Callable[[int, Path], None]:
         agent: AgentId = new_agent.agent
 
-        def on_changed(turn: int, path: Path) -> None:
+        def on_file_changed(turn: int, path: Path) -> None:
             self.leases.acquire(agent, path, root)
             new_agent.monitor.add_changed_file(escape_filename(path))
             self._emit(FileChanged(agent=agent, turn=turn, path=escape_filename(path)))
 
-        return on_changed
+        return on_file_changed
 
     def _make_commit_lister(
-        self, new_agent: NewAgent, root: Path, base: str | None = None
+        self, new_agent: AgentPreparationRequest, root: Path, base: str | None = None
     ) -> Callable[[], Awaitable[tuple[str, ...]]]:
         """Return a function that lists the checkout's commits since the agent first used a shell."""
         start: list[str | None] = [base]
 
-        def remember_head() -> None:
+        def remember_head_commit() -> None:
             start[0] = start[0] or read_head_commit(root)
 
-        new_agent.monitor.before_shell = remember_head
+        new_agent.monitor.before_shell = remember_head_commit
 
         async def list_commits() -> tuple[str, ...]:
             since = start[0]
@@ -287,8 +289,8 @@ class WorkspaceAllocator:
         return list_commits
 
 
-def _to_retained_work(retained: RetainedWorktree) -> RetainedWork:
+def _to_retained_work(retained: RetainedWorktree) -> RetainedWorktreeWork:
     commits = 0 if retained.work is None else retained.work.commits
-    return RetainedWork(
+    return RetainedWorktreeWork(
         path=str(retained.path), branch=retained.branch, ref=retained.ref or "", commits=commits
     )

@@ -28,7 +28,7 @@ class FileLeases:
         if self._patterns and self._expression(str(root)).fullmatch(str(path)) is not None:
             self._holders.setdefault(path, agent)
 
-    def create_guard(self, agent: AgentId) -> Callable[[Path], None]:
+    def create_write_guard(self, agent: AgentId) -> Callable[[Path], None]:
         """Return a check that raises `WorkspaceError` if this agent writes to a file another one holds."""
 
         def check_write(path: Path) -> None:

@@ -67,7 +67,7 @@ def check_versions(shoal: str) -> Iterator[Diagnostic]:
     )
 
 
-def check_home(home: Path, source: str) -> Iterator[Diagnostic]:
+def check_home_directory(home: Path, source: str) -> Iterator[Diagnostic]:
     problem = _find_write_problem(home)
     yield Diagnostic(
         area="home",
@@ -141,7 +141,7 @@ def detect_file_system(path: Path, mounts: str | None = None) -> str:
     return kind
 
 
-def check_programs(path: str | None = None) -> Iterator[Diagnostic]:
+def check_external_programs(path: str | None = None) -> Iterator[Diagnostic]:
     install_command = next((text for name, text in _INSTALLERS if shutil.which(name)), "install {}")
     for name, package, purpose in PROGRAMS:
         location = shutil.which(name, path=path)
@@ -154,7 +154,7 @@ def check_programs(path: str | None = None) -> Iterator[Diagnostic]:
         )
 
 
-def check_extras() -> Iterator[Diagnostic]:
+def check_optional_extras() -> Iterator[Diagnostic]:
     for extra, module, purpose in EXTRAS:
         is_installed = _is_importable(module)
         yield Diagnostic(

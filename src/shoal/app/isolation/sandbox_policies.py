@@ -16,12 +16,12 @@ from shoal.backends.sandbox.sandbox_selection import (
     DISABLE_HINT,
     SandboxPreferences,
     SelectedSandbox,
-    detect_driver,
-    list_drivers,
+    detect_sandbox_driver,
+    list_sandbox_drivers,
 )
 from shoal.core.errors import SettingsError, WorktreeError
 from shoal.core.sandbox import SandboxPolicy
-from shoal.tools.command_environment import is_provider_secret
+from shoal.tools.command_environment import is_provider_secret_variable
 from shoal.wire.settings_codec import SandboxSettings
 from shoal.workspaces.git_paths import iter_git_control_paths, iter_git_writable_paths
 from shoal.workspaces.local_workspace import LocalWorkspace
@@ -55,13 +55,13 @@ def create_sandbox(
     return SelectedSandbox(
         SandboxPreferences(
             enabled=bool(preferences.enabled),
-            insists=_is_required(preferences),
+            insists=_is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
         get_policy=lambda: build_sandbox_policy(
             settings, environ, workspace, session_directory, list_unreadable()
         ),
-        drivers=list_drivers(settings.environ.get("PATH", os.defpath)),
+        drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
 
@@ -94,15 +94,17 @@ def build_sandbox_policy(
             *(user_home / name for name in STARTUP_FILES),
         ),
         hidden=(
-            *_exclude_named((*_iter_secret_paths(settings, user_home), session_directory), named_writable),
+            *_exclude_user_writable_paths(
+                (*_iter_secret_paths(settings, user_home), session_directory), named_writable
+            ),
             *(_resolve_path(text, user_home, workspace.root) for text in preferences.hidden),
         ),
         hidden_if_possible=tuple(
-            _filter_hideable(
+            _filter_hideable_paths(
                 unreadable, [*work, *_iter_temporary_directories(environ), *named_writable], user_home
             )
         ),
-        hidden_sockets=_exclude_named([*_iter_socket_paths(environ)], named_writable),
+        hidden_sockets=_exclude_user_writable_paths([*_iter_socket_paths(environ)], named_writable),
         readable=(session_directory / "results",),
         network=preferences.network,
     )
@@ -125,16 +127,16 @@ async def create_worktree_sandbox(
     sandbox = SelectedSandbox(
         SandboxPreferences(
             enabled=bool(preferences.enabled),
-            insists=not is_weak or _is_required(preferences),
+            insists=not is_weak or _is_sandbox_required(preferences),
             auto_allow=preferences.auto_allow,
         ),
         get_policy=lambda: build_worktree_policy(
             settings, worktree, workspace, session_directory, list_unreadable()
         ),
-        drivers=list_drivers(settings.environ.get("PATH", os.defpath)),
+        drivers=list_sandbox_drivers(settings.environ.get("PATH", os.defpath)),
         note=note,
     )
-    await sandbox.prepare()
+    await sandbox.detect_availability()
     if not sandbox.is_active and not is_weak:
         raise WorktreeError(
             "The commands of an agent in a worktree need a sandbox that holds them there: "
@@ -169,14 +171,14 @@ def build_worktree_policy(
     )
 
 
-def examine_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
+def diagnose_sandbox(settings: Settings) -> tuple[DiagnosticState, str, str]:
     """Return state, description and advice for `shoal doctor`."""
     preferences = settings.own.sandbox
     if not preferences.enabled:
-        return "none", f"turned off ({settings.find_origin('shoal.sandbox.enabled')})", ""
-    detected = detect_driver(list_drivers(settings.environ.get("PATH", os.defpath)))
+        return "none", f"turned off ({settings.find_setting_origin('shoal.sandbox.enabled')})", ""
+    detected = detect_sandbox_driver(list_sandbox_drivers(settings.environ.get("PATH", os.defpath)))
     problems = "; ".join(detected.problems)
-    is_required = _is_required(preferences)
+    is_required = _is_sandbox_required(preferences)
     if detected.driver is None:
         return (
             "bad" if is_required else "warn",
@@ -232,7 +234,7 @@ def _is_inside(path: Path, directories: Sequence[Path]) -> bool:
     return any(path.is_relative_to(directory) for directory in directories)
 
 
-def _is_required(settings: SandboxSettings) -> bool:
+def _is_sandbox_required(settings: SandboxSettings) -> bool:
     """Return True if the user requested the sandbox explicitly, so that its absence is an error."""
     return settings.enabled is True or not settings.network or bool(settings.hidden)
 
@@ -255,9 +257,9 @@ def _iter_secret_paths(settings: Settings, user_home: Path) -> Iterator[Path]:
     # Keys between processes, data of other sessions, and the sockets that control runs.
     yield settings.home / "shoal"
     yield settings.home / ".credentials.json"
-    for document in (*settings.documents, *(each.document for each in settings.left_out)):
+    for document in (*settings.documents, *(each.document for each in settings.untrusted_escalations)):
         env = document.raw.get("env")
-        if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret, env)):
+        if document.path is not None and isinstance(env, dict) and any(map(is_provider_secret_variable, env)):
             yield document.path
 
 
@@ -274,7 +276,7 @@ def _iter_socket_paths(environ: dict[str, str]) -> Iterator[Path]:
     yield from (Path("/var/run/docker.sock"), Path("/var/lib/docker"))
 
 
-def _filter_hideable(paths: Sequence[Path], work: Sequence[Path], user_home: Path) -> Iterator[Path]:
+def _filter_hideable_paths(paths: Sequence[Path], work: Sequence[Path], user_home: Path) -> Iterator[Path]:
     """Yield paths that can be hidden without breaking commands: no parents of the work, no system paths."""
     for path in paths:
         is_inside = any(path.is_relative_to(directory) for directory in (*work, user_home))
@@ -282,6 +284,6 @@ def _filter_hideable(paths: Sequence[Path], work: Sequence[Path], user_home: Pat
             yield path
 
 
-def _exclude_named(paths: Sequence[Path], named: Sequence[Path]) -> tuple[Path, ...]:
+def _exclude_user_writable_paths(paths: Sequence[Path], named: Sequence[Path]) -> tuple[Path, ...]:
     """Return the paths without those that the user made writable by name."""
     return tuple(path for path in paths if Path(os.path.realpath(path)) not in named)

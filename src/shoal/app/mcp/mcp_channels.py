@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
 
-from shoal.core.errors import SettingsError, StoreError
+from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.events import MessageAuthor
 from shoal.core.inbox_items import InboxItem
-from shoal.core.mcp_servers import ChannelMessage
+from shoal.core.mcp_servers import McpChannelMessage
 from shoal.core.messages import Message, user_message
-from shoal.wire.notification_text import format_channel_message, format_channel_overflow
+from shoal.wire.notification_text import format_mcp_channel_message, format_mcp_channel_overflow
 
 SERVER_PREFIX = "server:"
 MAX_WAITING = 50
 """Maximum number of messages that wait for the lead, over all channels."""
 
 
-def parse_channel_names(given: Iterable[str], where: str) -> frozenset[str]:
+def parse_mcp_channel_names(given: Iterable[str], where: str) -> frozenset[str]:
     """Parse the names of servers. Raises `SettingsError`."""
     names: set[str] = set()
     for entry in (part.strip() for text in given for part in text.split(",")):
@@ -33,7 +33,7 @@ def parse_channel_names(given: Iterable[str], where: str) -> frozenset[str]:
     return frozenset(names)
 
 
-class ChannelSession(Protocol):
+class McpChannelSession(Protocol):
     """Methods of the session that channels use."""
 
     @property
@@ -47,20 +47,20 @@ class ChannelSession(Protocol):
 class McpChannels:
     """Queue of pushed messages. Each message is journaled before it waits; dropped messages are counted."""
 
-    def __init__(self, session: ChannelSession, names: frozenset[str]) -> None:
+    def __init__(self, session: McpChannelSession, names: frozenset[str]) -> None:
         self.names = names
         self._session = session
         self._waiting: set[str] = set()
         self._dropped: Counter[str] = Counter()
 
-    def push(self, server: str, push: ChannelMessage) -> None:
+    def receive_push(self, server: str, push: McpChannelMessage) -> None:
         if len(self._waiting) >= MAX_WAITING:
             self._drop_message(server)
             return
         dropped = self._dropped.pop(server, 0)
-        text = format_channel_message(server, push)
+        text = format_mcp_channel_message(server, push)
         if dropped:
-            text = f"{format_channel_overflow(server, dropped)}\n{text}"
+            text = f"{format_mcp_channel_overflow(server, dropped)}\n{text}"
         self._queue_message(server, text, dropped + 1)
 
     def on_item_delivered(self, item: InboxItem) -> None:
@@ -71,9 +71,9 @@ class McpChannels:
         if not self._waiting:
             dropped, self._dropped = self._dropped, Counter()
             for server, count in dropped.items():
-                self._queue_message(server, format_channel_overflow(server, count), count)
+                self._queue_message(server, format_mcp_channel_overflow(server, count), count)
 
-    def describe_missing(self, servers: Iterable[str]) -> tuple[str, ...]:
+    def describe_missing_channels(self, servers: Iterable[str]) -> tuple[str, ...]:
         missing = sorted(self.names.difference(servers))
         return tuple(
             f"The channel server:{name} is not there: no MCP server {name} is configured and switched on. "
@@ -85,14 +85,14 @@ class McpChannels:
         wakes = self._session.can_be_woken
         try:
             self._waiting.add(self._session.queue_message(user_message(text), by="runtime", wakes=wakes))
-        except StoreError:
+        except StateFileError:
             # The journal cannot be written, which ends the turn elsewhere. The count is reported once it can.
             self._dropped[server] += message_count
 
     def _drop_message(self, server: str) -> None:
         self._dropped[server] += 1
         if self._dropped[server] == 1:
-            with suppress(StoreError):
+            with suppress(StateFileError):
                 self._session.note(
                     f"The channel server:{server} sends more than the lead takes in: {MAX_WAITING} messages "
                     "wait, and more are dropped. The lead is told how many."

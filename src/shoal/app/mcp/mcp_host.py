@@ -10,7 +10,7 @@ from pathlib import Path
 import shoal
 from shoal.app.settings.settings import Settings
 from shoal.core.clock import Clock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ports import ProcessLauncher
 from shoal.stores.files.home_paths import write_atomically
 from shoal.tools.mcp.client_context import McpClientContext
@@ -28,13 +28,15 @@ class McpTokenFile:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be read: {error.strerror}.", path=self._path) from error
+            raise StateFileError(
+                f"{self._path} cannot be read: {error.strerror}.", path=self._path
+            ) from error
 
     def write(self, content: bytes) -> None:
         write_atomically(self._path, content)
 
 
-def open_token_file(home: Path, server: str, url: str) -> McpTokenFile:
+def open_mcp_token_file(home: Path, server: str, url: str) -> McpTokenFile:
     """Open the token file of a server. It depends on the URL, so no other server gets the tokens."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", server)[:60]
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
@@ -42,7 +44,7 @@ def open_token_file(home: Path, server: str, url: str) -> McpTokenFile:
     return McpTokenFile(home / "shoal" / "keys" / "mcp.auth" / f"{name}-{digest}.json")
 
 
-def create_mcp_host(
+def create_mcp_client_context(
     settings: Settings,
     *,
     root: Path,
@@ -59,6 +61,6 @@ def create_mcp_host(
         logs=logs,
         deadline=settings.own.mcp_deadline,
         note=note,
-        tokens=lambda name, url: open_token_file(settings.home, name, url),
+        tokens=lambda name, url: open_mcp_token_file(settings.home, name, url),
         version=shoal.__version__,
     )

@@ -10,22 +10,22 @@ from typing import Any
 from msgspec import Struct
 
 from shoal.app.mcp.mcp_channels import McpChannels
-from shoal.app.settings.mcp_files import ConfiguredServers
+from shoal.app.settings.mcp_files import ConfiguredMcpServers
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.mcp_servers import (
     MCP_PREFIX,
-    ChannelMessage,
+    McpChannelMessage,
     McpPrompt,
     McpServerConfig,
     McpServerState,
     McpServerStatus,
-    matches_server_pattern,
+    matches_mcp_server_pattern,
 )
 from shoal.core.tools import Tool
 from shoal.tools.mcp.client_context import McpClientContext, McpRequestRefused
 from shoal.tools.mcp.managed_server import ManagedMcpServer
-from shoal.wire.mcp_codec import InvalidServerConfig, parse_server
+from shoal.wire.mcp_codec import InvalidMcpServerConfig, parse_mcp_server
 
 REQUIRED_TIMEOUT = 30.0
 """Seconds that an agent waits for the servers that it requires."""
@@ -58,7 +58,7 @@ class McpServers:
 
     def __init__(
         self,
-        configured: ConfiguredServers,
+        configured: ConfiguredMcpServers,
         host: McpClientContext,
         tools: dict[str, Tool],
         *,
@@ -144,7 +144,7 @@ class McpServers:
         """Return sentences about channels whose servers are not started."""
         if self.channels is None:
             return ()
-        return self.channels.describe_missing(server.name for server in self.configured.servers)
+        return self.channels.describe_missing_channels(server.name for server in self.configured.servers)
 
     def list_prompts(self) -> tuple[McpPrompt, ...]:
         """Return the prompts, each usable as a slash command."""
@@ -158,7 +158,7 @@ class McpServers:
                     return await (await server.wait_for_connection()).get_prompt(prompt_name, arguments)
         raise McpRequestRefused(f"no MCP server offers a prompt named {name}")
 
-    async def prepare_tools(self, definition: AgentDefinition, names: Sequence[str] = ()) -> AgentTools:
+    async def prepare_agent_tools(self, definition: AgentDefinition, names: Sequence[str] = ()) -> AgentTools:
         """Return the tools for an agent, including those of its own and its required servers.
 
         `names` are tools it had before. Raises `AgentRequestRefused` and then leaves no server running.
@@ -168,7 +168,7 @@ class McpServers:
         try:
             own_servers += map(self._start_server, tuple(self._read_own_servers(definition)))
             self._agent_servers += own_servers
-            await self._wait_for_required(definition, names, own_servers)
+            await self._wait_for_required_servers(definition, names, own_servers)
         except BaseException:
             await self._stop_servers(own_servers)
             raise
@@ -176,7 +176,7 @@ class McpServers:
         named_servers = [
             managed
             for managed in self._servers
-            if any(matches_server_pattern(each, managed.server.name) for each in patterns)
+            if any(matches_mcp_server_pattern(each, managed.server.name) for each in patterns)
         ]
         extra_names = (
             *(tool.schema.name for managed in (*own_servers, *named_servers) for tool in managed.tools),
@@ -185,11 +185,13 @@ class McpServers:
         if not own_servers:
             return AgentTools(tools=self._tools, extra_names=extra_names)
 
-        async def close_servers() -> None:
+        async def close_own_servers() -> None:
             await self._stop_servers(own_servers)
 
         own_tools = {tool.schema.name: tool for managed in own_servers for tool in managed.tools}
-        return AgentTools(tools={**self._tools, **own_tools}, extra_names=extra_names, close=close_servers)
+        return AgentTools(
+            tools={**self._tools, **own_tools}, extra_names=extra_names, close=close_own_servers
+        )
 
     def _read_own_servers(self, definition: AgentDefinition) -> Iterable[McpServerConfig]:
         """Yield the servers that the definition itself describes."""
@@ -203,13 +205,13 @@ class McpServers:
                         "`shoal trust --show`, and trust it with `shoal trust`."
                     )
                 try:
-                    yield parse_server(name, config, f"agent {agent}")
-                except InvalidServerConfig as error:
+                    yield parse_mcp_server(name, config, f"agent {agent}")
+                except InvalidMcpServerConfig as error:
                     raise AgentRequestRefused(
                         f"The MCP server {name} of the agent {agent} ({source}) cannot be used: {error}."
                     ) from error
 
-    async def _wait_for_required(
+    async def _wait_for_required_servers(
         self, definition: AgentDefinition, names: Sequence[str], own_servers: Sequence[ManagedMcpServer]
     ) -> None:
         """Wait for the servers an agent needs. Raises `AgentRequestRefused`, naming missing ones."""
@@ -223,18 +225,18 @@ class McpServers:
         servers = (*own_servers, *self._servers)
         try:
             async with self._clock.deadline(REQUIRED_TIMEOUT):
-                while self._find_missing(entries, servers, final_only=False) or _has_pending_tool(
+                while self._find_missing_servers(entries, servers, final_only=False) or _has_pending_tool(
                     tool_names, servers
                 ):
-                    if failed := self._find_missing(entries, servers, final_only=True):
+                    if failed := self._find_missing_servers(entries, servers, final_only=True):
                         raise AgentRequestRefused(_format_missing_servers(definition, failed, ""))
                     await self._change_event.wait()
         except TimeoutError:
-            if missing := self._find_missing(entries, servers, final_only=False):
+            if missing := self._find_missing_servers(entries, servers, final_only=False):
                 delay = f" within {REQUIRED_TIMEOUT:g} s"
                 raise AgentRequestRefused(_format_missing_servers(definition, missing, delay)) from None
 
-    def _find_missing(
+    def _find_missing_servers(
         self, entries: Mapping[str, bool], servers: Sequence[ManagedMcpServer], *, final_only: bool
     ) -> list[str]:
         """Return the entries without a connected server and the reasons; with `failed`, only final ones.
@@ -243,7 +245,9 @@ class McpServers:
         """
         found: list[str] = []
         for entry, needs_tools in entries.items():
-            matching = [managed for managed in servers if matches_server_pattern(entry, managed.server.name)]
+            matching = [
+                managed for managed in servers if matches_mcp_server_pattern(entry, managed.server.name)
+            ]
             if self._list_relayed_tool_names(entry):
                 continue
             if any(
@@ -251,37 +255,37 @@ class McpServers:
             ):
                 continue
             if not final_only or not any(managed.status == "pending" for managed in matching):
-                found.append(f"{entry} ({self._explain_missing(entry, matching)})")
+                found.append(f"{entry} ({self._explain_missing_server(entry, matching)})")
         return found
 
     def _list_relayed_tool_names(self, entry: str) -> tuple[str, ...]:
         return tuple(
             name
             for each in self.relayed_servers
-            if matches_server_pattern(entry, each.name)
+            if matches_mcp_server_pattern(entry, each.name)
             for name in each.tools
         )
 
-    def _explain_missing(self, entry: str, matching: Sequence[ManagedMcpServer]) -> str:
+    def _explain_missing_server(self, entry: str, matching: Sequence[ManagedMcpServer]) -> str:
         for managed in matching:
             if managed.status == "connected":
                 return "it offers no tools"
             return managed.detail or "it is still coming up"
         for server in self.configured.untrusted:
-            if matches_server_pattern(entry, server.name):
+            if matches_mcp_server_pattern(entry, server.name):
                 return UNTRUSTED_REASON
         for server in self.configured.disabled:
-            if matches_server_pattern(entry, server.name):
+            if matches_mcp_server_pattern(entry, server.name):
                 return DISABLED_REASON
         return "no such server is configured; `shoal mcp ls` lists them"
 
-    def _find_push_handler(self, server: McpServerConfig) -> Callable[[str, ChannelMessage], None] | None:
+    def _find_push_handler(self, server: McpServerConfig) -> Callable[[str, McpChannelMessage], None] | None:
         """Return the push handler of a session server; an agent's own server has none, whatever its name."""
         channels = self.channels
-        return channels.push if channels is not None and server.name in channels.names else None
+        return channels.receive_push if channels is not None and server.name in channels.names else None
 
     def _start_server(
-        self, server: McpServerConfig, on_push: Callable[[str, ChannelMessage], None] | None = None
+        self, server: McpServerConfig, on_push: Callable[[str, McpChannelMessage], None] | None = None
     ) -> ManagedMcpServer:
         managed = ManagedMcpServer(server, self._host, self._on_server_changed, on_push)
         managed.start(self._group)
@@ -331,9 +335,9 @@ DISABLED_REASON = "it is switched off in settings"
 
 
 def _create_resource_tools(servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:
-    from shoal.tools.mcp.resource_tools import build_resource_tools
+    from shoal.tools.mcp.resource_tools import build_mcp_resource_tools
 
-    return build_resource_tools(servers)
+    return build_mcp_resource_tools(servers)
 
 
 def _has_pending_tool(names: Sequence[str], servers: Sequence[ManagedMcpServer]) -> bool:

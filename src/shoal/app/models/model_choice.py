@@ -41,7 +41,7 @@ async def choose_model(
     """
     name = name or settings.model
     if name is None:
-        return await _detect_model(settings, clock, rng)
+        return await _create_default_model(settings, clock, rng)
     kind, _, rest = name.partition(":")
     if kind == "scripted" and rest:
         from shoal.models.scripted_model import ScriptedModel
@@ -74,15 +74,15 @@ async def choose_model_with_fallback(
     return FallbackModel(primary, secondary)
 
 
-async def _detect_model(settings: Settings, clock: Clock, rng: Random) -> Model:
+async def _create_default_model(settings: Settings, clock: Clock, rng: Random) -> Model:
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
         return _create_model(f"anthropic:{DEFAULT_ALIAS}", settings, clock, rng)
-    from shoal.models.providers import list_ollama_models, list_served_models
+    from shoal.models.providers import list_ollama_models, list_openai_server_models
 
     if access.openai_base_url and not access.openai_api_key:
         # A custom server has its own models; ask it for the list.
-        served_names = await list_served_models(access.openai_base_url)
+        served_names = await list_openai_server_models(access.openai_base_url)
         if served_names:
             return _create_model(f"openai:{served_names[0]}", settings, clock, rng)
     if access.openai_api_key:
@@ -104,12 +104,12 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
     model_settings = {key: msgspec.to_builtins(value) for key, value in shoal_settings.models.items()}
     provider, _, card = resolve_model(
         name,
-        provider=_find_configured_provider(settings),
+        provider=_find_alias_provider(settings),
         models=model_settings,
         aliases=shoal_settings.aliases,
     )
     access = build_provider_access(provider, settings)
-    _require_key(provider, card.id, access)
+    _require_provider_key(provider, card.id, access)
     model = create_model(provider, card, access, clock=clock)
     if clock not in _limiters:
         _limiters[clock] = RateLimiterRegistry(
@@ -119,7 +119,7 @@ def _create_model(name: str, settings: Settings, clock: Clock, rng: Random) -> M
     return RetryingModel(model, limiter, clock)
 
 
-def _find_configured_provider(settings: Settings) -> str | None:
+def _find_alias_provider(settings: Settings) -> str | None:
     """Return the provider whose aliases apply to an alias without a provider."""
     access = settings.access
     if access.anthropic_api_key or access.anthropic_auth_token:
@@ -149,12 +149,12 @@ def build_provider_access(provider: str, settings: Settings) -> ProviderAccess:
         api_key=key,
         auth_token=token,
         proxy=settings.find_proxy(base_url or PROVIDERS[provider].base_url),
-        deadlines=_build_deadlines(provider, settings),
+        deadlines=_build_http_deadlines(provider, settings),
         betas=settings.betas,
     )
 
 
-def _require_key(provider: str, model: str, access: ProviderAccess) -> None:
+def _require_provider_key(provider: str, model: str, access: ProviderAccess) -> None:
     """Raise `Unauthorized` if a hosted provider has no key, instead of retrying for a long time."""
     from shoal.models.providers import PROVIDERS
 
@@ -168,7 +168,7 @@ def _require_key(provider: str, model: str, access: ProviderAccess) -> None:
         )
 
 
-def _build_deadlines(provider: str, settings: Settings) -> HttpDeadlines:
+def _build_http_deadlines(provider: str, settings: Settings) -> HttpDeadlines:
     from shoal.models.providers import get_default_deadlines
 
     defaults = get_default_deadlines(provider)

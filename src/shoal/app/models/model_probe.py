@@ -12,10 +12,10 @@ from shoal.core.errors import StreamStalled
 from shoal.core.ids import IdGenerator
 from shoal.core.messages import user_message
 from shoal.core.model_requests import (
-    AttemptStarted,
+    ModelAttemptStarted,
     ModelReply,
     ModelRequest,
-    RetryScheduled,
+    ModelRetryScheduled,
     StreamDelta,
     ToolSchema,
 )
@@ -42,7 +42,7 @@ _REPORT = ToolSchema(
 )
 
 
-class ProbeResult(Struct, frozen=True, kw_only=True):
+class ModelProbeResult(Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     answered_as: str
@@ -59,32 +59,32 @@ class ProbeResult(Struct, frozen=True, kw_only=True):
     attempts: int
 
 
-class _StreamTimer:
+class _ProbeStreamTimer:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.first: float | None = None
         self.attempts = 1
 
     async def on_delta(self, delta: StreamDelta) -> None:
-        if isinstance(delta, RetryScheduled):
+        if isinstance(delta, ModelRetryScheduled):
             self.attempts += 1
             self.first = None
-        elif not isinstance(delta, AttemptStarted) and self.first is None:
+        elif not isinstance(delta, ModelAttemptStarted) and self.first is None:
             self.first = self._clock.monotonic()
 
 
-async def probe_model(name: str | None, settings: Settings, clock: Clock) -> ProbeResult:
+async def probe_model(name: str | None, settings: Settings, clock: Clock) -> ModelProbeResult:
     """Probe a model. Raises the errors of `choose_model`, and every `ModelError`."""
     probe_settings = replace(settings, own=replace(settings.own, outage_patience=RETRY_SECONDS))
     model = await choose_model(name, probe_settings, clock, IdGenerator().random)
     try:
-        return await _send_probe(model, clock)
+        return await _send_probe_request(model, clock)
     finally:
         await model.aclose()
 
 
-async def _send_probe(model: Model, clock: Clock) -> ProbeResult:
-    card, timer, started = model.card, _StreamTimer(clock), clock.monotonic()
+async def _send_probe_request(model: Model, clock: Clock) -> ModelProbeResult:
+    card, timer, started = model.card, _ProbeStreamTimer(clock), clock.monotonic()
     request = ModelRequest(
         system=_SYSTEM,
         messages=[user_message(_PROMPT)],
@@ -98,7 +98,7 @@ async def _send_probe(model: Model, clock: Clock) -> ProbeResult:
         message = f"{card.provider} gave {card.id} no whole answer within {PROBE_TIMEOUT:g} s."
         raise StreamStalled(message, provider=card.provider, model=card.id) from None
     ended = clock.monotonic()
-    return ProbeResult(
+    return ModelProbeResult(
         provider=card.provider,
         model=card.id,
         answered_as=reply.model,

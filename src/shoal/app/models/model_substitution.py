@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import re
 
-from shoal.core.events import Event, RequestFailed, RequestSent, RequestSettled
+from shoal.core.events import Event, ModelRequestFailed, ModelRequestSent, ModelRequestSettled
 from shoal.core.ids import RequestId
 
 _ID_SUFFIX = re.compile(r"(?:[-@]\d{4,8}(?:-\d\d-\d\d)?)?(?:-v\d+(?::\d+)?)?(?::latest)?")
 """Suffix that a provider adds to a model id: a snapshot date, a version, or `latest`."""
 
 
-OBSERVED_EVENTS = frozenset((RequestSent, RequestFailed, RequestSettled))
+OBSERVED_EVENTS = frozenset((ModelRequestSent, ModelRequestFailed, ModelRequestSettled))
 
 
-class SubstitutionDetector:
+class ModelSubstitutionDetector:
     """Inspects every event of a session and reports each pair of models once."""
 
     def __init__(self) -> None:
         self._requested: dict[RequestId, str] = {}
         self._reported: set[tuple[str, str]] = set()
 
-    def check_event(self, event: Event) -> str | None:
+    def describe_substitution(self, event: Event) -> str | None:
         """Return a sentence for the user if the answer came from another model."""
         match event:
-            case RequestSent(request=request, model=model):
+            case ModelRequestSent(request=request, model=model):
                 self._requested[request] = model
-            case RequestFailed(request=request):
+            case ModelRequestFailed(request=request):
                 self._requested.pop(request, None)
-            case RequestSettled(request=request, model=answered):
+            case ModelRequestSettled(request=request, model=answered):
                 requested = self._requested.pop(request, answered)
                 if not is_same_model(requested, answered) and (requested, answered) not in self._reported:
                     self._reported.add((requested, answered))

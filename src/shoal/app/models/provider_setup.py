@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.settings.settings import PROVIDER_VARIABLES, Settings, apply_variables
+from shoal.app.settings.settings import PROVIDER_VARIABLES, Settings, apply_credential_variables
 from shoal.app.settings.settings_writer import save_default_model
 from shoal.core.errors import SettingsError
-from shoal.stores.files.credential_file import store_credentials
+from shoal.stores.files.credential_file import store_provider_credentials
 
 ProviderChoice: TypeAlias = Literal["anthropic", "openai", "openrouter", "ollama", "server"]
 DEFAULT_MODELS: Mapping[ProviderChoice, str] = {
@@ -70,11 +70,11 @@ class ProviderSetup(Struct, frozen=True, kw_only=True):
 
 def find_overriding_variables(settings: Settings, provider: str) -> tuple[str, ...]:
     """Return the variables set elsewhere, which override what is stored for the provider."""
-    overriding = [name for name in PROVIDER_VARIABLES[provider] if _is_set_elsewhere(settings, name)]
+    overriding = [name for name in PROVIDER_VARIABLES[provider] if _is_variable_set_elsewhere(settings, name)]
     return tuple(overriding)
 
 
-def _is_set_elsewhere(settings: Settings, variable: str) -> bool:
+def _is_variable_set_elsewhere(settings: Settings, variable: str) -> bool:
     variables = {**_merge_user_env(settings), **settings.environ}
     return bool(variables.get(variable))
 
@@ -91,7 +91,7 @@ def _merge_user_env(settings: Settings) -> dict[str, str]:
 def apply_provider_setup(settings: Settings, setup: ProviderSetup) -> Settings:
     """Return the settings as if only this setup said how to reach the provider."""
     names = PROVIDER_VARIABLES[setup.provider]
-    access = apply_variables(settings.access, {**dict.fromkeys(names), **setup.variables})
+    access = apply_credential_variables(settings.access, {**dict.fromkeys(names), **setup.variables})
     return replace(settings, access=access, model=None)
 
 
@@ -104,19 +104,19 @@ def qualify_model_name(name: str | None, setup: ProviderSetup) -> str | None:
     return f"{setup.provider}:{name}"
 
 
-async def list_offered_models(settings: Settings) -> list[str]:
+async def list_self_hosted_models(settings: Settings) -> list[str]:
     """Return the models of a custom server or of Ollama."""
     from shoal.app.models.model_choice import resolve_ollama_url
-    from shoal.models.providers import list_ollama_models, list_served_models
+    from shoal.models.providers import list_ollama_models, list_openai_server_models
 
     if settings.access.openai_base_url:
-        return await list_served_models(settings.access.openai_base_url, timeout=2.0)
+        return await list_openai_server_models(settings.access.openai_base_url, timeout=2.0)
     return await list_ollama_models(resolve_ollama_url(settings), timeout=2.0)
 
 
 def save_provider_setup(settings: Settings, setup: ProviderSetup, model: str | None) -> None:
     """Store the setup. Raises `StoreError` or `SettingsError`."""
-    store_credentials(settings.home, setup.provider, setup.variables)
+    store_provider_credentials(settings.home, setup.provider, setup.variables)
     # Written second: a model without a provider key would only fail.
     if model is not None:
         save_default_model(model, settings.home / "settings.json")
@@ -128,5 +128,5 @@ def remove_provider_setup(settings: Settings, choice: ProviderChoice) -> bool:
     was_stored = provider in settings.stored
     if settings.own.model is not None and settings.own.model.partition(":")[0] == provider and was_stored:
         save_default_model(None, settings.home / "settings.json")
-    store_credentials(settings.home, provider, None)
+    store_provider_credentials(settings.home, provider, None)
     return was_stored

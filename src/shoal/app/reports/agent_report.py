@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, load_given_agents
+from shoal.app.definitions.agent_catalog import AgentCatalog, load_agent_catalog, parse_agents_option
 from shoal.app.definitions.plugin_set import load_plugins
 from shoal.app.hooks.hook_sources import read_definition_hooks
 from shoal.app.reports import permission_report
@@ -19,9 +19,9 @@ from shoal.core.agent_definitions import (
     AgentDefinition,
     DefinitionProblem,
     ToolSelection,
-    select_tools,
+    select_definition_tools,
 )
-from shoal.policy.mode_inheritance import narrow_mode
+from shoal.policy.mode_inheritance import narrow_child_mode
 
 _DEFAULT = "default"
 
@@ -51,19 +51,19 @@ class AgentReport:
         self.definitions: AgentCatalog = load_agent_catalog(
             cwd=self.cwd,
             home=self.settings.home,
-            given=load_given_agents(agents, self.cwd),
+            given=parse_agents_option(agents, self.cwd),
             plugins=plugins.list_agent_dirs(),
-            complete=plugins.complete_agent,
+            complete=plugins.fill_agent_plugin_root,
         )
 
     def resolve_tools(self, definition: AgentDefinition) -> ToolSelection:
-        return select_tools(definition, self.offered)
+        return select_definition_tools(definition, self.offered)
 
     def resolve_model(self, definition: AgentDefinition) -> AgentProperty:
         override = self.settings.subagent_model
         if override is not None:
             return AgentProperty(
-                key="model", value=override, origin=self.settings.find_origin("subagent_model")
+                key="model", value=override, origin=self.settings.find_setting_origin("subagent_model")
             )
         origin = definition.source.locate_field("model") or _DEFAULT
         return AgentProperty(key="model", value=definition.model or INHERIT_MODEL, origin=origin)
@@ -95,10 +95,10 @@ class AgentReport:
 
     def build_permission_report(self, definition: AgentDefinition) -> permission_report.PermissionReport:
         """Report the permissions of the agent as a child of the lead."""
-        lead = permission_report.build_permission_report(self.settings, self.cwd)
+        lead = permission_report.build_lead_permission_report(self.settings, self.cwd)
         source, tools = definition.source, self.resolve_tools(definition)
         requested = definition.permission_mode
-        mode = narrow_mode(
+        mode = narrow_child_mode(
             lead.mode, requested, person_configured=source.is_trusted, can_bypass=lead.may_skip
         )
         mode_location = source.locate_field("permission_mode")
@@ -113,7 +113,7 @@ class AgentReport:
         restrictions = [(f"{tool}, but for {' '.join(only)}", "tools") for tool, only in patterns.items()]
         denied = [*restrictions, *((rule, "disallowed_tools") for rule in tools.never)]
         rules = (
-            permission_report.RuleRow(
+            permission_report.PermissionRuleRow(
                 behavior="deny", rule=rule, source=source.locate_field(field) or str(source)
             )
             for rule, field in denied
@@ -170,7 +170,7 @@ _SHOWN_FIELDS = {
 }
 
 
-async def list_offered_tools(cwd: Path, settings: str | None = None) -> tuple[str, ...]:
+async def list_session_tools(cwd: Path, settings: str | None = None) -> tuple[str, ...]:
     """Return the tool names that a session offers to agents. It stores nothing and sends no request."""
     from shoal.app.options import Options
     from shoal.app.session.session import Session

@@ -47,35 +47,35 @@ def build_hook_report(cwd: Path, *, given: str | None = None) -> HookReport:
     problems: list[str] = []
     warnings: list[str] = []
 
-    def add_hooks(found: ParsedHooks, *, agent: str = "", trusted: bool = True) -> None:
-        rows.extend(_iter_rows(found.hooks, agent=agent, trusted=trusted))
+    def add_hook_rows(found: ParsedHooks, *, agent: str = "", trusted: bool = True) -> None:
+        rows.extend(_iter_hook_rows(found.hooks, agent=agent, trusted=trusted))
         problems.extend(found.problems)
         warnings.extend(found.warnings)
 
     plugins = load_plugins(settings, project)
-    add_hooks(load_configured_hooks(settings, plugins=plugins.build_hook_documents()))
+    add_hook_rows(load_configured_hooks(settings, plugins=plugins.build_hook_documents()))
     for untrusted_hooks in _iter_untrusted_hooks(settings):
-        add_hooks(untrusted_hooks, trusted=False)
+        add_hook_rows(untrusted_hooks, trusted=False)
     definitions = load_agent_catalog(cwd=project, home=settings.home, plugins=plugins.list_agent_dirs())
     for definition in definitions.all():
         if definition.hooks:
             trusted = is_agent_trusted(settings.home, project, definition)
-            add_hooks(read_definition_hooks(definition, settings), agent=definition.name, trusted=trusted)
+            add_hook_rows(read_definition_hooks(definition, settings), agent=definition.name, trusted=trusted)
     return HookReport(hooks=tuple(rows), problems=tuple(problems), warnings=tuple(warnings))
 
 
 def make_hook_rows(hooks: Iterable[Hook]) -> tuple[HookRow, ...]:
     """Return the rows of a running session's hooks."""
-    return tuple(_iter_rows(hooks))
+    return tuple(_iter_hook_rows(hooks))
 
 
 def _iter_untrusted_hooks(settings: Settings) -> Iterator[ParsedHooks]:
-    for escalation in settings.left_out:
+    for escalation in settings.untrusted_escalations:
         if escalation.keys == ("hooks",):
             yield parse_hooks(escalation.value, escalation.document.locate_key, settings.environ)
 
 
-def _iter_rows(hooks: Iterable[Hook], *, agent: str = "", trusted: bool = True) -> Iterator[HookRow]:
+def _iter_hook_rows(hooks: Iterable[Hook], *, agent: str = "", trusted: bool = True) -> Iterator[HookRow]:
     for hook in hooks:
         yield HookRow(
             event=hook.event,

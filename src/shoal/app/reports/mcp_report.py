@@ -10,17 +10,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from shoal.app.definitions.plugin_set import load_plugins
-from shoal.app.mcp.mcp_host import create_mcp_host, open_token_file
+from shoal.app.mcp.mcp_host import create_mcp_client_context, open_mcp_token_file
 from shoal.app.mcp.mcp_servers import DISABLED_REASON, UNTRUSTED_REASON, McpServers
-from shoal.app.settings.mcp_files import PROJECT_FILE, ConfiguredServers, change_server, load_mcp_servers
+from shoal.app.settings.mcp_files import (
+    PROJECT_FILE,
+    ConfiguredMcpServers,
+    change_mcp_server,
+    load_mcp_servers,
+)
 from shoal.app.settings.settings import Settings, load_settings
-from shoal.app.settings.settings_listing import HIDDEN_VALUE, is_secret_name
+from shoal.app.settings.settings_listing import HIDDEN_VALUE, is_secret_variable_name
 from shoal.backends.guarded_processes import GuardedProcesses
 from shoal.core.clock import SystemClock
-from shoal.core.errors import MissingExtra, SettingsError
+from shoal.core.errors import MissingPackageExtra, SettingsError
 from shoal.core.mcp_servers import McpHttpConfig, McpServerConfig, McpServerStatus, McpStdioConfig
 from shoal.tools.mcp.managed_server import CONNECT_TIMEOUT
-from shoal.wire.mcp_codec import InvalidServerConfig, expand_variables, parse_server
+from shoal.wire.mcp_codec import InvalidMcpServerConfig, expand_mcp_server_variables, parse_mcp_server
 
 
 class McpServerAdmin:
@@ -32,7 +37,7 @@ class McpServerAdmin:
         self.cwd = cwd
         self.settings: Settings = load_settings(cwd=cwd, given=settings)
         plugins = load_plugins(self.settings, cwd).build_mcp_documents()
-        self.configured: ConfiguredServers = load_mcp_servers(
+        self.configured: ConfiguredMcpServers = load_mcp_servers(
             self.settings, given, strict=strict, cwd=cwd, plugins=plugins
         )
 
@@ -80,7 +85,7 @@ class McpServerAdmin:
         processes = GuardedProcesses(clock)
         try:
             with tempfile.TemporaryDirectory(prefix="shoal-") as logs:
-                host = create_mcp_host(
+                host = create_mcp_client_context(
                     self.settings,
                     root=self.cwd,
                     logs=Path(logs),
@@ -97,36 +102,36 @@ class McpServerAdmin:
         finally:
             await processes.aclose()
 
-    async def log_in(self, name: str, show: Callable[[str], Awaitable[None]]) -> tuple[str, ...]:
+    async def log_in_to_server(self, name: str, show: Callable[[str], Awaitable[None]]) -> tuple[str, ...]:
         """Log in and return the available tools. Raises `SettingsError` and the errors of the login."""
         server, _ = self.find_server(name)
         try:
-            connection = expand_variables(server, self.settings.tool_environment).connection
-        except InvalidServerConfig as error:
+            connection = expand_mcp_server_variables(server, self.settings.tool_environment).connection
+        except InvalidMcpServerConfig as error:
             raise SettingsError(f"The MCP server {name} cannot be used: {error}.") from error
         if not isinstance(connection, McpHttpConfig):
             raise SettingsError(f"The MCP server {name} is a program, and programs need no login.")
         try:
             from shoal.tools.mcp import sdk_connection
         except ModuleNotFoundError as error:
-            raise MissingExtra("Speaking with MCP servers", "mcp") from error
-        return await sdk_connection.log_in(
-            connection, open_token_file(self.settings.home, name, connection.url), show
+            raise MissingPackageExtra("Speaking with MCP servers", "mcp") from error
+        return await sdk_connection.log_in_to_mcp_server(
+            connection, open_mcp_token_file(self.settings.home, name, connection.url), show
         )
 
     def add_server(self, name: str, given: Mapping[str, Any], *, project: bool) -> tuple[Path, bool]:
         """Return the file, and whether the server was in it. Raises `SettingsError` and `StoreError`."""
         path = self._config_path(project=project)
         try:
-            server = parse_server(name, given, str(path))
-        except InvalidServerConfig as error:
+            server = parse_mcp_server(name, given, str(path))
+        except InvalidMcpServerConfig as error:
             raise SettingsError(f"The MCP server {name} cannot be added: {error}.") from error
-        return path, change_server(path, name, server)
+        return path, change_mcp_server(path, name, server)
 
     def remove_server(self, name: str, *, project: bool) -> Path | None:
         """Return the file it was in; None if there was none. Raises as `add_server` does."""
         path = self._config_path(project=project)
-        return path if path.exists() and change_server(path, name, None) else None
+        return path if path.exists() and change_mcp_server(path, name, None) else None
 
     def _config_path(self, *, project: bool) -> Path:
         return self.cwd / PROJECT_FILE if project else self.settings.home / "settings.json"
@@ -135,6 +140,6 @@ class McpServerAdmin:
 def _hide_secrets(texts: Mapping[str, str]) -> dict[str, str]:
     """Hide values of variables with secret names; references to variables stay."""
     return {
-        name: HIDDEN_VALUE if "${" not in value and is_secret_name(name) else value
+        name: HIDDEN_VALUE if "${" not in value and is_secret_variable_name(name) else value
         for name, value in texts.items()
     }

@@ -57,21 +57,21 @@ class ModelReport(Struct, frozen=True, kw_only=True):
 async def build_model_report(settings: Settings, *, within: float = LISTING_TIMEOUT) -> ModelReport:
     """Build the report. Usable providers are asked for their lists at once, the others not at all."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_query_provider(name, settings, within)) for name in PROVIDER_KEYS]
+        tasks = [group.create_task(_query_provider_models(name, settings, within)) for name in PROVIDER_KEYS]
     providers = tuple(task.result() for task in tasks)
     return ModelReport(
         default=settings.model,
-        default_origin=settings.find_origin("model"),
+        default_origin=settings.find_setting_origin("model"),
         providers=providers,
-        models=tuple(_iter_models(settings, providers)),
+        models=tuple(_iter_model_rows(settings, providers)),
     )
 
 
-async def _query_provider(name: str, settings: Settings, timeout: float) -> ProviderRow:
+async def _query_provider_models(name: str, settings: Settings, timeout: float) -> ProviderRow:
     from shoal.models.providers import PROVIDERS, list_ollama_models, list_provider_models
 
     definition, access = PROVIDERS[name], build_provider_access(name, settings)
-    keys = [settings.find_origin(key) for key in PROVIDER_KEYS[name] if getattr(settings.access, key)]
+    keys = [settings.find_setting_origin(key) for key in PROVIDER_KEYS[name] if getattr(settings.access, key)]
     is_usable = bool(keys or access.base_url)
     offered: list[str] | None = None
     if name == "ollama":
@@ -89,21 +89,21 @@ async def _query_provider(name: str, settings: Settings, timeout: float) -> Prov
     )
 
 
-def _iter_models(settings: Settings, providers: Sequence[ProviderRow]) -> Iterator[ModelRow]:
-    from shoal.models.catalogue import get_aliases, list_known_models
+def _iter_model_rows(settings: Settings, providers: Sequence[ProviderRow]) -> Iterator[ModelRow]:
+    from shoal.models.catalogue import get_model_aliases, list_known_models
 
     custom_models = dict(_iter_custom_models(settings))
-    chosen = _resolve_card(settings.model, settings)
+    chosen = _resolve_model_card(settings.model, settings)
     for row in providers:
         custom_names = [name for name, provider in custom_models.items() if provider == row.name]
         names = dict.fromkeys((*list_known_models(row.name), *custom_names, *_select_listed_models(row)))
         if chosen is not None and chosen.provider.removesuffix("-responses") == row.name:
             names |= {chosen.id: None}
         aliases: dict[str, tuple[str, ...]] = {}
-        for alias, name in (*get_aliases(row.name).items(), *_iter_custom_aliases(settings, row.name)):
+        for alias, name in (*get_model_aliases(row.name).items(), *_iter_custom_aliases(settings, row.name)):
             aliases[name] = (*aliases.get(name, ()), alias)
         for name in names:
-            card = _resolve_card(f"{row.name}:{name}", settings)
+            card = _resolve_model_card(f"{row.name}:{name}", settings)
             if card is not None:
                 is_default = chosen is not None and chosen.id == card.id and name == chosen.id
                 yield _make_model_row(card, row, aliases.get(name, ()), is_default=is_default)
@@ -137,7 +137,7 @@ def _make_model_row(
     )
 
 
-def _resolve_card(name: str | None, settings: Settings) -> ModelCard | None:
+def _resolve_model_card(name: str | None, settings: Settings) -> ModelCard | None:
     from shoal.core.errors import ShoalError
     from shoal.models.catalogue import resolve_model
 
@@ -154,13 +154,13 @@ def _resolve_card(name: str | None, settings: Settings) -> ModelCard | None:
 
 def _iter_custom_models(settings: Settings) -> Iterator[tuple[str, str]]:
     for name in settings.own.models:
-        card = _resolve_card(name, settings)
+        card = _resolve_model_card(name, settings)
         if card is not None:
             yield card.id, card.provider.removesuffix("-responses")
 
 
 def _iter_custom_aliases(settings: Settings, provider: str) -> Iterator[tuple[str, str]]:
     for alias, name in settings.own.aliases.items():
-        card = _resolve_card(name, settings)
+        card = _resolve_model_card(name, settings)
         if card is not None and card.provider.removesuffix("-responses") == provider:
             yield alias, card.id

@@ -11,15 +11,15 @@ from msgspec import Struct
 from shoal.app.settings.settings import Settings, load_settings
 from shoal.core.permissions import PermissionMode, RuleBehavior
 from shoal.policy.permission_engine import PermissionEngine
-from shoal.policy.permission_rules import RuleSet
-from shoal.wire.json_line_numbers import find_entry_lines
+from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.wire.json_line_numbers import find_json_list_entry_lines
 from shoal.workspaces.local_workspace import LocalWorkspace
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-class RuleRow(Struct, frozen=True, kw_only=True):
+class PermissionRuleRow(Struct, frozen=True, kw_only=True):
     behavior: RuleBehavior
     rule: str
     source: str
@@ -31,11 +31,11 @@ class PermissionReport(Struct, frozen=True, kw_only=True):
     agent: str
     mode: PermissionMode
     mode_source: str
-    rules: tuple[RuleRow, ...]
+    rules: tuple[PermissionRuleRow, ...]
     directories: tuple[str, ...]
     """Directories it may work in: the project first."""
     may_skip: bool
-    left_out: tuple[RuleRow, ...]
+    left_out: tuple[PermissionRuleRow, ...]
     """Allow rules of the project's files without effect, because nobody trusted them."""
 
 
@@ -55,17 +55,17 @@ def load_project_settings(cwd: Path, *, given: str | None = None) -> Settings:
     return load_settings(cwd=cwd.resolve(), given=given)
 
 
-def build_permission_report(settings: Settings, cwd: Path) -> PermissionReport:
+def build_lead_permission_report(settings: Settings, cwd: Path) -> PermissionReport:
     """Build the report for the lead, the only agent that exists before a run."""
     permissions = create_permission_engine(settings, cwd)
     return PermissionReport(
         agent="lead",
         mode=permissions.mode,
-        mode_source=settings.find_origin("permissions.defaultMode"),
+        mode_source=settings.find_setting_origin("permissions.defaultMode"),
         rules=tuple(_iter_rule_rows(permissions.get_active_rules())),
         directories=tuple(map(str, (cwd.resolve(), *settings.permission_rules.directories))),
         may_skip=permissions.can_bypass,
-        left_out=list_untrusted_rules(settings),
+        left_out=list_untrusted_permission_rules(settings),
     )
 
 
@@ -81,23 +81,25 @@ def build_session_permission_report(session: Session) -> PermissionReport:
             map(str, (services.workspace.root, *services.settings.permission_rules.directories))
         ),
         may_skip=services.permissions.can_bypass,
-        left_out=list_untrusted_rules(services.settings),
+        left_out=list_untrusted_permission_rules(services.settings),
     )
 
 
-def list_untrusted_rules(settings: Settings) -> tuple[RuleRow, ...]:
-    found: list[RuleRow] = []
-    for escalation in settings.left_out:
+def list_untrusted_permission_rules(settings: Settings) -> tuple[PermissionRuleRow, ...]:
+    found: list[PermissionRuleRow] = []
+    for escalation in settings.untrusted_escalations:
         if escalation.keys == ("permissions", "allow"):
-            lines = find_entry_lines(escalation.document.text, escalation.keys)
+            lines = find_json_list_entry_lines(escalation.document.text, escalation.keys)
             found += (
-                RuleRow(behavior="allow", rule=str(rule), source=f"{escalation.document.name}:{line}")
+                PermissionRuleRow(
+                    behavior="allow", rule=str(rule), source=f"{escalation.document.name}:{line}"
+                )
                 for rule, line in zip(escalation.value, lines[-len(escalation.value) :], strict=True)
             )
     return tuple(found)
 
 
-def _iter_rule_rows(rule_set: RuleSet) -> Iterator[RuleRow]:
+def _iter_rule_rows(rule_set: PermissionRuleSet) -> Iterator[PermissionRuleRow]:
     by_behavior: tuple[tuple[RuleBehavior, tuple[object, ...]], ...] = (
         ("deny", rule_set.deny),
         ("ask", rule_set.ask),
@@ -105,4 +107,4 @@ def _iter_rule_rows(rule_set: RuleSet) -> Iterator[RuleRow]:
     )
     for behavior, rules in by_behavior:
         for rule in rules:
-            yield RuleRow(behavior=behavior, rule=str(rule), source=getattr(rule, "source", ""))
+            yield PermissionRuleRow(behavior=behavior, rule=str(rule), source=getattr(rule, "source", ""))

@@ -32,7 +32,7 @@ class PluginRow(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class PluginCheck(Struct, frozen=True, kw_only=True):
+class PluginCheckResult(Struct, frozen=True, kw_only=True):
     plugins: tuple[Plugin, ...]
     problems: tuple[PluginProblem, ...]
     """Problems of whole plug-ins and of their parts."""
@@ -41,7 +41,7 @@ class PluginCheck(Struct, frozen=True, kw_only=True):
 
 def list_plugin_rows(settings: Settings, project: Path, given: Sequence[Path] = ()) -> tuple[PluginRow, ...]:
     plugins = load_plugins(settings, project, given)
-    catalog = _load_agents(plugins.all)
+    catalog = _load_plugin_agents(plugins.all)
     rows = [_make_plugin_row(plugin, "used", catalog) for plugin in plugins.all]
     rows += (_make_plugin_row(plugin, "not trusted", None) for plugin in plugins.untrusted)
     rows += (
@@ -52,7 +52,7 @@ def list_plugin_rows(settings: Settings, project: Path, given: Sequence[Path] = 
     return tuple(rows)
 
 
-def check_plugins(settings: Settings, project: Path, paths: Sequence[Path]) -> PluginCheck:
+def check_plugins(settings: Settings, project: Path, paths: Sequence[Path]) -> PluginCheckResult:
     """Check the plug-ins in these directories, or all that are found, trusted or not."""
     if paths:
         results = [read_plugin(path, offered="flag", origin="") for path in paths]
@@ -61,11 +61,11 @@ def check_plugins(settings: Settings, project: Path, paths: Sequence[Path]) -> P
     else:
         plugins = load_plugins(settings, project)
         found, faults = (*plugins.all, *plugins.untrusted), tuple(f for f in plugins.faults if f.fatal)
-    agents = _load_agents(found)
+    agents = _load_plugin_agents(found)
     agent_problems = (
         _to_plugin_problem(each, each.source.path) for each in agents.problems if each.source.path is not None
     )
-    return PluginCheck(
+    return PluginCheckResult(
         plugins=found,
         problems=(*faults, *(fault for plugin in found for fault in plugin.faults), *agent_problems),
         warnings=agents.warnings,
@@ -77,7 +77,7 @@ def _to_plugin_problem(problem: DefinitionProblem, path: Path) -> PluginProblem:
     return PluginProblem(what=what, path=path, line=problem.line, plugin=problem.name)
 
 
-def _load_agents(plugins: Sequence[Plugin]) -> AgentCatalog:
+def _load_plugin_agents(plugins: Sequence[Plugin]) -> AgentCatalog:
     return load_plugin_agents(PluginSet(all=tuple(plugins)).list_agent_dirs())
 
 

@@ -46,7 +46,7 @@ class RunFlags(Struct, frozen=True, kw_only=True):
         """Return the smaller of the requested and the allowed budget."""
         return min((each for each in (requested, self.max_budget_usd) if each is not None), default=None)
 
-    def to_arguments(self, max_budget_usd: float | None = None) -> list[str]:
+    def to_cli_arguments(self, max_budget_usd: float | None = None) -> list[str]:
         usd = self.cap_budget(max_budget_usd)
         arguments: list[str] = []
         arguments += ["--model", self.model] if self.model else []
@@ -62,7 +62,7 @@ class RunFlags(Struct, frozen=True, kw_only=True):
         return arguments
 
 
-class RunStatus(Struct, frozen=True, kw_only=True):
+class BackgroundRunStatus(Struct, frozen=True, kw_only=True):
     """Status of a run, for whoever started it."""
 
     id: str
@@ -75,7 +75,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class RunResult(Struct, frozen=True, kw_only=True):
+class BackgroundRunResult(Struct, frozen=True, kw_only=True):
     """Result of a run so far."""
 
     id: str
@@ -99,17 +99,17 @@ class BackgroundRuns:
         self._clock = clock
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, prompt: str, *, max_budget_usd: float | None = None) -> str:
+    def start_prompt_run(self, prompt: str, *, max_budget_usd: float | None = None) -> str:
         """Start a session that works on the prompt; return its id."""
-        arguments = ["-p", "--output-format", "json", *self.flags.to_arguments(max_budget_usd)]
+        arguments = ["-p", "--output-format", "json", *self.flags.to_cli_arguments(max_budget_usd)]
         return self._start_session(arguments, prompt)
 
-    def start_team(self, template: str, goal: str, *, max_budget_usd: float | None = None) -> str:
+    def start_team_run(self, template: str, goal: str, *, max_budget_usd: float | None = None) -> str:
         """Start a session that leads a team from a template; return its id."""
         arguments = ["team", "start", template, "-", "-p", "--output-format", "json"]
-        return self._start_session([*arguments, *self.flags.to_arguments(max_budget_usd)], goal)
+        return self._start_session([*arguments, *self.flags.to_cli_arguments(max_budget_usd)], goal)
 
-    def start_member(self, id_: str, arguments: Sequence[str]) -> None:
+    def start_member_process(self, id_: str, arguments: Sequence[str]) -> None:
         self._start_process(id_, arguments, "")
 
     def is_running(self, id_: str) -> bool | None:
@@ -132,13 +132,13 @@ class BackgroundRuns:
         process = self._processes.get(id_)
         return None if process is None else process.poll()
 
-    def get_status(self, id_: str) -> RunStatus:
+    def get_status(self, id_: str) -> BackgroundRunStatus:
         """Return the status. Raises `SessionNotFound`."""
         is_own_running, run = self.is_running(id_), self._find_run(id_)
         is_live = is_own_running if is_own_running is not None else run is not None and run.is_live
         turns = questions = 0
         detail = ""
-        for recorded in () if run is None else read_journal(run.journal):
+        for recorded in () if run is None else read_journal(run.journal_path):
             match recorded.event:
                 case TurnEnded(reason=reason):
                     turns, detail = turns + 1, f"the last turn ended: {reason}"
@@ -147,22 +147,26 @@ class BackgroundRuns:
                 case Event():
                     continue
         code = self.get_exit_code(id_)
-        state = "running" if is_live else self._classify_end(id_, code)
+        state = "running" if is_live else self._classify_run_end(id_, code)
         if state in ("failed", "died"):
             detail = self.read_stderr_tail(id_) or detail
-        return RunStatus(id=id_, state=state, exit_code=code, turns=turns, asks=questions, detail=detail)
+        return BackgroundRunStatus(
+            id=id_, state=state, exit_code=code, turns=turns, asks=questions, detail=detail
+        )
 
-    async def wait_for_result(self, id_: str, *, wait: float) -> RunResult:
+    async def wait_for_result(self, id_: str, *, wait: float) -> BackgroundRunResult:
         """Return the result after at most `wait` seconds. Raises `SessionNotFound`."""
         if wait > 0:
             await self._wait_for_end(id_, wait)
         status = self.get_status(id_)
         if status.state == "running":
-            return RunResult(id=id_, state="running", detail="It is still at work. Ask again later.")
+            return BackgroundRunResult(
+                id=id_, state="running", detail="It is still at work. Ask again later."
+            )
         output = self._read_output(id_)
         text = output.get("result")
         cost = output.get("total_cost_usd")
-        return RunResult(
+        return BackgroundRunResult(
             id=id_,
             state=status.state,
             text=text if isinstance(text, str) else "",
@@ -218,7 +222,7 @@ class BackgroundRuns:
                 return None
             raise
 
-    def _classify_end(self, id_: str, code: int | None) -> str:
+    def _classify_run_end(self, id_: str, code: int | None) -> str:
         if code is not None:
             return "done" if code == 0 else "failed"
         output = self._read_output(id_)

@@ -9,7 +9,7 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.errors import SessionNotFound
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.stores.files.home_paths import get_subagent_path, get_subagents_directory, get_transcript_path
-from shoal.stores.files.session_files import find_session
+from shoal.stores.files.session_files import find_session_transcript
 
 
 def find_conversation_path(run: RunHandle, cwd: str, agent: AgentId) -> Path:
@@ -17,7 +17,7 @@ def find_conversation_path(run: RunHandle, cwd: str, agent: AgentId) -> Path:
     path = get_transcript_path(run.home, cwd, run.session)
     if not path.exists():
         with suppress(SessionNotFound):  # until there is a message
-            path = find_session(run.home, run.session)
+            path = find_session_transcript(run.home, run.session)
     if agent == LEAD_ID:
         return path
     return get_subagent_path(get_subagents_directory(path), agent)

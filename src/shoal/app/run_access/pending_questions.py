@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.core.clock import Clock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.core.questions import Answer, PermissionQuestion, Question
 from shoal.stores.files.pid_locks import is_session_running
@@ -38,7 +38,7 @@ def _iter_run_questions(home: Path, directory: Path, clock: Clock) -> Iterator[P
     session = SessionId(directory.parent.name)
     live = is_session_running(home, session)
     store = QuestionFiles(directory)
-    for question in store.list_open():
+    for question in store.list_open_questions():
         seconds = max(0, (clock.now() - store.get_asked_time(question)) // 1000)
         yield PendingQuestion(
             session=session, question=question, seconds=seconds, live=live, directory=directory
@@ -52,8 +52,8 @@ def find_pending_question(questions: tuple[PendingQuestion, ...], start: str, ho
         return found[0]
     if found:
         ids = ", ".join(row.question.id for row in found)
-        raise StoreError(f"{start!r} is the start of {len(found)} questions: {ids}.", path=home)
-    raise StoreError(
+        raise StateFileError(f"{start!r} is the start of {len(found)} questions: {ids}.", path=home)
+    raise StateFileError(
         f"There is no open question {start!r}: it was answered, or withdrawn. `shoal ask` lists those open.",
         path=home,
     )
@@ -80,18 +80,18 @@ def submit_late_answer(pending: PendingQuestion, answer: Answer) -> None:
     """Submit a late answer. Raises `StoreError` if the run has ended, for a no, and after an earlier yes."""
     if not pending.live:
         raise create_run_ended_error(pending.session, pending.directory)
-    QuestionFiles(pending.directory).answer_late(pending.question.id, answer)
+    QuestionFiles(pending.directory).store_late_answer(pending.question.id, answer)
 
 
-def submit_answer(pending: PendingQuestion, answer: Answer) -> bool:
+def submit_question_answer(pending: PendingQuestion, answer: Answer) -> bool:
     """Submit an answer; return False if another came first. Raises `StoreError` if nobody waits for it."""
     if not pending.live:
         raise create_run_ended_error(pending.session, pending.directory)
     return QuestionFiles(pending.directory).answer(pending.question.id, answer)
 
 
-def create_run_ended_error(session: SessionId, directory: Path) -> StoreError:
-    return StoreError(
+def create_run_ended_error(session: SessionId, directory: Path) -> StateFileError:
+    return StateFileError(
         f"The run {session} that asked this has ended, so nobody would hear the answer. "
         f"Resume it with: shoal --resume {session}",
         path=directory,

@@ -81,8 +81,8 @@ class RunFollower:
         before = self.view.offset, self.is_live
         # Read before the journal: what the last writer wrote before it ended is still read below.
         self.is_live = self.run.is_live
-        for number, recorded in enumerate(read_journal(self.run.journal, self._journal_offset)):
-            self.view.apply_recorded(recorded)
+        for number, recorded in enumerate(read_journal(self.run.journal_path, self._journal_offset)):
+            self.view.apply_recorded_event(recorded)
             self._journal_offset = recorded.next
             self._is_marked_lost = False
             if number % EVENTS_PER_SLICE == EVENTS_PER_SLICE - 1:
@@ -90,7 +90,7 @@ class RunFollower:
                 await asyncio.sleep(0)
         if not self.is_live and not self._is_marked_lost and not self.view.run.ended:
             self._is_marked_lost = True
-            self.view.mark_lost()
+            self.view.mark_run_lost()
         if (self.view.offset, self.is_live) != before:
             self._notify_waiters()
 

@@ -13,17 +13,22 @@ from msgspec import Struct
 
 from shoal.app.run_view.agent_status import AgentStatusTable
 from shoal.core.clock import Clock
-from shoal.core.errors import RunUnresponsive, SessionNotFound, ShoalError, StoreError
+from shoal.core.errors import RunUnresponsive, SessionNotFound, ShoalError, StateFileError
 from shoal.core.events import Event, JournaledEvent, PermissionModeChanged, SessionEnded, SessionStarted
 from shoal.core.ids import LEAD_ID, SessionId
-from shoal.runs.control_client import ControlClient
+from shoal.runs.control_client import RunControlClient
 from shoal.stores.files.file_journal import follow_journal, read_journal
 from shoal.stores.files.home_paths import get_run_directory
 from shoal.stores.files.pid_locks import is_session_running
-from shoal.wire.control_codec import ControlCommand, StatusCommand, SubscribeCommand, SubscriptionGap
-from shoal.wire.journal_codec import UnknownEvent
+from shoal.wire.control_codec import (
+    EventSubscriptionGap,
+    GetRunStatusCommand,
+    RunControlCommand,
+    SubscribeToEventsCommand,
+)
+from shoal.wire.journal_codec import UnknownJournalEvent
 
-ObservedEvent: TypeAlias = Event | UnknownEvent
+ObservedEvent: TypeAlias = Event | UnknownJournalEvent
 ANSWER_TIMEOUT = 5.0
 """Seconds in which a run has to report its status."""
 
@@ -44,7 +49,7 @@ class RunHandle(Struct, frozen=True, kw_only=True):
         return get_run_directory(self.home, self.session)
 
     @property
-    def journal(self) -> Path:
+    def journal_path(self) -> Path:
         return self.directory / "journal.jsonl"
 
     @property
@@ -52,7 +57,7 @@ class RunHandle(Struct, frozen=True, kw_only=True):
         return is_session_running(self.home, self.session)
 
 
-def list_live_sessions(home: Path) -> list[RunHandle]:
+def list_all_live_runs(home: Path) -> list[RunHandle]:
     """Return the runs that a process works on now, in any directory."""
     return [
         run
@@ -61,10 +66,12 @@ def list_live_sessions(home: Path) -> list[RunHandle]:
     ]
 
 
-def list_live_runs(home: Path, cwd: Path) -> list[RunHandle]:
+def list_live_runs_in_directory(home: Path, cwd: Path) -> list[RunHandle]:
     """Return the live runs of this directory, the one with the newest event first."""
     return [
-        run for run in _sort_newest_first(list_live_sessions(home)) if read_start_directory(run) == str(cwd)
+        run
+        for run in _sort_runs_newest_first(list_all_live_runs(home))
+        if read_start_directory(run) == str(cwd)
     ]
 
 
@@ -77,21 +84,21 @@ def _list_run_names(home: Path) -> list[str]:
 
 def read_start_directory(run: RunHandle) -> str:
     """Return the start directory of the run; empty if its journal does not have it."""
-    events = (record.event for record in read_journal(run.journal))
+    events = (record.event for record in read_journal(run.journal_path))
     return next((event.cwd for event in events if isinstance(event, SessionStarted)), "")
 
 
 def read_requested_model(run: RunHandle) -> str:
     """Return the model name of the last start; empty if it came from settings."""
-    events = (record.event for record in read_journal(run.journal))
+    events = (record.event for record in read_journal(run.journal_path))
     started = [event for event in events if isinstance(event, SessionStarted)]
     return started[-1].model_named if started else ""
 
 
-def read_last_mode(run: RunHandle) -> str:
+def read_last_permission_mode(run: RunHandle) -> str:
     """Return the last permission mode of the lead; empty if the run never started."""
     mode = ""
-    for recorded in read_journal(run.journal):
+    for recorded in read_journal(run.journal_path):
         match recorded.event:
             case SessionStarted(mode=start_mode):
                 mode = start_mode
@@ -118,33 +125,35 @@ def find_latest_run(home: Path, cwd: Path, name: str | None = None) -> RunHandle
         return find_run(home, name)
     runs = [RunHandle(session=SessionId(each), home=home) for each in _list_run_names(home)]
     directory = str(cwd.resolve())
-    return next((run for run in _sort_newest_first(runs) if read_start_directory(run) == directory), None)
+    return next(
+        (run for run in _sort_runs_newest_first(runs) if read_start_directory(run) == directory), None
+    )
 
 
-def _sort_newest_first(runs: Iterable[RunHandle]) -> list[RunHandle]:
+def _sort_runs_newest_first(runs: Iterable[RunHandle]) -> list[RunHandle]:
     """Sort by the newest event; omit runs without a journal and runs that are being removed."""
     with_times: list[tuple[int, RunHandle]] = []
     for run in runs:
         with suppress(OSError):
-            with_times.append((run.journal.stat().st_mtime_ns, run))
+            with_times.append((run.journal_path.stat().st_mtime_ns, run))
     return [run for _, run in sorted(with_times, key=lambda each: each[0], reverse=True)]
 
 
 async def send_control_command(
-    run: RunHandle, command: ControlCommand, *, patience: float | None = ANSWER_TIMEOUT
+    run: RunHandle, command: RunControlCommand, *, patience: float | None = ANSWER_TIMEOUT
 ) -> Any:
     """Return the live run's answer; raises a `ShoalError` if it is not live or refuses.
 
     After `patience` seconds the run is asked for its status. Raises `RunUnresponsive` if that gets no answer.
     """
     if not run.is_live:
-        raise StoreError(
+        raise StateFileError(
             f"No live run answers: session {run.session} has ended. "
             f"Go on with it: shoal --resume {run.session}",
             path=run.directory,
         )
     async with asyncio.TaskGroup() as group:
-        answer = group.create_task(_request_answer(run, command))
+        answer = group.create_task(_request_command_answer(run, command))
         try:
             while not (await asyncio.wait([answer], timeout=patience))[0]:
                 if await _is_hanging(run):
@@ -163,10 +172,10 @@ async def send_control_command(
     return result
 
 
-async def _request_answer(run: RunHandle, command: ControlCommand) -> Any:
+async def _request_command_answer(run: RunHandle, command: RunControlCommand) -> Any:
     """Return the answer, or the error: a task group would wrap a raised one."""
     try:
-        async with await ControlClient.open(run.directory / "control.sock") as client:
+        async with await RunControlClient.open(run.directory / "control.sock") as client:
             return await client.send_command(command)
     except ShoalError as error:
         return error
@@ -175,19 +184,19 @@ async def _request_answer(run: RunHandle, command: ControlCommand) -> Any:
 async def _is_hanging(run: RunHandle) -> bool:
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT):
-            answer = await _request_answer(run, StatusCommand())
+            answer = await _request_command_answer(run, GetRunStatusCommand())
     except TimeoutError:
         return run.is_live
     return isinstance(answer, RunUnresponsive)
 
 
-async def watch_run(run: RunHandle, clock: Clock) -> AsyncIterator[TimedEvent]:
+async def watch_run_events(run: RunHandle, clock: Clock) -> AsyncIterator[TimedEvent]:
     """Yield all past events, then all new ones, until the run ends."""
     offset = 0
     while run.is_live:
         try:
-            client = await ControlClient.open(run.directory / "control.sock")
-        except StoreError:
+            client = await RunControlClient.open(run.directory / "control.sock")
+        except StateFileError:
             break
         async with client:
             subscription = _RunSubscription(offset, clock)
@@ -198,7 +207,7 @@ async def watch_run(run: RunHandle, clock: Clock) -> AsyncIterator[TimedEvent]:
         offset = subscription.offset
         if subscription.is_silent:
             break
-    async for recorded in follow_journal(run.journal, offset, is_running=lambda: run.is_live):
+    async for recorded in follow_journal(run.journal_path, offset, is_running=lambda: run.is_live):
         yield TimedEvent(at=recorded.at, event=recorded.event)
 
 
@@ -212,30 +221,30 @@ class _RunSubscription:
         self.is_silent = False
         """True if the run does not answer, so that only its journal can be read."""
 
-    async def iter_events(self, client: ControlClient, run: RunHandle) -> AsyncIterator[TimedEvent]:
+    async def iter_events(self, client: RunControlClient, run: RunHandle) -> AsyncIterator[TimedEvent]:
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
-                start = int((await client.send_command(SubscribeCommand()))["offset"])
+                start = int((await client.send_command(SubscribeToEventsCommand()))["offset"])
         except TimeoutError:
             self.is_silent = True
             return
         except ShoalError:
             return
-        for recorded in read_journal(run.journal, self.offset):
+        for recorded in read_journal(run.journal_path, self.offset):
             if recorded.offset >= start:
                 break
             self.offset = recorded.next
             yield TimedEvent(at=recorded.at, event=recorded.event)
         self.offset, journaled = start, 0
         async for event in client.read_events():
-            if isinstance(event, SubscriptionGap):
+            if isinstance(event, EventSubscriptionGap):
                 self.offset = event.offset
                 return
             self.ended = isinstance(event, SessionEnded)
             journaled += isinstance(event, JournaledEvent)
             yield TimedEvent(at=self._clock.now(), event=event)
         # The run's process may have died after journaling an event and before sending it.
-        for recorded in islice(read_journal(run.journal, start), journaled):
+        for recorded in islice(read_journal(run.journal_path, start), journaled):
             self.offset = recorded.next
 
 
@@ -243,9 +252,9 @@ def load_agent_statuses(run: RunHandle) -> AgentStatusTable:
     """Return the status of its agents according to its journal."""
     # Read first, so that the last events of a run that ends meanwhile are included.
     is_live, statuses = run.is_live, AgentStatusTable()
-    for recorded in read_journal(run.journal):
+    for recorded in read_journal(run.journal_path):
         if isinstance(recorded.event, Event):
             statuses.apply_event(recorded.event, recorded.at / 1000)
     if not is_live:
-        statuses.mark_lost()
+        statuses.mark_agents_lost()
     return statuses

@@ -7,7 +7,7 @@ import signal
 
 from shoal.app.run_access.run_handle import RunHandle, send_control_command
 from shoal.backends.guardian import send_signals
-from shoal.core.errors import RunUnresponsive, StoreError
+from shoal.core.errors import RunUnresponsive, StateFileError
 from shoal.stores.files.pid_locks import find_session_pid
 from shoal.wire.control_codec import StopRunCommand
 
@@ -22,16 +22,16 @@ async def end_run(run: RunHandle) -> None:
     """
     try:
         await send_control_command(run, StopRunCommand())
-    except StoreError as error:
+    except StateFileError as error:
         if not run.is_live:
             raise
         # A run without a socket is about to open it, or has closed it and is ending.
         if not isinstance(error, RunUnresponsive) and await _wait_until_gone(run):
             return
-        await _kill_process(run, error)
+        await _kill_run_process(run, error)
 
 
-async def _kill_process(run: RunHandle, error: StoreError) -> None:
+async def _kill_run_process(run: RunHandle, error: StateFileError) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
         pid = find_session_pid(run.home, run.session)
         if pid is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from shoal.app.run_access.run_handle import RunHandle, list_live_sessions, send_control_command
-from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, DeliveryReceipt
+from shoal.app.run_access.run_handle import RunHandle, list_all_live_runs, send_control_command
+from shoal.core.agents import OTHER_MACHINE_PREFIX, OTHER_SESSION_PREFIX, MessageDeliveryReceipt
 from shoal.core.errors import AgentRequestRefused, ShoalError
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import LEAD_ID
-from shoal.wire.control_codec import RelayMessageCommand
+from shoal.wire.control_codec import RelayAgentMessageCommand
 
 _ID_CHARS = 8
 _MAX_LISTED = 10
@@ -19,7 +19,7 @@ class SessionMessenger:
     def __init__(self, home: Path) -> None:
         self._home = home
 
-    async def send(self, to: str, text: str, summary: str, sender: AgentIdentity) -> DeliveryReceipt:
+    async def send(self, to: str, text: str, summary: str, sender: AgentIdentity) -> MessageDeliveryReceipt:
         """Send to another session's lead. Raises `AgentRequestRefused`, naming the live sessions."""
         if to.startswith(OTHER_MACHINE_PREFIX):
             raise AgentRequestRefused(
@@ -27,19 +27,19 @@ class SessionMessenger:
                 "uds:SESSION reaches a session of this machine."
             )
         run = self._find_recipient(to.removeprefix(OTHER_SESSION_PREFIX), sender)
-        relay = RelayMessageCommand(
+        relay = RelayAgentMessageCommand(
             sender=f"{sender.name}@{sender.session[:_ID_CHARS]}", text=text, summary=summary
         )
         try:
             await send_control_command(run, relay)
         except ShoalError as error:
             raise AgentRequestRefused(f"The session {run.session} was not reached: {error}") from error
-        return DeliveryReceipt(to=LEAD_ID, name=f"The lead of session {run.session}", how="queued")
+        return MessageDeliveryReceipt(to=LEAD_ID, name=f"The lead of session {run.session}", how="queued")
 
     def _find_recipient(self, name: str, sender: AgentIdentity) -> RunHandle:
         if name and sender.session.startswith(name):
             raise AgentRequestRefused("That is your own session: write to `lead` to reach its lead.")
-        live = [run for run in list_live_sessions(self._home) if run.session != sender.session]
+        live = [run for run in list_all_live_runs(self._home) if run.session != sender.session]
         found = [run for run in live if name and run.session.startswith(name)]
         if len(found) == 1:
             return found[0]

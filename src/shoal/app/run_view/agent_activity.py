@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from shoal.core.events import (
     Event,
+    ModelRequestFailed,
+    ModelRequestSent,
+    PartialReplyDiscarded,
     QuestionAnswered,
     QuestionAsked,
-    RequestFailed,
-    RequestSent,
     RunFinished,
-    StreamDiscarded,
     TextStreamed,
     ToolFinished,
     ToolProgressed,
@@ -18,7 +18,7 @@ from shoal.core.events import (
 from shoal.core.text_format import format_duration, to_one_line
 
 
-def describe_activity(event: Event, calls: dict[str, str], previous: str) -> str:
+def describe_agent_activity(event: Event, calls: dict[str, str], previous: str) -> str:
     """Return the agent's activity after this event. `calls` holds the running calls between events."""
     match event:
         case ToolStarted(call=call, tool=tool, preview=preview):
@@ -42,11 +42,11 @@ def _describe_event(event: Event) -> str | None:
             return "answering"
         case TextStreamed(kind="tool_input", text=tool):
             return f"calling {to_one_line(tool)}"
-        case RequestSent() | TextStreamed():
+        case ModelRequestSent() | TextStreamed():
             return "thinking"
-        case StreamDiscarded(reason=reason, retry_in=retry_delay):
+        case PartialReplyDiscarded(reason=reason, retry_in=retry_delay):
             return _describe_retry(retry_delay, reason)
-        case RequestFailed(reason=reason, retry_in=retry_delay) if retry_delay is not None:
+        case ModelRequestFailed(reason=reason, retry_in=retry_delay) if retry_delay is not None:
             return _describe_retry(retry_delay, reason)
         case QuestionAsked():
             return "waiting for your answer"

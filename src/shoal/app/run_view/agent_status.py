@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.app.run_view.agent_activity import describe_activity
+from shoal.app.run_view.agent_activity import describe_agent_activity
 from shoal.core.agents import AgentResult
 from shoal.core.events import (
     AgentEnded,
@@ -18,10 +18,10 @@ from shoal.core.events import (
     MailTaken,
     MemberWentIdle,
     MemberWoken,
+    ModelRequestSettled,
     NoteAdded,
     QuestionAnswered,
     QuestionAsked,
-    RequestSettled,
     SessionEnded,
     SessionStarted,
     TaskChanged,
@@ -76,7 +76,7 @@ class AgentStatus:
         return self.start_event.parent if self.start_event else None
 
     @property
-    def call(self) -> str:
+    def starting_call(self) -> str:
         """The tool call that started it."""
         return self.start_event.call if self.start_event else ""
 
@@ -103,10 +103,10 @@ class AgentStatus:
     def is_live(self) -> bool:
         return self.state in ("working", "waiting")
 
-    def restart(self, facts: AgentStarted, at: float) -> None:
+    def mark_resumed(self, facts: AgentStarted, at: float) -> None:
         """Mark the agent as resumed; its earlier costs still count."""
         # A message of the user is not a call, and programs know the agent by the call that first started it.
-        self.start_event = replace(facts, call=facts.call or self.call)
+        self.start_event = replace(facts, call=facts.call or self.starting_call)
         self.background, self.completion, self.is_gone = facts.background, None, False
         self.is_working = _starts_working(facts)
         self.since = self.last_event_at = at
@@ -124,7 +124,7 @@ class AgentStatus:
                 self.question = None
             case ToolFinished():
                 self.tool_calls += 1
-            case RequestSettled(usage=usage, cost_usd=cost, model=model):
+            case ModelRequestSettled(usage=usage, cost_usd=cost, model=model):
                 self.requests += 1
                 self.tokens += usage.total_tokens
                 self.usd += cost or 0.0
@@ -132,7 +132,7 @@ class AgentStatus:
                 self.model = model
             case _:
                 self._update_working_state(event, at)
-        self.activity = describe_activity(event, self._calls, self.activity)
+        self.activity = describe_agent_activity(event, self._calls, self.activity)
 
     def _update_working_state(self, event: Event, at: float) -> None:
         match event:
@@ -163,7 +163,7 @@ class AgentStatusTable:
             if status is None:
                 status = self.all[event.agent] = AgentStatus(event.agent, at, event)
             else:
-                status.restart(event, at)
+                status.mark_resumed(event, at)
         elif status is None:
             status = self.all[event.agent] = AgentStatus(event.agent, at)
         if not isinstance(event, MailPosted | MailTaken | TaskChanged):
@@ -173,14 +173,14 @@ class AgentStatusTable:
             if len(self._noted_by) > _MAX_NOTES:
                 del self._noted_by[next(iter(self._noted_by))]
         if isinstance(event, SessionEnded | SessionStarted):
-            self.mark_lost()
+            self.mark_agents_lost()
         return status
 
     def is_repeated_note(self, event: Event) -> bool:
         """Return True if another agent noted this before, e.g. every member notes the same missing server."""
         return isinstance(event, NoteAdded) and self._noted_by.get(event.text, event.agent) != event.agent
 
-    def mark_lost(self) -> None:
+    def mark_agents_lost(self) -> None:
         """Mark unfinished agents as gone and the lead as idle: no process works on the run."""
         for status in self.all.values():
             if status.is_live:
@@ -191,7 +191,7 @@ class AgentStatusTable:
     def iter_children(self) -> Iterator[AgentStatus]:
         return (each for each in self.all.values() if each.agent != LEAD_ID)
 
-    def list_working(self) -> list[AgentStatus]:
+    def list_working_agents(self) -> list[AgentStatus]:
         """Return all working agents except the lead."""
         return [each for each in self.iter_children() if each.is_live]
 

@@ -31,12 +31,12 @@ class BoundedTable(ChangeTable[str, _Row]):
         else:
             self._settled.pop(key, None)
         while len(self) > self._max_rows:
-            self.evict(next(iter(self._settled), None) or self.first_key())
+            self.evict_row(next(iter(self._settled), None) or self.first_key())
 
-    def evict(self, key: str) -> None:
+    def evict_row(self, key: str) -> None:
         self._settled.pop(key, None)
         self._evicted.add_ids((key,))
-        self.drop(key)
+        self.drop_row(key)
 
     def is_evicted(self, key: str) -> bool:
         return key in self._evicted

@@ -33,13 +33,13 @@ class ChangeTable(Generic[_Key, _Row]):
     def put(self, key: _Key, row: _Row, offset: int) -> None:
         """Put a row; `offset` is that of the event that changes it."""
         self._rows[key] = row
-        self.touch(key, offset)
+        self.mark_row_changed(key, offset)
 
-    def touch(self, key: _Key, offset: int) -> None:
+    def mark_row_changed(self, key: _Key, offset: int) -> None:
         self._changed.pop(key, None)
         self._changed[key] = offset
 
-    def keys_since(self, offset: int) -> list[_Key]:
+    def list_keys_changed_since(self, offset: int) -> list[_Key]:
         """Return the keys of rows changed at or after the offset, the oldest change first."""
         found = []
         for key in reversed(self._changed):
@@ -55,6 +55,6 @@ class ChangeTable(Generic[_Key, _Row]):
         """Return the key that was inserted first."""
         return next(iter(self._rows))
 
-    def drop(self, key: _Key) -> None:
+    def drop_row(self, key: _Key) -> None:
         """Remove a row without recording a change."""
         del self._rows[key], self._changed[key]

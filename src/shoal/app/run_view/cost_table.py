@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from shoal.app.run_view.change_table import ChangeTable
 from shoal.app.run_view.view_rows import CostRow, SpendPoint
-from shoal.core.events import RequestSettled
+from shoal.core.events import ModelRequestSettled
 from shoal.core.usage import CostTotals
 
 INITIAL_SPAN_MS = 1_000
@@ -40,7 +40,9 @@ class CostTable:
         self.requests = 0
         self.unpriced = 0
 
-    def add_request(self, event: RequestSettled, attribution: CostAttribution, at: int, offset: int) -> None:
+    def add_request_cost(
+        self, event: ModelRequestSettled, attribution: CostAttribution, at: int, offset: int
+    ) -> None:
         key = (event.agent, event.model, attribution.board, attribution.task)
         usd, unpriced = event.cost_usd or 0.0, int(event.cost_usd is None)
         spent = self._spent.get(key, CostTotals()) + CostTotals(
@@ -55,9 +57,9 @@ class CostTable:
         start = at - at % self._span
         self.points.put(start, SpendPoint(at=start, usd=self.usd, tokens=self.tokens), offset)
         if len(self.points) > MAX_POINTS:
-            self._merge_points(offset)
+            self._merge_spend_points(offset)
 
-    def _merge_points(self, offset: int) -> None:
+    def _merge_spend_points(self, offset: int) -> None:
         points, self.points = self.points, ChangeTable()
         self._span *= 2
         for point in points.values():

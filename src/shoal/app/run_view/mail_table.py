@@ -8,13 +8,13 @@ from shoal.app.run_view.bounded_table import BoundedTable
 from shoal.app.run_view.view_rows import MailRow
 from shoal.core.compact_id_set import CompactIdSet
 from shoal.core.events import MailPosted, MailTaken
-from shoal.wire.json_codec import parse_timestamp
+from shoal.wire.json_codec import parse_iso_timestamp
 
 MAX_ROWS = 10_000
 """Maximum number of messages held; the mailboxes have all of them."""
 
 
-def make_mail_key(team: str, to: str, mail: str) -> str:
+def make_mail_row_key(team: str, to: str, mail: str) -> str:
     return f"{team}\n{to}\n{mail}"
 
 
@@ -29,7 +29,7 @@ class MailTable(BoundedTable[MailRow]):
         """Messages evicted before they were taken."""
 
     def apply_event(self, event: MailPosted | MailTaken, at: int, offset: int) -> None:
-        key = make_mail_key(event.team, event.to, event.mail)
+        key = make_mail_row_key(event.team, event.to, event.mail)
         existing, is_taken = self.get(key), isinstance(event, MailTaken)
         if existing is None and (self.is_evicted(key) or key in self._evicted_unread):
             if is_taken and not self.is_evicted(key):
@@ -47,15 +47,15 @@ class MailTable(BoundedTable[MailRow]):
             row = replace(previous, fyi=isinstance(event, MailPosted) and event.fyi)
         self.put_row(key, row, offset, is_settled=bool(row.taken))
 
-    def evict(self, key: str) -> None:
+    def evict_row(self, key: str) -> None:
         if self.get_row(key).taken:
-            super().evict(key)
+            super().evict_row(key)
         else:
             self._evicted_unread.add_ids((key,))
-            self.drop(key)
+            self.drop_row(key)
 
-    def rows_since(self, offset: int) -> tuple[MailRow, ...]:
-        return tuple(self.get_row(key) for key in self.keys_since(offset))
+    def list_rows_changed_since(self, offset: int) -> tuple[MailRow, ...]:
+        return tuple(self.get_row(key) for key in self.list_keys_changed_since(offset))
 
 
 def _make_mail_row(event: MailPosted | MailTaken, at: int) -> MailRow:
@@ -75,6 +75,6 @@ def _make_mail_row(event: MailPosted | MailTaken, at: int) -> MailRow:
 def _clamp_posted_time(event: MailTaken, at: int) -> int:
     """Return a plausible time: a program outside this run set it, and may have sent any date."""
     try:
-        return max(0, min(parse_timestamp(event.posted), at))
+        return max(0, min(parse_iso_timestamp(event.posted), at))
     except ValueError:
         return at

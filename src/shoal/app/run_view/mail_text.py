@@ -4,58 +4,62 @@ from __future__ import annotations
 
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import (
-    IdleNotification,
+    IdleNotificationMail,
     MailBody,
-    PermissionRequest,
-    PermissionResponse,
-    PlanApprovalRequest,
-    PlanApprovalResponse,
-    ShutdownApproved,
-    ShutdownRejected,
-    ShutdownRequest,
-    TaskAssignment,
+    PermissionRequestMail,
+    PermissionResponseMail,
+    PlanApprovalRequestMail,
+    PlanApprovalResponseMail,
+    ShutdownApprovedMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
+    TaskAssignmentMail,
 )
-from shoal.wire.mail_body_codec import get_authorized_body
+from shoal.wire.mail_body_codec import get_authorized_mail_body
 
 
 def format_mail(mail: MailMessage) -> str:
     """Return the text of a message, readable also for protocol messages."""
-    return describe_mail(mail)[1]
+    return classify_and_describe_mail(mail)[1]
 
 
-def describe_mail(mail: MailMessage) -> tuple[str, str]:
+def classify_and_describe_mail(mail: MailMessage) -> tuple[str, str]:
     """Return `message` or the type of the protocol message, and its text."""
-    body = get_authorized_body(mail)
-    return ("message", mail.text) if body is None else (str(body.__struct_config__.tag), _describe_body(body))
+    body = get_authorized_mail_body(mail)
+    return (
+        ("message", mail.text)
+        if body is None
+        else (str(body.__struct_config__.tag), _describe_mail_body(body))
+    )
 
 
-def _describe_body(body: MailBody) -> str:
+def _describe_mail_body(body: MailBody) -> str:
     match body:
-        case TaskAssignment(task_id=task, subject=subject):
+        case TaskAssignmentMail(task_id=task, subject=subject):
             return f"(Task #{task} is yours now: {subject})"
-        case IdleNotification() as idle:
-            return _describe_idle(idle)
-        case ShutdownRequest(reason=reason):
+        case IdleNotificationMail() as idle:
+            return _describe_idle_notice(idle)
+        case ShutdownRequestMail(reason=reason):
             return f"(asks to shut down{_format_reason(reason)})"
-        case ShutdownApproved():
+        case ShutdownApprovedMail():
             return "(shuts down)"
-        case ShutdownRejected(reason=reason):
+        case ShutdownRejectedMail(reason=reason):
             return f"(does not shut down{_format_reason(reason)})"
         case approval:
-            return _describe_approval(approval)
+            return _describe_approval_mail(approval)
 
 
-def _describe_approval(
-    body: PermissionRequest | PermissionResponse | PlanApprovalRequest | PlanApprovalResponse,
+def _describe_approval_mail(
+    body: PermissionRequestMail | PermissionResponseMail | PlanApprovalRequestMail | PlanApprovalResponseMail,
 ) -> str:
     match body:
-        case PermissionRequest(tool_name=tool, description=description):
+        case PermissionRequestMail(tool_name=tool, description=description):
             return f"(asks to run {tool}: {description})"
-        case PermissionResponse(subtype=outcome, error=error):
+        case PermissionResponseMail(subtype=outcome, error=error):
             return "(allowed)" if outcome == "success" else f"(not allowed{_format_reason(error)})"
-        case PlanApprovalRequest(plan_content=plan):
+        case PlanApprovalRequestMail(plan_content=plan):
             return f"(presents a plan)\n{plan}"
-        case PlanApprovalResponse(approved=approved, feedback=feedback):
+        case PlanApprovalResponseMail(approved=approved, feedback=feedback):
             return (
                 "(the plan is approved)"
                 if approved
@@ -63,7 +67,7 @@ def _describe_approval(
             )
 
 
-def _describe_idle(body: IdleNotification) -> str:
+def _describe_idle_notice(body: IdleNotificationMail) -> str:
     reason = (
         ""
         if body.idle_reason == "available"

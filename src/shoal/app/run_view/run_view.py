@@ -27,12 +27,12 @@ from shoal.core.events import (
     Event,
     MailPosted,
     MailTaken,
+    ModelRequestFailed,
+    ModelRequestSettled,
     NoteAdded,
     PermissionModeChanged,
     QuestionAnswered,
     QuestionAsked,
-    RequestFailed,
-    RequestSettled,
     SessionEnded,
     SessionStarted,
     TaskChanged,
@@ -41,7 +41,7 @@ from shoal.core.events import (
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
 from shoal.core.names import LEAD_NAME
 from shoal.core.text_format import to_one_line
-from shoal.wire.journal_codec import JournalRecord, UnknownEvent
+from shoal.wire.journal_codec import JournalRecord, UnknownJournalEvent
 
 MAX_NOTES = MAX_QUESTIONS = 1_000
 """Maximum number held; the journal has all. Answered questions are evicted first."""
@@ -68,13 +68,13 @@ class RunView:
         """Types of unreadable events; each is noted once."""
         self._at = 0
 
-    def apply_recorded(self, recorded: JournalRecord) -> None:
+    def apply_recorded_event(self, recorded: JournalRecord) -> None:
         """Apply an event of the journal."""
         if isinstance(recorded.event, Event):
             # A run that was marked lost and goes on has changed since.
             self._dispatch_event(recorded.event, recorded.at, max(recorded.offset, self.offset))
         else:
-            self._note_unknown(recorded.event, recorded.at, max(recorded.offset, self.offset))
+            self._note_unknown_event(recorded.event, recorded.at, max(recorded.offset, self.offset))
         self.offset = recorded.next
 
     def apply_event(self, event: Event, at: int) -> None:
@@ -82,10 +82,10 @@ class RunView:
         self._dispatch_event(event, at, self.offset)
         self.offset += 1
 
-    def mark_lost(self) -> None:
+    def mark_run_lost(self) -> None:
         """Mark the run as lost: no process works on it."""
         self._touch_live_agents(self.offset)
-        self.statuses.mark_lost()
+        self.statuses.mark_agents_lost()
         self._withdraw_questions(self.offset)
         self.offset += 1
 
@@ -111,10 +111,11 @@ class RunView:
             at=self._at,
             run=self.run if self._run_changed >= offset else None,
             agents=tuple(
-                self._make_agent_row(self._agents.get_row(key)) for key in self._agents.keys_since(offset)
+                self._make_agent_row(self._agents.get_row(key))
+                for key in self._agents.list_keys_changed_since(offset)
             ),
-            tasks=self.tasks.rows_since(offset),
-            letters=self.mail.rows_since(offset),
+            tasks=self.tasks.list_rows_changed_since(offset),
+            letters=self.mail.list_rows_changed_since(offset),
             questions=_list_changed_rows(self.questions, offset),
             costs=_list_changed_rows(self.costs.rows, offset),
             spend=_list_changed_rows(self.costs.points, offset),
@@ -141,7 +142,7 @@ class RunView:
         """Mark the agents as changed that count as gone when no process works on the run."""
         for status in self.statuses.all.values():
             if status.is_live:
-                self._agents.touch(status.agent, offset)
+                self._agents.mark_row_changed(status.agent, offset)
 
     def _withdraw_questions(self, offset: int) -> None:
         """Close the questions of a lost run. The next process of the run may still journal an answer."""
@@ -154,12 +155,12 @@ class RunView:
             self._withdraw_questions(offset)
         status = self.statuses.apply_event(event, at / 1000)
         if event.agent in self._agents:
-            self._agents.touch(event.agent, offset)
+            self._agents.mark_row_changed(event.agent, offset)
         else:
             self._agents.put(event.agent, status, offset)
         match event:
             case AgentStarted() | AgentMovedToBackground() | AgentEnded():
-                self._update_parent(event, status, offset)
+                self._register_and_update_parent(event, status, offset)
             case QuestionAsked(question=question):
                 name = self.get_agent_name(event.agent)
                 row = QuestionRow(id=question.id, agent=event.agent, name=name, asked=at, question=question)
@@ -169,12 +170,12 @@ class RunView:
                 if asked_row is not None and asked_row.answer is None:
                     row = replace(asked_row, answered=at, answer=answer)
                     self.questions.put_row(question_id, row, offset, is_settled=True)
-            case RequestSettled():
-                self._add_cost(event, at, offset)
+            case ModelRequestSettled():
+                self._add_request_cost(event, at, offset)
             case _:
                 self._note_event(event, at, offset)
 
-    def _update_parent(
+    def _register_and_update_parent(
         self, event: AgentStarted | AgentMovedToBackground | AgentEnded, status: AgentStatus, offset: int
     ) -> None:
         """Register a started agent. Mark its parent as changed: it may wait for other agents now."""
@@ -185,17 +186,17 @@ class RunView:
             if not event.team and status not in jobs:
                 jobs.append(status)
         if parent is not None and parent in self._agents:
-            self._agents.touch(parent, offset)
+            self._agents.mark_row_changed(parent, offset)
 
-    def _add_cost(self, event: RequestSettled, at: int, offset: int) -> None:
+    def _add_request_cost(self, event: ModelRequestSettled, at: int, offset: int) -> None:
         status, name = self.statuses.all[event.agent], self.get_agent_name(event.agent)
         task = self._find_current_task(status)
         attribution = CostAttribution(name=name, kind=self._get_agent_kind(status))
         if task is not None:
             attribution = replace(attribution, board=task.board, task=task.id)
-        self.costs.add_request(event, attribution, at, offset)
+        self.costs.add_request_cost(event, attribution, at, offset)
         if task is not None:
-            self.tasks.add_cost(task, event.cost_usd or 0.0, event.usage.total_tokens, offset)
+            self.tasks.add_task_cost(task, event.cost_usd or 0.0, event.usage.total_tokens, offset)
 
     def _note_event(self, event: Event, at: int, offset: int) -> None:
         match event:
@@ -207,13 +208,13 @@ class RunView:
                 text = f"{percent} % of the limit is spent: {spent:g} of {limit_value:g} {limit}"
                 text += f" for {owner}." if owner else "."
                 self._add_note(event.agent, "warning", text, at, offset)
-            case RequestFailed(billed=True, reason=reason):
+            case ModelRequestFailed(billed=True, reason=reason):
                 text = f"What a request cost was not told: {reason}"
                 self._add_note(event.agent, "unsettled", text, at, offset)
             case _:
                 pass
 
-    def _note_unknown(self, event: UnknownEvent, at: int, offset: int) -> None:
+    def _note_unknown_event(self, event: UnknownJournalEvent, at: int, offset: int) -> None:
         """Note the first event of each type that this version cannot read."""
         self._at = max(self._at, at)
         if event.type not in self._unknown:
@@ -225,13 +226,13 @@ class RunView:
         row = NoteRow(number=self._note_count, at=at, agent=agent, text=text, kind=kind)
         self.notes.put(self._note_count, row, offset)
         if len(self.notes) > MAX_NOTES:
-            self.notes.drop(self._note_count - MAX_NOTES)
+            self.notes.drop_row(self._note_count - MAX_NOTES)
 
     def _apply_task_change(self, event: TaskChanged, at: int, offset: int) -> None:
-        affected = self.tasks.apply_change(event, at, offset)
+        affected = self.tasks.apply_task_change(event, at, offset)
         for name in affected:
             if (agent := self.find_agent_by_name(name)) is not None:
-                self._agents.touch(agent, offset)
+                self._agents.mark_row_changed(agent, offset)
 
     def _apply_run_event(self, event: Event, at: int, offset: int) -> None:
         run = self.run
@@ -326,10 +327,10 @@ def _start_run_row(run: RunRow, event: SessionStarted, at: int) -> RunRow:
 
 
 def _list_changed_rows(table: ChangeTable[Any, Any], offset: int) -> tuple[Any, ...]:
-    return tuple(table.get_row(key) for key in table.keys_since(offset))
+    return tuple(table.get_row(key) for key in table.list_keys_changed_since(offset))
 
 
-def describe_unknown_event(event: UnknownEvent) -> str:
+def describe_unknown_event(event: UnknownJournalEvent) -> str:
     """Return a sentence about an event whose type or shape this version does not know."""
     kind = to_one_line(event.type)[:PREVIEW_LENGTH]
     return (
@@ -343,5 +344,5 @@ def build_run_view(recorded: Iterable[JournalRecord], until: int | None = None) 
     for record in recorded:
         if until is not None and record.offset >= until:
             break
-        view.apply_recorded(record)
+        view.apply_recorded_event(record)
     return view

@@ -38,8 +38,8 @@ class TaskTable:
     def get(self, board: str, task: str) -> TaskRow | None:
         return self._table.get((board, task))
 
-    def rows_since(self, offset: int) -> tuple[TaskRow, ...]:
-        return tuple(self._table.get_row(key) for key in self._table.keys_since(offset))
+    def list_rows_changed_since(self, offset: int) -> tuple[TaskRow, ...]:
+        return tuple(self._table.get_row(key) for key in self._table.list_keys_changed_since(offset))
 
     def find_current_task(self, owner: str, board: str = "") -> TaskRow | None:
         """Return the owner's task in progress, the latest if several; on one board, or on any."""
@@ -58,7 +58,7 @@ class TaskTable:
         blockers = (self._table.get((row.board, each)) for each in row.blocked_by)
         return [each for each in blockers if each is not None and each.status not in ("completed", "deleted")]
 
-    def apply_change(self, event: TaskChanged, at: int, offset: int) -> set[str]:
+    def apply_task_change(self, event: TaskChanged, at: int, offset: int) -> set[str]:
         """Apply a change and return the owners it affects."""
         key = (event.board, event.task)
         old = self._table.get(key)
@@ -73,10 +73,10 @@ class TaskTable:
             changed=at,
             usd=old.usd if old else 0.0,
             tokens=old.tokens if old else 0,
-            moves=_append_move(old, event, at),
+            moves=_append_status_change(old, event, at),
         )
         self._table.put(key, row, offset)
-        self._update_owner(key, old, row)
+        self._update_owner_index(key, old, row)
         for blocker in row.blocked_by:
             self._waiting_tasks.setdefault((event.board, blocker), set()).add(key)
         affected = {
@@ -85,11 +85,11 @@ class TaskTable:
         }
         return (affected | ({old.owner} if old else set())) - {""}
 
-    def add_cost(self, row: TaskRow, usd: float, tokens: int, offset: int) -> None:
+    def add_task_cost(self, row: TaskRow, usd: float, tokens: int, offset: int) -> None:
         updated = replace(row, usd=row.usd + usd, tokens=row.tokens + tokens)
         self._table.put((row.board, row.id), updated, offset)
 
-    def _update_owner(self, key: _Key, old: TaskRow | None, row: TaskRow) -> None:
+    def _update_owner_index(self, key: _Key, old: TaskRow | None, row: TaskRow) -> None:
         is_in_progress = row.status == "in_progress"
         if old is not None and old.owner:
             self._owned.get(old.owner, set()).discard(key)
@@ -105,7 +105,9 @@ def _normalize_owner(owner: str) -> str:
     return LEAD_NAME if owner == "lead" else owner
 
 
-def _append_move(old: TaskRow | None, event: TaskChanged, at: int) -> tuple[tuple[int, str, str], ...]:
+def _append_status_change(
+    old: TaskRow | None, event: TaskChanged, at: int
+) -> tuple[tuple[int, str, str], ...]:
     moves = () if old is None else old.moves
     if old is not None and (old.status, old.owner) == (event.status, event.owner):
         return moves

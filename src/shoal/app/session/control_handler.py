@@ -8,13 +8,13 @@ import msgspec
 
 from shoal.core.errors import AgentRequestRefused
 from shoal.wire.control_codec import (
-    BackgroundAgentCommand,
-    ControlCommand,
-    InterruptCommand,
+    InterruptTurnCommand,
     ListAgentsCommand,
-    RelayMessageCommand,
-    SendTextCommand,
-    SetDelegateCommand,
+    MoveToBackgroundCommand,
+    RelayAgentMessageCommand,
+    RunControlCommand,
+    SendUserTextCommand,
+    SetDelegateModeCommand,
     SetModelCommand,
     SetPermissionModeCommand,
     ShutDownMemberCommand,
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 PERSON_ENDED_REASON = "the person ends it"
 
 
-async def handle_command(session: Session, command: ControlCommand) -> Any:
+async def handle_control_command(session: Session, command: RunControlCommand) -> Any:
     match command:
         case (
             StopTaskCommand()
             | StopAgentsCommand()
-            | BackgroundAgentCommand()
+            | MoveToBackgroundCommand()
             | ListAgentsCommand()
-            | SendTextCommand()
+            | SendUserTextCommand()
         ):
             return await _handle_agent_command(session, command)
         case ShutDownMemberCommand(name=name, reason=reason):
             return await _shut_down_member(session, name, reason)
-        case RelayMessageCommand(sender=sender, text=text, summary=summary):
+        case RelayAgentMessageCommand(sender=sender, text=text, summary=summary):
             session.relay_message(sender, text, summary)
             return {"queued": True}
-        case InterruptCommand(task_id=name):
+        case InterruptTurnCommand(task_id=name):
             from shoal.app.session.session_changes import interrupt_agent
 
             was_working = await (interrupt_agent(session, name) if name else session.interrupt())
             return {"interrupted": was_working}
-        case SetModelCommand() | SetPermissionModeCommand() | SetDelegateCommand():
-            return await _handle_setting(session, command)
+        case SetModelCommand() | SetPermissionModeCommand() | SetDelegateModeCommand():
+            return await _handle_setting_command(session, command)
         case StopRunCommand():
             session.stop_requested.set()
             await session.interrupt()
@@ -77,27 +77,27 @@ async def _handle_agent_command(
     session: Session,
     command: StopTaskCommand
     | StopAgentsCommand
-    | BackgroundAgentCommand
+    | MoveToBackgroundCommand
     | ListAgentsCommand
-    | SendTextCommand,
+    | SendUserTextCommand,
 ) -> Any:
     match command:
         case StopTaskCommand(task_id=task_id):
             return {"stopped": task_id, "description": await session.stop_task(task_id)}
         case StopAgentsCommand():
             return {"stopped": (await session.stop_all()).ids}
-        case BackgroundAgentCommand(task_id=task_id):
+        case MoveToBackgroundCommand(task_id=task_id):
             return {"moved": session.move_to_background(task_id)}
         case ListAgentsCommand():
             return {
                 "agents": [msgspec.to_builtins(each) for each in session.services.supervisor.list_agents()]
             }
-        case SendTextCommand(to=to, text=text):
+        case SendUserTextCommand(to=to, text=text):
             return msgspec.to_builtins(await session.send(to, text))
 
 
-async def _handle_setting(
-    session: Session, command: SetModelCommand | SetPermissionModeCommand | SetDelegateCommand
+async def _handle_setting_command(
+    session: Session, command: SetModelCommand | SetPermissionModeCommand | SetDelegateModeCommand
 ) -> Any:
     match command:
         case SetModelCommand(model=name):
@@ -106,6 +106,6 @@ async def _handle_setting(
         case SetPermissionModeCommand(mode=mode):
             session.set_mode(mode)
             return {"mode": mode}
-        case SetDelegateCommand(on=enabled):
+        case SetDelegateModeCommand(on=enabled):
             session.set_delegate_mode(enabled=enabled)
             return {"on": enabled}

@@ -15,7 +15,7 @@ from shoal.app.config.coordinator_mode import COORDINATOR_TOOLS
 from shoal.core.ids import LEAD_ID
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import TextBlock
-from shoal.wire.notification_text import format_reminder
+from shoal.wire.notification_text import format_system_reminder
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -24,26 +24,28 @@ _RESTRICTION = ToolRestriction(
     tools=COORDINATOR_TOOLS,
     refusal_reason="the person has switched delegate mode on. Give this work to an agent or a teammate: "
     "Agent starts one, SendMessage tells one, TaskCreate puts it on the board.",
-    reminder=format_reminder(
+    reminder=format_system_reminder(
         "Delegate mode is on: of your tools you may use only those that start, tell and stop agents, keep "
         "the task board or ask the person. You give the work out, others do it. You are told so after your "
         "calls for as long as it holds."
     ),
 )
-_ENABLED_NOTICE = format_reminder(
+_ENABLED_NOTICE = format_system_reminder(
     "The person has switched delegate mode on. From now on you only give work out: start, tell and stop "
     "agents, keep the task board, ask the person. Other calls are refused until the person leaves the mode."
 )
-_DISABLED_NOTICE = format_reminder("The person has left delegate mode: you may use all your tools again.")
+_DISABLED_NOTICE = format_system_reminder(
+    "The person has left delegate mode: you may use all your tools again."
+)
 
 
-def is_delegating(session: Session) -> bool:
+def is_in_delegate_mode(session: Session) -> bool:
     return session.agent.tool_restriction is _RESTRICTION
 
 
 def set_delegate_mode(session: Session, *, enabled: bool) -> None:
     """Switch the mode from the next call on; teammates and other agents are not affected."""
-    if enabled == is_delegating(session):
+    if enabled == is_in_delegate_mode(session):
         return
     session.agent.tool_restriction = _RESTRICTION if enabled else None
     notice = TextBlock(text=_ENABLED_NOTICE if enabled else _DISABLED_NOTICE)

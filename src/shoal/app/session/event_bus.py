@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shoal.app.models.model_substitution import OBSERVED_EVENTS, SubstitutionDetector
+from shoal.app.models.model_substitution import OBSERVED_EVENTS, ModelSubstitutionDetector
 from shoal.core.events import Event, JournaledEvent, NoteAdded
 from shoal.runs.event_channel import EventChannel
 from shoal.wire.journal_codec import parse_journal_line
@@ -21,7 +21,7 @@ class EventBus:
     def __init__(self) -> None:
         self._channel: EventChannel | None = None
         """Channel of the running turn."""
-        self._substitution_detector = SubstitutionDetector()
+        self._substitution_detector = ModelSubstitutionDetector()
         self._subscribers: dict[Callable[[Event], None], None] = {}
 
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
@@ -66,7 +66,7 @@ class EventBus:
             self.services.journal.append(event)
             if (
                 type(event) in OBSERVED_EVENTS
-                and (note := self._substitution_detector.check_event(event)) is not None
+                and (note := self._substitution_detector.describe_substitution(event)) is not None
             ):
                 self.note(note)
         if self.services.control is not None:

@@ -6,15 +6,15 @@ import signal
 from pathlib import Path
 
 from shoal.app.options import Options
-from shoal.app.session.member_main import end_on_signals, free_memory_when_idle
+from shoal.app.session.member_main import end_member_on_signals, free_memory_when_idle
 from shoal.app.session.session import Session
 from shoal.core.agents import SpawnRequest
 from shoal.core.member_backends import MemberLaunchArgs
-from shoal.runs.run_outcome import RunOutcome
+from shoal.runs.run_outcome import AgentRunOutcome
 from shoal.team.member_host import MemberHost, TeamMembership
 
 
-def build_member_options(launch_args: MemberLaunchArgs, cwd: Path | None = None) -> Options:
+def build_foreign_member_options(launch_args: MemberLaunchArgs, cwd: Path | None = None) -> Options:
     """Build options from the lead's arguments and the local settings; its prompt is its first mail."""
     request = SpawnRequest(
         description=f"{launch_args.name} of the team {launch_args.team}",
@@ -43,10 +43,10 @@ def build_member_options(launch_args: MemberLaunchArgs, cwd: Path | None = None)
     )
 
 
-async def serve_member(session: Session) -> RunOutcome:
+async def run_member_of_foreign_lead(session: Session) -> AgentRunOutcome:
     """Run the member until its lead shuts it down or its process is asked to end."""
     member_host = session.services.teams
     assert isinstance(member_host, MemberHost)
-    end_on_signals(member_host, signal.SIGTERM, signal.SIGHUP)
+    end_member_on_signals(member_host, signal.SIGTERM, signal.SIGHUP)
     free_memory_when_idle(session)
     return await member_host.run_member()

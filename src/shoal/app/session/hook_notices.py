@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 def route_hook_notices(
     hooks: HookRegistry, supervisor: AgentSupervisor, teams: SessionTeams | MemberHost, session: Session
 ) -> None:
-    def find_recipient(notice: HookNotice) -> AgentId | None:
+    def find_notice_recipient(notice: HookNotice) -> AgentId | None:
         if notice.event == "SubagentStart" and not supervisor.has_started(notice.agent):
             # It may not have started yet: the notice waits in its queue.
             return notice.agent
-        recipient = supervisor.find_recipient(notice.agent)
+        recipient = supervisor.find_item_recipient(notice.agent)
         # A teammate's process has a lead only nominally.
         return None if recipient == LEAD_ID and isinstance(teams, MemberHost) else recipient
 
-    def is_resting(agent: AgentId) -> bool:
+    def is_agent_idle(agent: AgentId) -> bool:
         if agent == LEAD_ID:
             return not session.is_busy
         return any(member.agent == agent and member.state == "idle" for member in teams.list_members())
 
     assert hooks.notifier is not None
-    hooks.notifier.find_recipient, hooks.notifier.is_idle = find_recipient, is_resting
+    hooks.notifier.find_recipient, hooks.notifier.is_idle = find_notice_recipient, is_agent_idle
     background = hooks.runner.background
     background.on_change = teams.notify_changed
     if isinstance(teams, MemberHost):

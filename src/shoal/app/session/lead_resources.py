@@ -13,7 +13,7 @@ from shoal.app.config.session_config import SessionConfig
 from shoal.app.config.session_store import SessionStore
 from shoal.app.isolation.sandbox_policies import create_sandbox
 from shoal.app.options import Options
-from shoal.app.session.session_permissions import create_permissions
+from shoal.app.session.session_permissions import create_session_permissions
 from shoal.backends.guarded_processes import GuardedProcesses
 from shoal.core.events import FileChanged
 from shoal.core.filenames import escape_filename
@@ -68,7 +68,7 @@ async def open_lead_resources(
         stuck_after=settings.own.stuck_after,
         note=session.note,
     )
-    permissions = create_permissions(options, settings, workspace, store.directory, session)
+    permissions = create_session_permissions(options, settings, workspace, store.directory, session)
     sandbox = create_sandbox(
         settings, workspace, store.directory, session.note, permissions.list_denied_paths
     )
@@ -79,7 +79,7 @@ async def open_lead_resources(
         permissions=permissions,
         question_broker=question_broker,
         processes=processes,
-        shells=await _open_shells(shells, options, exit_stack),
+        shells=await _open_shell_supervisor(shells, options, exit_stack),
         sandbox=sandbox,
         granted_directories=granted,
     )
@@ -92,7 +92,7 @@ def _build_process_mark(options: Options, store: SessionStore) -> str:
     return sha256(owner.encode("utf-8", "replace")).hexdigest()[:8]
 
 
-async def _open_shells(
+async def _open_shell_supervisor(
     shells: ShellSupervisor, options: Options, exit_stack: AsyncExitStack
 ) -> ShellSupervisor:
     await exit_stack.enter_async_context(shells)

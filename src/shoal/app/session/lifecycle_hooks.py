@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from shoal.agent.hook_points import add_hook_context
+from shoal.agent.hook_points import add_hook_context_message
 from shoal.app.options import Options
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import Event, QuestionAsked, RunFinished, TurnStarted
 from shoal.core.hooks import NO_DECISION, HookDecision, HookEvent
 from shoal.core.ids import LEAD_ID
@@ -50,7 +50,7 @@ class SessionLifecycleHooks:
             task.cancel()
         await exit_task_group(self._tasks, kind, error, trace)
 
-    def run_start_hooks(self, *, resumed: bool) -> None:
+    def launch_session_start_hooks(self, *, resumed: bool) -> None:
         """Start the SessionStart hooks; nobody waits for them before the first turn."""
         self._has_started = True
         hooks = self._lead.hooks
@@ -62,16 +62,16 @@ class SessionLifecycleHooks:
         if hooks.has_hooks_for("Notification"):
             self._session.subscribe(self._on_event)
 
-    async def add_start_context(self) -> None:
+    async def add_start_hook_context(self) -> None:
         """Add the output of the SessionStart hooks to the conversation before a turn."""
         if self._start_task is None:
             return
         # An interrupt here does not cancel the hooks: the next turn gets their output.
         decision = await asyncio.shield(self._start_task)
         self._start_task = None
-        await add_hook_context(self._lead, "SessionStart", decision)
+        await add_hook_context_message(self._lead, "SessionStart", decision)
 
-    async def run_end_hooks(self) -> None:
+    async def run_session_end_hooks(self) -> None:
         for task in self._running:
             task.cancel()
         if self._has_started and self._lead.hooks.has_hooks_for("SessionEnd"):
@@ -107,7 +107,7 @@ class SessionLifecycleHooks:
             await self._lead.clock.sleep(delay)
         try:
             return await self._lead.hooks.run_hooks(event, fields)
-        except StoreError:
+        except StateFileError:
             # The journal is what failed: the next turn that writes to it reports that.
             return NO_DECISION
 

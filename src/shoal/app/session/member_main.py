@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from msgspec import Raw
 
-from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_bootstrap
+from shoal.app.agents.member_bootstrap import MemberBootstrap, decode_member_bootstrap
 from shoal.app.session.session import Session
 from shoal.backends.heap_trim import HeapTrimmer
 from shoal.backends.socket_channel import SocketChannel
@@ -18,46 +18,46 @@ from shoal.core.events import Event, JournaledEvent, MemberWentIdle
 from shoal.team.lead_channel import LeadChannel
 from shoal.team.member_host import MemberHost
 from shoal.wire.journal_codec import encode_journal_line
-from shoal.wire.member_channel_codec import EventForwarded, MemberStartRefused
+from shoal.wire.member_channel_codec import MemberEventForwarded, MemberStartRefused
 
 TERMINATED_REASON = "its process was asked to end"
 
 
 def main(fd: int) -> None:
     """Run a forked process; `fd` is its channel to the lead."""
-    asyncio.run(_run_process(fd))
+    asyncio.run(_run_member_process(fd))
 
 
-async def _run_process(fd: int) -> None:
+async def _run_member_process(fd: int) -> None:
     channel = SocketChannel.from_descriptor(fd)
     message = await channel.receive()
     if message is None:
         return
-    bootstrap, clock = decode_bootstrap(message), SystemClock()
+    bootstrap, clock = decode_member_bootstrap(message), SystemClock()
     lead_channel = LeadChannel(channel, bootstrap.rules, clock)
     try:
         async with Session(bootstrap.to_options(bootstrap.to_membership(lead_channel), clock)) as session:
-            await _serve_member(session, bootstrap, lead_channel)
+            await _run_forked_member(session, bootstrap, lead_channel)
     except ShoalError as error:
         lead_channel.send_message(MemberStartRefused(why=str(error)))
     await channel.wait_until_sent()
     channel.close()
 
 
-async def _serve_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
+async def _run_forked_member(session: Session, bootstrap: MemberBootstrap, channel: LeadChannel) -> None:
     member_host, answers = session.services.teams, session.services.permissions.answers
     assert isinstance(member_host, MemberHost)
 
-    def forward_event(event: Event) -> None:
+    def forward_journaled_event(event: Event) -> None:
         if isinstance(event, JournaledEvent):
-            channel.send_message(EventForwarded(line=Raw(encode_journal_line(event, clock.now()))))
+            channel.send_message(MemberEventForwarded(line=Raw(encode_journal_line(event, clock.now()))))
 
     clock = session.agent.clock
     for update in bootstrap.answered:
         with suppress(ShoalError):
             answers.add_answer(update)
-    session.subscribe(forward_event)
-    end_on_signals(member_host, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    session.subscribe(forward_journaled_event)
+    end_member_on_signals(member_host, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     free_memory_when_idle(session)
     await member_host.run_member()
 
@@ -65,15 +65,17 @@ async def _serve_member(session: Session, bootstrap: MemberBootstrap, channel: L
 def free_memory_when_idle(session: Session) -> None:
     heap_trimmer, clock = HeapTrimmer(), session.agent.clock
 
-    def on_event(event: Event) -> None:
+    def trim_heap_on_idle(event: Event) -> None:
         if isinstance(event, MemberWentIdle):
             heap_trimmer.trim_if_due(clock.monotonic())
 
-    session.subscribe(on_event)
+    session.subscribe(trim_heap_on_idle)
 
 
-def end_on_signals(host: MemberHost, *signals: signal.Signals) -> None:
+def end_member_on_signals(host: MemberHost, *signals: signal.Signals) -> None:
     """End the member so that it can be resumed when the process receives one of the signals."""
     loop = asyncio.get_running_loop()
     for signal_number in signals:
-        loop.add_signal_handler(signal_number, lambda: host.request_end(TERMINATED_REASON, resumable=True))
+        loop.add_signal_handler(
+            signal_number, lambda: host.request_member_end(TERMINATED_REASON, resumable=True)
+        )

@@ -30,7 +30,7 @@ _APPLESCRIPT = (
 )
 
 
-def attach_notifier(session: Session, tasks: asyncio.TaskGroup) -> None:
+def attach_person_notifier(session: Session, tasks: asyncio.TaskGroup) -> None:
     """Attach the notifier if a person may answer and wants notifications."""
     notify_setting = session.services.settings.own.notify
     if notify_setting == "off" or (
@@ -41,27 +41,27 @@ def attach_notifier(session: Session, tasks: asyncio.TaskGroup) -> None:
     environ = session.services.settings.environ
     askers: dict[AgentId, str] = {LEAD_ID: "The lead"}
 
-    def on_event(event: Event) -> None:
+    def notify_on_event(event: Event) -> None:
         if isinstance(event, AgentStarted):
-            askers[event.agent] = _describe_asker(event)
+            askers[event.agent] = _describe_asking_agent(event)
         if not isinstance(event, QuestionAsked):
             return
         if notify_setting in ("bell", "both"):
             write_to_terminal("\a")
         if notify_setting in ("desktop", "both"):
-            text = format_question(event.question, askers.get(event.agent, event.agent))
+            text = format_question_notification(event.question, askers.get(event.agent, event.agent))
             tasks.create_task(asyncio.to_thread(show_notification, TITLE, text, environ))
 
-    session.subscribe(on_event)
+    session.subscribe(notify_on_event)
 
 
-def _describe_asker(agent: AgentStarted) -> str:
+def _describe_asking_agent(agent: AgentStarted) -> str:
     """Describe a teammate by its name, a one-job agent also by its job."""
     name = agent.name or agent.kind
     return name if agent.team or not agent.description else f"{name} ({agent.description})"
 
 
-def format_question(question: Question, asker: str) -> str:
+def format_question_notification(question: Question, asker: str) -> str:
     match question:
         case PermissionQuestion(tool=tool, input=arguments):
             first_argument = next((str(value) for value in arguments.values()), "")
@@ -81,9 +81,11 @@ def show_notification(
     write: Callable[[str], None] | None = None,
 ) -> None:
     """Show it on the desktop if there is one; else through the terminal, which may be remote."""
-    argv = _build_argv(title, text, environ)
+    argv = _build_notifier_argv(title, text, environ)
     if argv is None:
-        (write or write_to_terminal)(_build_escape_sequence(title, text, in_tmux=bool(environ.get("TMUX"))))
+        (write or write_to_terminal)(
+            _build_notification_escape(title, text, in_tmux=bool(environ.get("TMUX")))
+        )
         return
     with suppress(OSError, ValueError, subprocess.TimeoutExpired):
         subprocess.run(
@@ -96,7 +98,7 @@ def show_notification(
         )
 
 
-def _build_argv(title: str, text: str, environ: Mapping[str, str]) -> list[str] | None:
+def _build_notifier_argv(title: str, text: str, environ: Mapping[str, str]) -> list[str] | None:
     path = environ.get("PATH")
     if sys.platform == "darwin" and (osascript := shutil.which("osascript", path=path)):
         return [osascript, *(word for line in _APPLESCRIPT for word in ("-e", line)), title, text]
@@ -107,7 +109,7 @@ def _build_argv(title: str, text: str, environ: Mapping[str, str]) -> list[str] 
     return None
 
 
-def _build_escape_sequence(title: str, text: str, *, in_tmux: bool) -> str:
+def _build_notification_escape(title: str, text: str, *, in_tmux: bool) -> str:
     text = text.replace(";", ",")
     sequence = f"\x1b]777;notify;{title};{text}\x07"
     if not in_tmux:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shoal.core.events import AgentEnded, QuestionAnswered, WorkRetained
+from shoal.core.events import AgentEnded, QuestionAnswered, WorktreeWorkRetained
 from shoal.core.ids import LEAD_ID
 from shoal.core.messages import ToolUseBlock, user_message
 from shoal.core.questions import AllowAnswer, PermissionQuestion
-from shoal.runs.late_answers import format_late_answer_id, select_lasting_updates
+from shoal.runs.late_answers import format_late_answer_id, resolve_answer_permission_updates
 from shoal.team.session_teams import SessionTeams
 from shoal.wire.notification_text import format_late_permission
 
@@ -23,16 +23,16 @@ async def recover_session(session: Session, recovered: RecoveredState) -> None:
     for completion in recovered.cut_off_results:
         session.emit_event(AgentEnded(agent=completion.agent, completion=completion))
     for completion, worktree in recovered.unsettled_worktrees:
-        work = await services.workspace_allocator.settle_worktree(services.workspace.root, worktree)
+        work = await services.workspace_allocator.finish_orphaned_worktree(services.workspace.root, worktree)
         if work is not None:
             recovered.attach_retained_work(work, completion)
-            session.emit_event(WorkRetained(agent=completion.agent, work=work))
-    await services.workspace_allocator.settle_leftovers(
+            session.emit_event(WorktreeWorkRetained(agent=completion.agent, work=work))
+    await services.workspace_allocator.finish_leftover_worktrees(
         services.workspace.root, session.id, recovered.resumable_worktrees
     )
     for shell_ended in recovered.ended_shells:
         session.emit_event(shell_ended)
-    services.supervisor.restore_state(recovered.pending, recovered.completions)
+    services.supervisor.restore_earlier_agents(recovered.pending, recovered.completions)
     services.timetable.restore_schedules(recovered.schedules)
     if isinstance(services.teams, SessionTeams):
         await services.teams.resume_team(
@@ -55,12 +55,12 @@ def _watch_late_answers(session: Session, questions: tuple[PermissionQuestion, .
             identity=format_late_answer_id(question.id),
         )
         call = ToolUseBlock(id=question.tool_use_id, name=question.tool, input=question.input)
-        session.services.permissions.remember_answer(
-            call, AllowAnswer(updates=select_lasting_updates(question, answer))
+        session.services.permissions.remember_permission_answer(
+            call, AllowAnswer(updates=resolve_answer_permission_updates(question, answer))
         )
 
     late_answers.on_answer = on_late_answer
-    late_answers.watch_questions(questions)
+    late_answers.watch_interrupted_questions(questions)
     for question in questions:
         if (answer := late_answers.find_unreported_answer(question)) is not None:
             session.emit_event(QuestionAnswered(agent=question.agent, question=question.id, answer=answer))

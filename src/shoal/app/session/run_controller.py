@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shoal.app.run_access.pending_questions import create_run_ended_error
 from shoal.app.run_access.run_handle import RunHandle, send_control_command
-from shoal.app.session.control_handler import handle_command
+from shoal.app.session.control_handler import handle_control_command
 from shoal.core.questions import Answer
 from shoal.stores.files.question_files import QuestionFiles
-from shoal.wire.control_codec import ControlCommand
+from shoal.wire.control_codec import RunControlCommand
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -19,7 +19,7 @@ class RunController(Protocol):
     @property
     def run(self) -> RunHandle: ...
 
-    async def send_command(self, command: ControlCommand) -> Any:
+    async def send_command(self, command: RunControlCommand) -> Any:
         """Return the answer of the run. Raises `ShoalError` if it is not live or refuses."""
         ...
 
@@ -38,8 +38,8 @@ class LocalRunController:
     def run(self) -> RunHandle:
         return RunHandle(session=self._session.id, home=self._session.services.settings.home)
 
-    async def send_command(self, command: ControlCommand) -> Any:
-        return await handle_command(self._session, command)
+    async def send_command(self, command: RunControlCommand) -> Any:
+        return await handle_control_command(self._session, command)
 
     def answer_question(self, question: str, answer: Answer) -> bool:
         return self._session.services.question_broker.submit_answer(question, answer)
@@ -51,7 +51,7 @@ class RemoteRunController:
     def __init__(self, run: RunHandle) -> None:
         self.run = run
 
-    async def send_command(self, command: ControlCommand) -> Any:
+    async def send_command(self, command: RunControlCommand) -> Any:
         return await send_control_command(self.run, command)
 
     def answer_question(self, question: str, answer: Answer) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from shoal.agent import compaction
-from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, run_forked_agent
+from shoal.agent.forks import ASIDE_PROMPT, NO_SUGGESTION, SUGGESTION_PROMPT, ask_outside_conversation
 from shoal.agent.loop import LoopResult
 from shoal.app.options import Options
 from shoal.app.session import delegate_mode, person_notifier, session_cleanup, session_telemetry
@@ -19,9 +19,9 @@ from shoal.app.session.slash_commands import SlashInvocation
 from shoal.app.session.stopped_work import StoppedWork
 from shoal.app.session.structured_output import run_structured_turn
 from shoal.app.session.turn import Turn
-from shoal.app.session.working_mode import LastWorkingMode
-from shoal.core.agents import AgentSnapshot, DeliveryReceipt
-from shoal.core.errors import ModelError, StoreError
+from shoal.app.session.working_mode import LastWorkingPermissionMode
+from shoal.core.agents import AgentSnapshot, MessageDeliveryReceipt
+from shoal.core.errors import ModelError, StateFileError
 from shoal.core.events import (
     PREVIEW_LENGTH,
     InboxItemMode,
@@ -41,7 +41,7 @@ from shoal.core.ids import LEAD_ID, AgentId, SessionId
 from shoal.core.inbox_items import InboxItem
 from shoal.core.messages import Message, user_message
 from shoal.core.permission_decisions import PermissionMode
-from shoal.core.task_groups import exit_task_group, uncancel_current_task, wait_for_first
+from shoal.core.task_groups import exit_task_group, uncancel_current_task, wait_for_first_coroutine
 from shoal.core.text_format import to_one_line
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.runs.event_channel import EventChannel
@@ -69,7 +69,7 @@ class Session(EventBus):
         self._exit = AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
         self._is_interrupted = self._reporting_end = False
-        self._last_mode = LastWorkingMode()
+        self._last_mode = LastWorkingPermissionMode()
         self.turn = 0
         self.stop_requested = asyncio.Event()
         """Set when a program asked the run to end; the surface ends it."""
@@ -93,20 +93,20 @@ class Session(EventBus):
         return self._running is not None
 
     async def __aenter__(self) -> Session:
-        from shoal.app.session.session_builder import build_session
+        from shoal.app.session.session_builder import build_session_services
 
         try:
-            self.services = await build_session(self._options, self, self._exit)
+            self.services = await build_session_services(self._options, self, self._exit)
             session_telemetry.attach_telemetry(self, self._exit, trace=self._options.trace)
             self._ids = self.agent.ids.derive_generator()
             self._tasks = await asyncio.TaskGroup().__aenter__()
-            self._exit.push_async_exit(self._end_tasks)
+            self._exit.push_async_exit(self._exit_task_group)
             await self._start_up()
-            if self._options.link is None:
-                person_notifier.attach_notifier(self, self._tasks)
+            if self._options.lead_channel is None:
+                person_notifier.attach_person_notifier(self, self._tasks)
                 self.services.servers.start()
                 if self._options.persist:
-                    session_cleanup.attach_cleanup(self, self._tasks, self._exit)
+                    session_cleanup.start_old_session_cleanup(self, self._tasks, self._exit)
         except BaseException:
             await self._exit.aclose()
             raise
@@ -116,16 +116,16 @@ class Session(EventBus):
         try:
             await self.interrupt()
             await self.services.teams.close()
-            await self.services.supervisor.stop_all(SESSION_ENDED_REASON)
+            await self.services.supervisor.stop_all_agents(SESSION_ENDED_REASON)
             await self.services.shells.stop_all(SESSION_ENDED_REASON)
             await self.services.hooks.runner.stop_background(SESSION_ENDED_REASON)
-            await self.services.lifecycle_hooks.run_end_hooks()
-            if self._options.link is None:
+            await self.services.lifecycle_hooks.run_session_end_hooks()
+            if self._options.lead_channel is None:
                 await self.publish_event(SessionEnded(agent=self.agent.identity.agent))
         finally:
             await self._exit.__aexit__(*exc)
 
-    async def _end_tasks(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    async def _exit_task_group(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Leave the task group and unwrap a single exception, which callers expect as it was raised."""
         try:
             await exit_task_group(self._tasks, kind, error, trace)
@@ -160,18 +160,20 @@ class Session(EventBus):
         self.expects_input = self.expects_input or wait_for_input
         if wait_for_input and not is_assistant and not self._has_running_agents:
             # No agent is working that the deadline could cut off.
-            await queue.wait_for_item(LEAD_ID)
+            await queue.wait_for_waking_item(LEAD_ID)
         try:
-            async with self.agent.clock.deadline(self._time_left()):
-                if not queue.count_waking(LEAD_ID):
+            async with self.agent.clock.deadline(self._seconds_until_deadline()):
+                if not queue.count_waking_items(LEAD_ID):
                     idle_waits = () if is_assistant and wait_for_input else (self._wait_until_idle(),)
-                    await wait_for_first(self._tasks, *idle_waits, queue.wait_for_item(LEAD_ID))
-                await self._gather_arrivals()
+                    await wait_for_first_coroutine(
+                        self._tasks, *idle_waits, queue.wait_for_waking_item(LEAD_ID)
+                    )
+                await self._wait_briefly_for_arrivals()
         except TimeoutError:
             stopped = await self.services.teams.close()
-            self.interrupted_agents = (*stopped, *await supervisor.stop_all("the deadline has passed"))
+            self.interrupted_agents = (*stopped, *await supervisor.stop_all_agents("the deadline has passed"))
             return None
-        return self.run(None) if queue.count_waking(LEAD_ID) else None
+        return self.run(None) if queue.count_waking_items(LEAD_ID) else None
 
     @property
     def _has_running_agents(self) -> bool:
@@ -190,17 +192,17 @@ class Session(EventBus):
         """True if external input may start a turn: it must not keep a finished run alive."""
         return self.expects_input or self.services.assistant or self._has_running_agents
 
-    async def _gather_arrivals(self) -> None:
+    async def _wait_briefly_for_arrivals(self) -> None:
         """Wait briefly so that agents that end together are reported in one turn."""
         queue, clock = self.services.queue, self.agent.clock
         deadline, seen_count = clock.monotonic() + GATHER_TIMEOUT, 0
         while (
             self._has_running_agents
-            and queue.count_waking(LEAD_ID) > seen_count
+            and queue.count_waking_items(LEAD_ID) > seen_count
             and clock.monotonic() < deadline
         ):
-            seen_count = queue.count_waking(LEAD_ID)
-            await wait_for_first(self._tasks, self.wait_agents_idle(), clock.sleep(GATHER_INTERVAL))
+            seen_count = queue.count_waking_items(LEAD_ID)
+            await wait_for_first_coroutine(self._tasks, self.wait_agents_idle(), clock.sleep(GATHER_INTERVAL))
 
     def steer(self, message: str | Message) -> None:
         """Send a message to the working lead; it receives it at the next tool-round boundary."""
@@ -259,7 +261,7 @@ class Session(EventBus):
         await asyncio.sleep(0)
         if task.done():
             return False
-        channel.remove_bound()
+        channel.remove_capacity_limit()
         if not self._reporting_end:
             self._is_interrupted = True
             task.cancel()
@@ -273,13 +275,13 @@ class Session(EventBus):
 
     async def ask_side_question(self, question: str) -> str:
         """Return the lead's answer to a question that never enters its conversation, even while it works."""
-        return await run_forked_agent(self.agent, f"{ASIDE_PROMPT}\n{question}")
+        return await ask_outside_conversation(self.agent, f"{ASIDE_PROMPT}\n{question}")
 
     async def suggest_prompt(self) -> str:
         """Suggest the person's next prompt in one line; empty if there is no suggestion."""
         if not self.agent.conversation.messages:
             return ""
-        suggestion = to_one_line(await run_forked_agent(self.agent, SUGGESTION_PROMPT)).strip()
+        suggestion = to_one_line(await ask_outside_conversation(self.agent, SUGGESTION_PROMPT)).strip()
         return "" if suggestion.strip(".") == NO_SUGGESTION else suggestion
 
     async def set_model(self, name: str | None) -> None:
@@ -303,7 +305,7 @@ class Session(EventBus):
 
     def list_undoable_turns(self) -> tuple[UndoableTurn, ...]:
         """Return the turns that can be undone, oldest first; none if nothing is stored."""
-        return () if self.services.undo_history is None else self.services.undo_history.list_turns()
+        return () if self.services.undo_history is None else self.services.undo_history.list_undoable_turns()
 
     async def undo(self, turn: int | None = None, *, conversation: bool = False) -> UndoReport:
         """Restore files, optionally the conversation, to before a turn (default: the last with changes)."""
@@ -325,11 +327,11 @@ class Session(EventBus):
             return shell.command
         if await self.services.teams.end_member(task, STOPPED_BY_PERSON_REASON):
             return task
-        return (await self.services.supervisor.end_agent(task, STOPPED_BY_PERSON_REASON)).description
+        return (await self.services.supervisor.stop_running_agent(task, STOPPED_BY_PERSON_REASON)).description
 
     async def stop_agents(self) -> tuple[AgentSnapshot, ...]:
         """Stop every agent except the lead; return those that were working."""
-        return await self.services.supervisor.stop_all(STOPPED_BY_PERSON_REASON)
+        return await self.services.supervisor.stop_all_agents(STOPPED_BY_PERSON_REASON)
 
     async def stop_all(self) -> StoppedWork:
         """Stop every agent except the lead and every background command; the lead continues."""
@@ -337,11 +339,11 @@ class Session(EventBus):
         shells = await self.services.shells.stop_all(STOPPED_BY_PERSON_REASON)
         return StoppedWork(agents=agents, commands=tuple(shell.facts for shell in shells))
 
-    async def send(self, to: str, text: str) -> DeliveryReceipt:
+    async def send(self, to: str, text: str) -> MessageDeliveryReceipt:
         """Send a person's text to any agent. The lead receives it as steering, or in a new turn."""
         if to in LEAD_NAMES:
             self.steer(text)
-            return DeliveryReceipt(to=LEAD_ID, name="lead", how="queued")
+            return MessageDeliveryReceipt(to=LEAD_ID, name="lead", how="queued")
         return await self.services.teams.send_user_message(
             to, text
         ) or await self.services.supervisor.send_user_message(to, text)
@@ -350,7 +352,7 @@ class Session(EventBus):
     def has_working_agents(self) -> bool:
         """True if an agent other than the lead is working."""
         supervisor, teams = self.services.supervisor, self.services.teams
-        return teams.is_working or any(run.completion is None for run in supervisor.list_running())
+        return teams.is_working or any(run.completion is None for run in supervisor.list_running_agents())
 
     @property
     def has_live_agents(self) -> bool:
@@ -367,9 +369,9 @@ class Session(EventBus):
 
     async def _start_up(self) -> None:
         services = self.services
-        services.permissions.answers.on_answer = services.teams.share_permission_update
+        services.permissions.answers.on_answer = services.teams.share_permission_across_processes
         self.turn = services.turns_before
-        if self._options.link is not None:
+        if self._options.lead_channel is not None:
             # The run belongs to the lead, which has already started it.
             return
         if services.resume_message is not None:
@@ -392,7 +394,7 @@ class Session(EventBus):
                 model_named=self._options.model if isinstance(self._options.model, str) else "",
             )
         )
-        services.lifecycle_hooks.run_start_hooks(resumed=bool(services.turns_before))
+        services.lifecycle_hooks.launch_session_start_hooks(resumed=bool(services.turns_before))
         if services.recovered is not None:
             await recover_session(self, services.recovered)
 
@@ -407,7 +409,7 @@ class Session(EventBus):
         replies_before = agent.reply_count
         error: Exception | None = None
         try:
-            result, error = await self._run_guarded(prompt)
+            result, error = await self._run_turn_to_result(prompt)
             # From here on it cannot be interrupted: it only waits for its reader.
             self._reporting_end = True
             self.services.supervisor.announce_missed_results(LEAD_ID, result.interrupted_results)
@@ -438,12 +440,12 @@ class Session(EventBus):
             self._is_interrupted = self._reporting_end = False
             channel.close()
 
-    async def _run_guarded(
+    async def _run_turn_to_result(
         self, prompt: Message | SlashInvocation | None
     ) -> tuple[LoopResult, Exception | None]:
         """Run a turn; expected ends are values, anything else is a bug and is raised."""
         try:
-            self.services.workspace.begin_turn(self.turn)
+            self.services.workspace.set_checkpoint_turn(self.turn)
             await self.publish_event(
                 TurnStarted(
                     agent=self.agent.identity.agent,
@@ -454,10 +456,10 @@ class Session(EventBus):
             )
             # A turn that ended on a full disk could not close its calls.
             self.services.supervisor.announce_missed_results(
-                LEAD_ID, self.agent.conversation.interrupt_open_calls()
+                LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
-            async with self.agent.clock.deadline(self._time_left()):
-                await self.services.lifecycle_hooks.add_start_context()
+            async with self.agent.clock.deadline(self._seconds_until_deadline()):
+                await self.services.lifecycle_hooks.add_start_hook_context()
                 await self.services.servers.wait_until_ready()
                 return await run_structured_turn(self, prompt), None
         except asyncio.CancelledError:
@@ -474,20 +476,20 @@ class Session(EventBus):
             ), None
         except ModelError as error:
             # A provider may echo secrets of the request.
-            error.args = (self.services.settings.secrets.redact_text(str(error)),)
+            error.args = (self.services.settings.secret_redactor.redact_text(str(error)),)
             return self._close_open_calls(LoopResult(reason="model_error", detail=str(error))), error
-        except StoreError as error:
+        except StateFileError as error:
             return LoopResult(reason="store_error", detail=str(error)), error
 
     def _close_open_calls(self, result: LoopResult) -> LoopResult:
         """Give every open call a result, so that the conversation can continue."""
         try:
             self.services.supervisor.announce_missed_results(
-                LEAD_ID, self.agent.conversation.interrupt_open_calls()
+                LEAD_ID, self.agent.conversation.add_interrupted_call_results()
             )
             if result.reason == "interrupted":
                 self.agent.conversation.add_message(user_message(INTERRUPTED_TEXT), meta=True)
-        except StoreError as error:
+        except StateFileError as error:
             # A resume closes the open calls as well.
             return LoopResult(reason="store_error", detail=f"{result.detail}; {error}")
         return result
@@ -495,9 +497,9 @@ class Session(EventBus):
     @property
     def is_past_deadline(self) -> bool:
         """True if the deadline has passed."""
-        return self._time_left() <= 0
+        return self._seconds_until_deadline() <= 0
 
-    def _time_left(self) -> float:
+    def _seconds_until_deadline(self) -> float:
         if self._options.deadline is None:
             return float("inf")
         return self.services.started_at + self._options.deadline - self.agent.clock.monotonic()
@@ -513,7 +515,7 @@ class Session(EventBus):
         )
         try:
             await self.publish_event(event)
-        except StoreError:
+        except StateFileError:
             # The journal is what failed: the caller still gets its `RunFinished` event.
             if result.reason != "store_error":
                 raise

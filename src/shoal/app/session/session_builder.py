@@ -12,22 +12,22 @@ from msgspec import Struct
 import shoal
 from shoal.agent.agent_runner import AgentEnvironment, AgentRunner
 from shoal.agent.conversation import Conversation
-from shoal.app.agents.agent_services import AgentServices, create_supervisor
+from shoal.app.agents.agent_services import AgentServices, create_supervisor_and_teams
 from shoal.app.agents.backend_launcher import MemberLaunchServices
 from shoal.app.config.assistant_mode import build_appended_prompt
-from shoal.app.config.coordinator_mode import load_lead_prompt, select_lead_tools
+from shoal.app.config.coordinator_mode import load_replacement_prompt, select_lead_tools
 from shoal.app.config.journal_recovery import (
     RecoveredState,
     RecoveryPaths,
     TranscriptDeliveries,
-    recover_state,
+    recover_state_from_journal,
 )
 from shoal.app.config.session_config import ModelChooser, SessionConfig, load_session_config
 from shoal.app.config.session_history import SessionHistory
 from shoal.app.config.session_memory import SessionMemory
 from shoal.app.config.session_store import SessionStore
 from shoal.app.config.system_prompt import build_system_prompt
-from shoal.app.config.tool_selection import find_unknown_rules
+from shoal.app.config.tool_selection import iter_unknown_rule_warnings
 from shoal.app.config.undo_history import UndoHistory
 from shoal.app.definitions.agent_catalog import AgentCatalog
 from shoal.app.definitions.plugin_set import PluginSet
@@ -35,12 +35,12 @@ from shoal.app.hooks.agent_hooks import HookRegistry, HookSubject
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.mcp.mcp_servers import McpServers
 from shoal.app.options import Options
-from shoal.app.session.control_handler import handle_command
+from shoal.app.session.control_handler import handle_control_command
 from shoal.app.session.hook_notices import route_hook_notices
 from shoal.app.session.lifecycle_hooks import SessionLifecycleHooks
 from shoal.app.session.shared_services import SharedServices, open_shared_services
 from shoal.app.settings.settings import Settings
-from shoal.app.skills.knowledge import Knowledge
+from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.events import PREVIEW_LENGTH
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId
@@ -51,8 +51,8 @@ from shoal.core.tools import Tool
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.runs.agent_supervisor import AgentSupervisor
 from shoal.runs.clock_scheduler import ClockScheduler
-from shoal.runs.control_server import ControlServer
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.control_server import RunControlServer
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.runs.question_broker import FileQuestionBroker
 from shoal.stores.files.file_journal import FileJournal
 from shoal.stores.files.result_files import FileResultStore
@@ -77,7 +77,7 @@ class SessionServices(Struct, kw_only=True):
     workspace: LocalWorkspace
     permissions: PermissionEngine
     question_broker: FileQuestionBroker
-    queue: InboxQueue
+    queue: SharedInboxQueue
     workspace_allocator: WorkspaceAllocator
     supervisor: AgentSupervisor
     teams: SessionTeams | MemberHost
@@ -85,10 +85,10 @@ class SessionServices(Struct, kw_only=True):
     timetable: ClockScheduler
     servers: McpServers
     team_store: TeamStore
-    knowledge: Knowledge
+    knowledge: SkillsAndInstructions
     journal: Journal
     debug_log: DebugLog | None
-    control: ControlServer | None
+    control: RunControlServer | None
     hooks: HookRegistry
     lifecycle_hooks: SessionLifecycleHooks
     undo_history: UndoHistory | None
@@ -110,11 +110,13 @@ class SessionServices(Struct, kw_only=True):
     version: str = shoal.__version__
 
 
-async def build_session(options: Options, session: Session, exit_stack: AsyncExitStack) -> SessionServices:
+async def build_session_services(
+    options: Options, session: Session, exit_stack: AsyncExitStack
+) -> SessionServices:
     """Build a session; `exit_stack` closes everything in reverse order. Raises `ShoalError`."""
     config = load_session_config(options, exit_stack)
     shared = await open_shared_services(config, session, exit_stack)
-    supervisor, teams = create_supervisor(
+    supervisor, teams = create_supervisor_and_teams(
         _build_agent_services(config, shared, session), shared.tools, shared.lead_resources.shells
     )
     await exit_stack.enter_async_context(supervisor)
@@ -123,7 +125,7 @@ async def build_session(options: Options, session: Session, exit_stack: AsyncExi
     supervisor.set_lead(lead)
     route_hook_notices(shared.hooks, supervisor, teams, session)
     shared.servers.on_tools_changed = lambda: lead.set_tools(_select_lead_tools(config, shared))
-    return await _build_services(config, shared, lead, supervisor, teams, session, exit_stack)
+    return await _assemble_session_services(config, shared, lead, supervisor, teams, session, exit_stack)
 
 
 def _build_agent_services(config: SessionConfig, services: SharedServices, session: Session) -> AgentServices:
@@ -133,7 +135,7 @@ def _build_agent_services(config: SessionConfig, services: SharedServices, sessi
         options=config.options,
         settings=config.settings,
         definitions=config.definitions,
-        subagents=config.subagents if config.options.persist else None,
+        subagents=config.agent_transcripts_directory if config.options.persist else None,
         directory=services.store.directory,
         loop_limits=services.loop_limits,
         budget=services.budget,
@@ -178,7 +180,7 @@ def _create_lead(config: SessionConfig, services: SharedServices, session: Sessi
             cwd=config.cwd,
             clock=options.clock,
             granted_directories=lead_resources.granted_directories,
-            replacement=load_lead_prompt(options, coordinator=config.coordinator),
+            replacement=load_replacement_prompt(options, coordinator=config.coordinator),
             instructions=services.knowledge.instructions.text,
             appended=build_appended_prompt(options, assistant=config.assistant),
         ),
@@ -194,8 +196,8 @@ def _create_lead(config: SessionConfig, services: SharedServices, session: Sessi
             workspace=lead_resources.workspace,
             processes=lead_resources.processes,
             question_broker=lead_resources.question_broker
-            if options.link is None
-            else options.link.question_broker,
+            if options.lead_channel is None
+            else options.lead_channel.question_broker,
             results=FileResultStore(services.store.directory / "results"),
             env=settings.tool_environment,
         ),
@@ -219,7 +221,7 @@ def _select_lead_tools(config: SessionConfig, services: SharedServices) -> dict[
     return select_lead_tools(config.options, services.tools, coordinator=config.coordinator)
 
 
-async def _build_services(
+async def _assemble_session_services(
     config: SessionConfig,
     services: SharedServices,
     lead: AgentRunner,
@@ -260,25 +262,25 @@ async def _build_services(
         recovered=recovered,
         assistant=config.assistant,
         turns_before=max(config.history.turns, recovered.turns if recovered else 0),
-        notes=(*_collect_notes(config, services), *_describe_unknown_events(recovered)),
+        notes=(*_collect_startup_notes(config, services), *_describe_unknown_events(recovered)),
         structured_output=config.structured_output,
         started_at=config.started_at,
     )
 
 
-def _collect_notes(config: SessionConfig, services: SharedServices) -> tuple[str, ...]:
+def _collect_startup_notes(config: SessionConfig, services: SharedServices) -> tuple[str, ...]:
     """Collect the notes for the person at the start of the session."""
     options = config.options
     return (
         *config.settings.warnings,
         *config.notes,
         *services.hooks.problems,
-        *config.plugins.notes,
+        *config.plugins.startup_notes,
         *config.definitions.describe_problems(),
         *services.knowledge.list_notices(),
         *services.servers.configured.problems,
         *services.servers.describe_missing_channels(),
-        *find_unknown_rules((*options.allowed_tools, *options.disallowed_tools), services.tools),
+        *iter_unknown_rule_warnings((*options.allowed_tools, *options.disallowed_tools), services.tools),
         *config.history.notes,
     )
 
@@ -298,38 +300,38 @@ def _recover_state(config: SessionConfig, services: SharedServices) -> Recovered
     directory, history = services.store.directory, config.history
     paths = RecoveryPaths(
         journal=directory / "journal.jsonl",
-        subagents=config.subagents,
+        subagents=config.agent_transcripts_directory,
         outputs=directory / "tasks",
         results=directory / "results",
         report_tokens=config.settings.own.report_tokens,
     )
     deliveries = TranscriptDeliveries(delivered=history.delivered, answered=history.answered)
-    recovered = recover_state(paths, deliveries, config.ids.derive_generator())
-    recovered.continue_counts(services.budget, services.lead_resources.shells)
+    recovered = recover_state_from_journal(paths, deliveries, config.ids.derive_generator())
+    recovered.continue_counters(services.budget, services.lead_resources.shells)
     return recovered
 
 
 def _open_debug_log(config: SessionConfig, exit_stack: AsyncExitStack) -> DebugLog | None:
     options, settings = config.options, config.settings
-    if not options.debug or options.link is not None:
+    if not options.debug or options.lead_channel is not None:
         return None
     from shoal.stores.files.debug_log import DebugLog
 
-    log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secrets)
+    log = DebugLog(settings.home / "debug", config.history.session, options.clock, settings.secret_redactor)
     exit_stack.callback(log.close)
     return log
 
 
 async def _start_control_server(
     config: SessionConfig, session: Session, store: SessionStore, exit_stack: AsyncExitStack
-) -> ControlServer | None:
-    if not config.options.persist or config.options.link is not None:
+) -> RunControlServer | None:
+    if not config.options.persist or config.options.lead_channel is not None:
         return None
     assert isinstance(store.journal, FileJournal)
     return await exit_stack.enter_async_context(
-        ControlServer(
+        RunControlServer(
             store.directory / "control.sock",
-            handle=partial(handle_command, session),
+            handle=partial(handle_control_command, session),
             steer=lambda message: session.steer(message.text),
             position=store.journal.get_position,
         )
@@ -340,7 +342,7 @@ def _create_session_memory(
     config: SessionConfig, store: SessionStore, session: Session
 ) -> SessionMemory | None:
     options = config.options
-    if not config.settings.own.session_memory or not options.persist or options.link is not None:
+    if not config.settings.own.session_memory or not options.persist or options.lead_channel is not None:
         return None
     return SessionMemory(store.directory / "memory.md", session.note)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from shoal.app.config import undo_history
-from shoal.core.transcript_entries import MessageEntry
+from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.runs.agent_registry import LEAD_NAMES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ async def interrupt_agent(session: Session, name: str) -> bool:
         return await session.interrupt()
     was_working = session.services.teams.interrupt_member(name)
     if was_working is None:
-        await session.services.supervisor.end_agent(name, INTERRUPTED_REASON)
+        await session.services.supervisor.stop_running_agent(name, INTERRUPTED_REASON)
         return True
     return was_working
 
@@ -43,7 +43,7 @@ async def undo_turn(session: Session, turn: int | None, *, conversation: bool = 
     report = undo_history.restore_before_turn(
         session.services.undo_history, session.agent, turn, conversation=conversation
     )
-    await session.publish_event(undo_history.build_undo_event(report, conversation=conversation))
+    await session.publish_event(undo_history.build_turn_undone_event(report, conversation=conversation))
     return report
 
 
@@ -53,15 +53,15 @@ async def rewind_files(session: Session, message_id: str) -> UndoReport:
         raise undo_history.NothingToUndo(
             "This session keeps nothing on disk, so nothing can be brought back."
         )
-    return await undo_turn(session, _find_turn(session.services.undo_history, message_id))
+    return await undo_turn(session, _find_turn_of_message(session.services.undo_history, message_id))
 
 
-def _find_turn(history: undo_history.UndoHistory, message_id: str) -> int:
-    turns = {each.after: each.turn for each in history.list_turns()}
+def _find_turn_of_message(history: undo_history.UndoHistory, message_id: str) -> int:
+    turns = {each.after: each.turn for each in history.list_undoable_turns()}
     # Before its first turn a session has no transcript.
     for line in undo_history.read_transcript_lines(history.transcript) if turns else ():
         entry = line.entry
-        if isinstance(entry, MessageEntry) and entry.id == message_id and entry.parent in turns:
+        if isinstance(entry, TranscriptMessageEntry) and entry.id == message_id and entry.parent in turns:
             return turns[entry.parent]
     raise undo_history.NothingToUndo(
         f"No turn of this session began with a message of the id {message_id!r}."

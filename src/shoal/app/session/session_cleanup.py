@@ -12,13 +12,13 @@ from shoal.core.ids import LEAD_ID
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
-    from shoal.stores.files.home_cleanup import CleanupResult
+    from shoal.stores.files.home_cleanup import HomeCleanupResult
 
 TIME_LIMIT = 10.0
 """Seconds after which the rest is left to the next session."""
 
 
-def attach_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_stack: AsyncExitStack) -> None:
+def start_old_session_cleanup(session: Session, tasks: asyncio.TaskGroup, exit_stack: AsyncExitStack) -> None:
     """Start the clean-up in the background until the session ends; its result goes to the debug log."""
     session_ended = Event()
     exit_stack.callback(session_ended.set)
@@ -29,7 +29,7 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
     settings, clock, debug_log = session.services.settings, session.agent.clock, session.services.debug_log
     deadline = clock.monotonic() + TIME_LIMIT
 
-    def run_cleanup() -> CleanupResult | None:
+    def run_cleanup() -> HomeCleanupResult | None:
         from shoal.stores.files.home_cleanup import clean_home, is_cleanup_due, mark_cleanup_done
 
         now = clock.now()
@@ -56,7 +56,7 @@ async def _remove_old_sessions(session: Session, session_ended: Event) -> None:
         debug_log.write_event(NoteAdded(agent=LEAD_ID, text=text))
 
 
-def _format_cleanup_result(result: CleanupResult, days: int) -> str:
+def _format_cleanup_result(result: HomeCleanupResult, days: int) -> str:
     lines = [
         f"Kept for {days} days (cleanupPeriodDays). Removed: sessions {len(result.sessions)}, "
         f"debug logs {result.logs}, snapshots of the shell {result.snapshots}.",

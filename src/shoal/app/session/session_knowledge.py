@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from shoal.app.config.session_config import SessionConfig
 from shoal.app.definitions.instructions import Instructions, load_instructions
 from shoal.app.session.lead_resources import LeadResources
-from shoal.app.skills.catalog_changes import CatalogChanges
-from shoal.app.skills.knowledge import Knowledge
+from shoal.app.skills.catalog_changes import CatalogChangeReporter
+from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.skills.skill_catalog import load_skills
 from shoal.app.skills.skill_invoker import SkillInvoker
 from shoal.app.skills.skill_trust import SkillTrust
@@ -16,7 +16,7 @@ from shoal.core.skills import SlashPromptSource
 from shoal.core.tools import Tool
 
 
-def load_knowledge(
+def load_session_knowledge(
     config: SessionConfig,
     lead_resources: LeadResources,
     *,
@@ -24,24 +24,24 @@ def load_knowledge(
     prompts: list[SlashPromptSource],
     window: int,
     note: Callable[[str], None],
-) -> Knowledge:
+) -> SkillsAndInstructions:
     """Load the knowledge; `window` is the context window of the lead's model in tokens."""
     settings, plugins, cwd = config.settings, config.plugins, lead_resources.workspace.root
     skills = load_skills(cwd=cwd, home=settings.home)
     for namespace, directory in plugins.list_skill_dirs():
-        skills.add_plugin(namespace, skills=directory)
+        skills.add_plugin_skills(namespace, skills=directory)
     for namespace, directory in plugins.list_command_dirs():
-        skills.add_plugin(namespace, commands=directory)
+        skills.add_plugin_skills(namespace, commands=directory)
     trust = SkillTrust(settings.home, cwd)
     instructions = Instructions()
     if settings.own.instructions:
         is_hidden = lead_resources.permissions.build_unreadable_filter("Read", str(cwd))
         # One character per token of the window is about a quarter of the window.
         instructions = load_instructions(cwd=cwd, home=settings.home, is_hidden=is_hidden, max_chars=window)
-    return Knowledge(
+    return SkillsAndInstructions(
         skills=skills,
         invoker=SkillInvoker(skills, trust, tools=tools, cwd=cwd, note=note),
-        catalog_changes=CatalogChanges(config.definitions, skills),
+        catalog_changes=CatalogChangeReporter(config.definitions, skills),
         instructions=instructions,
         prompts=prompts,
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shoal.app.definitions.agent_trust import is_agent_trusted
-from shoal.app.mcp.mcp_channels import McpChannels, parse_channel_names
-from shoal.app.mcp.mcp_host import create_mcp_host
+from shoal.app.mcp.mcp_channels import McpChannels, parse_mcp_channel_names
+from shoal.app.mcp.mcp_host import create_mcp_client_context
 from shoal.app.mcp.mcp_servers import McpServers
 from shoal.app.options import Options
 from shoal.app.settings.mcp_files import load_mcp_servers
@@ -26,13 +26,13 @@ ATTENDED_WAIT, UNATTENDED_WAIT = 5.0, 30.0
 """Seconds to wait for servers that are neither connected nor failed."""
 
 
-def _resolve_wait(options: Options, settings: Settings) -> float:
+def _resolve_mcp_wait_seconds(options: Options, settings: Settings) -> float:
     if settings.own.mcp_wait is not None:
         return settings.own.mcp_wait
     return ATTENDED_WAIT if options.attended else UNATTENDED_WAIT
 
 
-def create_servers(
+def create_mcp_servers(
     config: SessionConfig,
     lead_resources: LeadResources,
     directory: Path,
@@ -42,7 +42,7 @@ def create_servers(
     """Create the servers. Raises `SettingsError` for an unusable flag."""
     options, settings = config.options, config.settings
     logs = directory / "mcp"
-    if options.link is not None:
+    if options.lead_channel is not None:
         # One directory per process, because they write at the same time.
         logs /= str(os.getpid())
     return McpServers(
@@ -53,7 +53,7 @@ def create_servers(
             cwd=lead_resources.workspace.root,
             plugins=config.plugins.build_mcp_documents(),
         ),
-        create_mcp_host(
+        create_mcp_client_context(
             settings,
             root=lead_resources.workspace.root,
             logs=logs,
@@ -62,14 +62,14 @@ def create_servers(
             note=session.note,
         ),
         tools,
-        startup_wait=_resolve_wait(options, settings),
+        startup_wait=_resolve_mcp_wait_seconds(options, settings),
         is_trusted=partial(is_agent_trusted, settings.home, lead_resources.workspace.root),
-        channels=_create_channels(options, settings, session),
+        channels=_create_mcp_channels(options, settings, session),
     )
 
 
-def _create_channels(options: Options, settings: Settings, session: Session) -> McpChannels | None:
-    names = parse_channel_names(options.channels, "--channels")
-    names |= parse_channel_names(settings.own.channels, "shoal.channels")
+def _create_mcp_channels(options: Options, settings: Settings, session: Session) -> McpChannels | None:
+    names = parse_mcp_channel_names(options.channels, "--channels")
+    names |= parse_mcp_channel_names(settings.own.channels, "shoal.channels")
     # A teammate's process has no lead that could receive them.
-    return McpChannels(session, names) if names and options.link is None else None
+    return McpChannels(session, names) if names and options.lead_channel is None else None

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal.app.config.tool_selection import split_rule_flags
-from shoal.app.definitions.bundled_docs import find_docs_directory
+from shoal.app.config.tool_selection import split_permission_rule_flags
+from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.options import Options
 from shoal.app.settings.live_settings import LiveSettings
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_writer import save_permission_answer
 from shoal.core.errors import ShoalError
 from shoal.core.permissions import PermissionSuggestion
-from shoal.policy.permission_answers import PermissionAnswers
+from shoal.policy.permission_answers import RememberedPermissionAnswers
 from shoal.policy.permission_engine import PermissionEngine
 from shoal.workspaces.local_workspace import LocalWorkspace
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-def create_permissions(
+def create_session_permissions(
     options: Options, settings: Settings, workspace: LocalWorkspace, directory: Path, session: Session
 ) -> PermissionEngine:
     live = LiveSettings(
@@ -29,8 +29,8 @@ def create_permissions(
         cwd=workspace.root,
         given=options.settings,
         sources=options.setting_sources,
-        allow=split_rule_flags(options.allowed_tools),
-        deny=split_rule_flags(options.disallowed_tools),
+        allow=split_permission_rule_flags(options.allowed_tools),
+        deny=split_permission_rule_flags(options.disallowed_tools),
         note=session.note,
     )
     mode = options.mode or settings.permissions.default_mode or "default"
@@ -38,15 +38,17 @@ def create_permissions(
         workspace,
         mode="bypassPermissions" if options.skip_permissions else mode,
         rules=live,
-        readable=[directory / "results", find_docs_directory()],
+        readable=[directory / "results", find_bundled_docs_directory()],
         home=settings.home,
-        answers=_create_answers(settings, workspace.root, session),
+        answers=_create_permission_answers(settings, workspace.root, session),
         can_bypass=options.skip_permissions or settings.permissions.default_mode == "bypassPermissions",
     )
 
 
-def _create_answers(settings: Settings, cwd: Path, session: Session) -> PermissionAnswers:
-    def store_answer(update: PermissionSuggestion) -> None:
+def _create_permission_answers(
+    settings: Settings, cwd: Path, session: Session
+) -> RememberedPermissionAnswers:
+    def store_permission_answer(update: PermissionSuggestion) -> None:
         try:
             if save_permission_answer(update, settings, cwd):
                 return
@@ -56,5 +58,5 @@ def _create_answers(settings: Settings, cwd: Path, session: Session) -> Permissi
         session.note(f"It could not be kept, and holds for this session alone: {reason}")
         answers.add_answer(update)
 
-    answers = PermissionAnswers(store_answer, session.note)
+    answers = RememberedPermissionAnswers(store_permission_answer, session.note)
     return answers

@@ -10,26 +10,26 @@ from shoal.core.clock import Clock
 from shoal.core.ids import IdGenerator
 from shoal.runs.clock_scheduler import ClockScheduler
 from shoal.runs.hook_notifier import HookNotifier
-from shoal.runs.inbox_queue import InboxQueue
-from shoal.runs.shell_notifier import ShellNotifier
+from shoal.runs.inbox_queue import SharedInboxQueue
+from shoal.runs.shell_notifier import BackgroundShellNotifier
 from shoal.tools.shell_supervisor import ShellSupervisor
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
 
 
-async def open_queue(
+async def open_queue_and_scheduler(
     session: Session,
     shells: ShellSupervisor,
     hooks: HookRegistry,
     clock: Clock,
     ids: IdGenerator,
     exit_stack: AsyncExitStack,
-) -> tuple[InboxQueue, ClockScheduler]:
-    queue = InboxQueue(session.on_item_entered)
+) -> tuple[SharedInboxQueue, ClockScheduler]:
+    queue = SharedInboxQueue(session.on_item_entered)
     notifier_ids = ids.derive_generator()
-    shells.observer = ShellNotifier(queue, notifier_ids, session.emit_event)
-    hooks.set_notifier(HookNotifier(queue, notifier_ids, session.emit_event))
+    shells.observer = BackgroundShellNotifier(queue, notifier_ids, session.emit_event)
+    hooks.set_background_hook_notifier(HookNotifier(queue, notifier_ids, session.emit_event))
     await exit_stack.enter_async_context(hooks.runner.background)
     scheduler = ClockScheduler(queue=queue, clock=clock, ids=ids.derive_generator(), emit=session.emit_event)
     return queue, await exit_stack.enter_async_context(scheduler)

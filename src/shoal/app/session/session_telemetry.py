@@ -32,7 +32,7 @@ def is_telemetry_enabled(settings: Settings) -> bool:
     return any(environ.get(name, "none") not in ("", "none") for name in _OTEL_VARIABLES)
 
 
-def is_content_enabled(settings: Settings) -> bool:
+def is_content_capture_enabled(settings: Settings) -> bool:
     value = settings.environ.get(_CONTENT_VARIABLE, "").lower()
     return settings.own.telemetry.content or value in ("true", "1", "span_only", "span_and_event")
 
@@ -60,12 +60,12 @@ def attach_telemetry(session: Session, exit_stack: AsyncExitStack, *, trace: str
         clock=session.agent.clock,
         provider=_create_provider_lookup(session),
         trace=trace or _read_trace_parent(settings.environ),
-        secrets=settings.secrets if is_content_enabled(settings) else None,
+        secrets=settings.secret_redactor if is_content_capture_enabled(settings) else None,
     )
     exit_stack.push_async_callback(telemetry.aclose)
     exit_stack.callback(span_recorder.close)
     exit_stack.callback(session.subscribe(span_recorder.record_event))
-    session.services.find_trace_parent = span_recorder.hand_off_agent
+    session.services.find_trace_parent = span_recorder.hand_off_agent_trace
 
 
 def _read_trace_parent(environ: Mapping[str, str]) -> str:

@@ -8,23 +8,27 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from shoal.agent.agent_runner import LoopLimits
-from shoal.app.agents.acceptance import AcceptanceRunner
-from shoal.app.agents.agent_services import PlanRegistry, create_plan_registry
-from shoal.app.config.session_budget import carry_over_spending, create_budget, create_loop_limits
+from shoal.app.agents.acceptance import AcceptanceCommandRunner
+from shoal.app.agents.agent_services import AgentPlanRegistry, create_plan_registry
+from shoal.app.config.session_budget import (
+    carry_over_spending,
+    create_default_loop_limits,
+    create_session_budget,
+)
 from shoal.app.config.session_config import ModelChooser, SessionConfig, create_model_chooser
 from shoal.app.config.session_store import SessionStore, open_session_store
-from shoal.app.config.tool_selection import build_tools
-from shoal.app.config.unattended_rules import create_unattended_check
+from shoal.app.config.tool_selection import build_session_tools
+from shoal.app.config.unattended_rules import create_unattended_permission_check
 from shoal.app.hooks.agent_hooks import HookRegistry, create_hook_runner
 from shoal.app.hooks.hook_sources import load_configured_hooks
 from shoal.app.isolation.agent_workspace import WorkspaceAllocator
 from shoal.app.mcp.mcp_prompts import McpPromptCommands
 from shoal.app.mcp.mcp_servers import McpServers
 from shoal.app.session.lead_resources import LeadResources, open_lead_resources
-from shoal.app.session.session_knowledge import load_knowledge
-from shoal.app.session.session_mcp import create_servers
-from shoal.app.session.session_queue import open_queue
-from shoal.app.skills.knowledge import Knowledge
+from shoal.app.session.session_knowledge import load_session_knowledge
+from shoal.app.session.session_mcp import create_mcp_servers
+from shoal.app.session.session_queue import open_queue_and_scheduler
+from shoal.app.skills.knowledge import SkillsAndInstructions
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.budget import Budget
 from shoal.core.identity import AgentIdentity
@@ -32,7 +36,7 @@ from shoal.core.ids import LEAD_ID, LEAD_KIND
 from shoal.core.ports import Model
 from shoal.core.tools import Tool
 from shoal.runs.clock_scheduler import ClockScheduler
-from shoal.runs.inbox_queue import InboxQueue
+from shoal.runs.inbox_queue import SharedInboxQueue
 from shoal.stores.files.file_journal import FileJournal
 from shoal.tools.plan_tools import build_plan_tools
 from shoal.tools.schedule_tools import build_schedule_tools
@@ -51,14 +55,14 @@ class SharedServices(Struct, frozen=True, kw_only=True):
     lead_resources: LeadResources
     hooks: HookRegistry
     team_store: TeamStore
-    plan_registry: PlanRegistry
-    queue: InboxQueue
+    plan_registry: AgentPlanRegistry
+    queue: SharedInboxQueue
     timetable: ClockScheduler
     tools: dict[str, Tool]
     """Tools from which agents get their own."""
-    acceptance: AcceptanceRunner
+    acceptance: AcceptanceCommandRunner
     servers: McpServers
-    knowledge: Knowledge
+    knowledge: SkillsAndInstructions
     budget: Budget
     loop_limits: LoopLimits
     workspace_allocator: WorkspaceAllocator
@@ -74,25 +78,31 @@ async def open_shared_services(
     store = open_session_store(config, exit_stack)
     identity = AgentIdentity(session=config.history.session, name=options.name, team=options.team)
     lead_resources = await open_lead_resources(config, store, session, exit_stack)
-    hooks = _create_hooks(config, lead_resources, session)
+    hooks = _create_hook_registry(config, lead_resources, session)
     team_store = _open_team_store(config, store, session, exit_stack)
     plan_registry = create_plan_registry(settings, ids.derive_generator())
-    queue, scheduler = await open_queue(session, lead_resources.shells, hooks, options.clock, ids, exit_stack)
+    queue, scheduler = await open_queue_and_scheduler(
+        session, lead_resources.shells, hooks, options.clock, ids, exit_stack
+    )
     tools: dict[str, Tool] = {}
-    acceptance = AcceptanceRunner(tools, plan_registry.get_agent)
+    acceptance = AcceptanceCommandRunner(tools, plan_registry.get_working_agent)
     extra_tools = (
         *build_plan_tools(plan_registry.get_plan),
         *build_schedule_tools(scheduler, attended=options.attended or config.assistant),
         *options.tools,
     )
     nested_teams = settings.own.team_depth > 1
-    tools |= build_tools(
-        lead_resources.shells, team_store, extra_tools, acceptance.run_for_task, nested_teams=nested_teams
+    tools |= build_session_tools(
+        lead_resources.shells,
+        team_store,
+        extra_tools,
+        acceptance.run_for_task_owner,
+        nested_teams=nested_teams,
     )
     servers = await exit_stack.enter_async_context(
-        create_servers(config, lead_resources, store.directory, session, tools)
+        create_mcp_servers(config, lead_resources, store.directory, session, tools)
     )
-    lead_resources.question_broker.is_preapproved = create_unattended_check(
+    lead_resources.question_broker.is_preapproved = create_unattended_permission_check(
         settings, lead_resources.workspace, tools, identity
     )
     return SharedServices(
@@ -109,7 +119,7 @@ async def open_shared_services(
         tools=tools,
         acceptance=acceptance,
         servers=servers,
-        knowledge=load_knowledge(
+        knowledge=load_session_knowledge(
             config,
             lead_resources,
             tools=tools,
@@ -118,12 +128,14 @@ async def open_shared_services(
             note=session.note,
         ),
         budget=_open_budget(config, model, store, session),
-        loop_limits=create_loop_limits(options, settings.own),
+        loop_limits=create_default_loop_limits(options, settings.own),
         workspace_allocator=_create_workspace_allocator(config, store, lead_resources, session, exit_stack),
     )
 
 
-def _create_hooks(config: SessionConfig, lead_resources: LeadResources, session: Session) -> HookRegistry:
+def _create_hook_registry(
+    config: SessionConfig, lead_resources: LeadResources, session: Session
+) -> HookRegistry:
     options, settings, history = config.options, config.settings, config.history
     project = lead_resources.workspace.root
     configured = load_configured_hooks(settings, options.hooks, config.plugins.build_hook_documents())
@@ -152,7 +164,7 @@ def _open_team_store(
         report=session.note,
         stores_keys=options.persist,
         emit=session.emit_event,
-        journals_tasks=options.link is None,
+        journals_tasks=options.lead_channel is None,
     )
     exit_stack.push_async_callback(team_store.aclose)
     return team_store
@@ -160,9 +172,9 @@ def _open_team_store(
 
 def _open_budget(config: SessionConfig, model: Model, store: SessionStore, session: Session) -> Budget:
     """Open the budget of the whole tree, with the agent budget of its lead."""
-    if (lead_channel := config.options.link) is not None:
+    if (lead_channel := config.options.lead_channel) is not None:
         return lead_channel.budget
-    budget = create_budget(config.options, config.settings.own, session.emit_event)
+    budget = create_session_budget(config.options, config.settings.own, session.emit_event)
     if isinstance(store.journal, FileJournal):
         carry_over_spending(budget, store.journal.path)
     budget.agent_budget(LEAD_ID, LEAD_KIND).require_priced_model(model.card)
@@ -185,5 +197,5 @@ def _create_workspace_allocator(
         turn=lambda: session.turn,
     )
     exit_stack.callback(workspace_allocator.close)
-    lead_resources.workspace.write_guard = workspace_allocator.leases.create_guard(LEAD_ID)
+    lead_resources.workspace.write_guard = workspace_allocator.leases.create_write_guard(LEAD_ID)
     return workspace_allocator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.agent.loop import LoopResult, run_loop
+from shoal.agent.loop import LoopResult, run_agent_loop
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import BudgetError, ModelError, NoModelConfigured, SettingsError, ShoalError
 from shoal.core.mcp_servers import MCP_PREFIX
@@ -33,10 +33,10 @@ class SlashInvocation(Struct, frozen=True, kw_only=True):
 
 def is_slash_command(services: SessionServices, prompt: str | Message) -> bool:
     """Return True if the prompt starts with a slash and a known command, or a name that is no root path."""
-    name, _ = _split_command(prompt)
+    name, _ = _split_slash_command(prompt)
     if not name:
         return False
-    is_known = any(matches_skill_name(name, each.name) for each in services.knowledge.list_commands())
+    is_known = any(matches_skill_name(name, each.name) for each in services.knowledge.list_slash_commands())
     return is_known or not os.path.lexists(f"/{name}")
 
 
@@ -47,15 +47,15 @@ def parse_slash_command(services: SessionServices, prompt: str | Message) -> str
     """
     if not is_slash_command(services, prompt):
         return prompt
-    name, arguments = _split_command(prompt)
+    name, arguments = _split_slash_command(prompt)
     prompts = (each for source in services.knowledge.prompts for each in source.list_prompts())
     found = next((each for each in prompts if each.name == name), None)
-    command = found or services.knowledge.skills.find_typed(name)
+    command = found or services.knowledge.skills.find_typed_skill(name)
     text = prompt if isinstance(prompt, str) else prompt.text
     return SlashInvocation(command=command, arguments=arguments, text=text.strip())
 
 
-def _split_command(prompt: str | Message) -> tuple[str, str]:
+def _split_slash_command(prompt: str | Message) -> tuple[str, str]:
     """Split a prompt into command name and arguments; the name is empty if it is no command."""
     if isinstance(prompt, Message) and not all(isinstance(block, TextBlock) for block in prompt.content):
         return "", ""
@@ -63,7 +63,9 @@ def _split_command(prompt: str | Message) -> tuple[str, str]:
     return ("", "") if match is None else (match[1], (match[2] or "").strip())
 
 
-async def resolve_prompt(services: SessionServices, prompt: str | Message) -> str | Message | SlashInvocation:
+async def resolve_slash_prompt(
+    services: SessionServices, prompt: str | Message
+) -> str | Message | SlashInvocation:
     """Parse a prompt, waiting first for the servers if it names a command of one."""
     text = prompt if isinstance(prompt, str) else prompt.text
     if text.lstrip().startswith(f"/{MCP_PREFIX}"):
@@ -71,28 +73,28 @@ async def resolve_prompt(services: SessionServices, prompt: str | Message) -> st
     return parse_slash_command(services, prompt)
 
 
-async def run_prompt(session: Session, prompt: Message | SlashInvocation | None) -> LoopResult:
+async def run_prompt_or_command(session: Session, prompt: Message | SlashInvocation | None) -> LoopResult:
     """Run one turn: add catalog changes, then run the prompt or the command."""
     agent, services = session.agent, session.services
     if changes := services.knowledge.catalog_changes.describe_new_changes(agent.tools):
         await agent.receive_message(user_message(changes), by="runtime")
     if not isinstance(prompt, SlashInvocation):
-        return await run_loop(agent, prompt)
+        return await run_agent_loop(agent, prompt)
     try:
-        return await _run_invocation(session, prompt)
+        return await _run_slash_invocation(session, prompt)
     finally:
         # The command's permissions were granted before the agent's turn, which may never have started.
-        agent.permissions.end_turn()
+        agent.permissions.drop_turn_permissions()
 
 
-async def _run_invocation(session: Session, prompt: SlashInvocation) -> LoopResult:
+async def _run_slash_invocation(session: Session, prompt: SlashInvocation) -> LoopResult:
     agent, services, command = session.agent, session.services, prompt.command
     if isinstance(command, Skill) and command.forks:
         return await _run_forked_skill(session, prompt, command)
     if isinstance(command, SlashPrompt):
         try:
             command_text = escape_control_tags(
-                await _fetch_prompt_text(services, command.name, prompt.arguments)
+                await _fetch_mcp_prompt_text(services, command.name, prompt.arguments)
             )
         except ShoalError as error:
             return LoopResult(reason="done", detail=f"/{command.name} was not to be had: {error}")
@@ -101,15 +103,21 @@ async def _run_invocation(session: Session, prompt: SlashInvocation) -> LoopResu
                 reason="done", detail=f"/{command.name} was not to be had: no answer came in time"
             )
     else:
-        command_text = await services.knowledge.invoker.render_text(command, prompt.arguments, agent)
+        command_text = await services.knowledge.invoker.render_skill_and_grant_tools(
+            command, prompt.arguments, agent
+        )
     message = Message(
         role="user", content=(TextBlock(text=_format_invocation(prompt)), TextBlock(text=command_text))
     )
     model = command.model if isinstance(command, Skill) else None
-    return await run_loop(agent, message) if model is None else await _run_with_model(session, model, message)
+    return (
+        await run_agent_loop(agent, message)
+        if model is None
+        else await _run_turn_with_model(session, model, message)
+    )
 
 
-async def _fetch_prompt_text(services: SessionServices, name: str, arguments: str) -> str:
+async def _fetch_mcp_prompt_text(services: SessionServices, name: str, arguments: str) -> str:
     """Fetch a prompt text, which may be gone since it was typed. Raises `ShoalError` and `TimeoutError`."""
     for source in services.knowledge.prompts:
         if any(each.name == name for each in source.list_prompts()):
@@ -119,7 +127,9 @@ async def _fetch_prompt_text(services: SessionServices, name: str, arguments: st
 
 async def _run_forked_skill(session: Session, prompt: SlashInvocation, skill: Skill) -> LoopResult:
     """Run the skill in an agent; its report is the answer and is added to the lead's conversation."""
-    output = await session.services.knowledge.invoker.run_typed_fork(skill, prompt.arguments, session.agent)
+    output = await session.services.knowledge.invoker.start_typed_forking_skill(
+        skill, prompt.arguments, session.agent
+    )
     report = output.text
     stdout = f"<local-command-stdout>{escape_control_tags(report)}</local-command-stdout>"
     text = f"{_format_invocation(prompt)}\n{stdout}"
@@ -127,7 +137,7 @@ async def _run_forked_skill(session: Session, prompt: SlashInvocation, skill: Sk
     return LoopResult(reason="done", text=report, detail="it could not be done" if output.is_error else "")
 
 
-async def _run_with_model(session: Session, name: str, message: Message) -> LoopResult:
+async def _run_turn_with_model(session: Session, name: str, message: Message) -> LoopResult:
     agent = session.agent
     previous_model = agent.model
     try:
@@ -135,10 +145,10 @@ async def _run_with_model(session: Session, name: str, message: Message) -> Loop
         agent.budget.require_priced_model(model.card)
     except (BudgetError, ModelError, NoModelConfigured, SettingsError) as error:
         session.note(f"The command's model {name} is not to be had, and the usual one is asked: {error}")
-        return await run_loop(agent, message)
+        return await run_agent_loop(agent, message)
     agent.model = model
     try:
-        return await run_loop(agent, message)
+        return await run_agent_loop(agent, message)
     finally:
         # Unless a person has set another model in the meantime.
         if agent.model is model:

@@ -11,7 +11,7 @@ from shoal.core.errors import AgentRequestRefused
 from shoal.core.mail_envelopes import abbreviate_text
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name
 from shoal.core.tasks import Task, TaskDraft, TaskUpdate
-from shoal.core.team_templates import TeamTemplate, TemplateRole
+from shoal.core.team_templates import TeamTemplate, TeamTemplateRole
 from shoal.team.session_teams import SessionTeams
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ class StartedTeam(Struct, frozen=True, kw_only=True):
     """Prompt of the lead's first turn."""
 
 
-async def start_team(session: Session, template: TeamTemplate, goal: str, *, name: str = "") -> StartedTeam:
+async def start_team_from_template(
+    session: Session, template: TeamTemplate, goal: str, *, name: str = ""
+) -> StartedTeam:
     """Start a team; if any step fails, nothing is left of it. Raises `ShoalError`."""
     filled = template.fill_goal(goal)
     teams = session.services.teams
@@ -42,17 +44,17 @@ async def start_team(session: Session, template: TeamTemplate, goal: str, *, nam
     summary = " ".join((goal or template.description).split())[:_MAX_DESCRIPTION]
     team = await teams.create_led_team(name or template.name, description=f"{template.name}: {summary}")
     try:
-        tasks = await _create_tasks(session, team.name, filled)
+        tasks = await _create_template_tasks(session, team.name, filled)
         members = await teams.add_members([_build_spawn_request(*each, tasks) for each in filled.members])
-        await _assign_tasks(session, team.name, tasks)
+        await _notify_task_owners(session, team.name, tasks)
     except BaseException:
         await teams.disband_team()
         raise
-    prompt = build_lead_prompt(team.name, filled, goal, tasks)
+    prompt = build_lead_team_prompt(team.name, filled, goal, tasks)
     return StartedTeam(name=team.name, members=members, tasks=tasks, prompt=prompt)
 
 
-def _build_spawn_request(member: str, role: TemplateRole, tasks: tuple[Task, ...]) -> SpawnRequest:
+def _build_spawn_request(member: str, role: TeamTemplateRole, tasks: tuple[Task, ...]) -> SpawnRequest:
     own_tasks = [task for task in tasks if task.owner == member]
     board = "\n".join(_format_task(task) for task in own_tasks)
     return SpawnRequest(
@@ -66,12 +68,14 @@ def _build_spawn_request(member: str, role: TemplateRole, tasks: tuple[Task, ...
     )
 
 
-async def _create_tasks(session: Session, team: TeamName, template: TeamTemplate) -> tuple[Task, ...]:
+async def _create_template_tasks(
+    session: Session, team: TeamName, template: TeamTemplate
+) -> tuple[Task, ...]:
     """Create the tasks with owners and blockers before any member can claim one."""
     board = session.services.team_store.open_board(team)
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
-    for template_task in template.order_tasks():
+    for template_task in template.order_tasks_by_dependency():
         draft = TaskDraft(
             subject=template_task.subject,
             description=template_task.description,
@@ -87,14 +91,14 @@ async def _create_tasks(session: Session, team: TeamName, template: TeamTemplate
     return tuple(tasks)
 
 
-async def _assign_tasks(session: Session, team: TeamName, tasks: tuple[Task, ...]) -> None:
+async def _notify_task_owners(session: Session, team: TeamName, tasks: tuple[Task, ...]) -> None:
     """Notify owners of unblocked tasks; they are notified of the others when these are unblocked."""
     for task in tasks:
         if task.owner is not None and not task.blocked_by:
             await session.services.team_store.post_assignment(team, LEAD_NAME, task.owner, task)
 
 
-def build_lead_prompt(team: str, template: TeamTemplate, goal: str, tasks: tuple[Task, ...]) -> str:
+def build_lead_team_prompt(team: str, template: TeamTemplate, goal: str, tasks: tuple[Task, ...]) -> str:
     """Build the lead's first prompt: the goal, the members and the board."""
     sections = [template.prompt] if template.prompt else []
     if goal:
@@ -132,11 +136,11 @@ def _format_task(task: Task) -> str:
     return f"- #{task.id} {task.subject}{owner}{blockers}"
 
 
-def preview_tasks(template: TeamTemplate) -> tuple[Task, ...]:
+def preview_template_tasks(template: TeamTemplate) -> tuple[Task, ...]:
     """Return the tasks with the ids that the board would assign, for a preview."""
     ids: dict[str, TaskId] = {}
     tasks: list[Task] = []
-    for number, template_task in enumerate(template.order_tasks(), 1):
+    for number, template_task in enumerate(template.order_tasks_by_dependency(), 1):
         ids[template_task.key] = TaskId(str(number))
         tasks.append(
             Task(

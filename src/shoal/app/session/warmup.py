@@ -23,7 +23,7 @@ async def _run_warmup_session(cwd: Path) -> None:
             pass
 
 
-def _warm_up() -> None:
+def _warm_up_in_temporary_home() -> None:
     """Run the warm-up session in a temporary home."""
     previous_home = os.environ.get("SHOAL_HOME")
     with tempfile.TemporaryDirectory(prefix="shoal-") as home:
@@ -37,4 +37,4 @@ def _warm_up() -> None:
                 os.environ["SHOAL_HOME"] = previous_home
 
 
-_warm_up()
+_warm_up_in_temporary_home()

@@ -10,15 +10,20 @@ from msgspec.structs import replace
 
 from shoal.core.errors import SettingsError
 from shoal.core.permissions import RuleBehavior
-from shoal.policy.permission_rules import RuleSet, ToolPermissionRule, find_contradiction, parse_rule
-from shoal.wire.json_line_numbers import find_entry_lines
+from shoal.policy.permission_rules import (
+    PermissionRuleSet,
+    ToolPermissionRule,
+    find_contradicting_rules,
+    parse_permission_rule,
+)
+from shoal.wire.json_line_numbers import find_json_list_entry_lines
 from shoal.wire.settings_codec import SettingsDocument, convert_settings
 
 BEHAVIORS: tuple[RuleBehavior, ...] = ("allow", "ask", "deny")
 FLAGS: dict[RuleBehavior, str] = {"allow": "--allowedTools", "deny": "--disallowedTools"}
 
 
-def load_configured_rules(documents: Sequence[SettingsDocument], cwd: Path) -> RuleSet:
+def load_permission_rules(documents: Sequence[SettingsDocument], cwd: Path) -> PermissionRuleSet:
     """Load the rules. Raises `SettingsError` for an invalid rule, or two contradicting rules in one file."""
     rules: dict[str, Any] = {"allow": (), "ask": (), "deny": ()}
     directories: list[Path] = []
@@ -29,16 +34,18 @@ def load_configured_rules(documents: Sequence[SettingsDocument], cwd: Path) -> R
         document_rules: dict[str, Any] = {
             kind: _parse_document_rules(document, kind, getattr(permissions, kind)) for kind in BEHAVIORS
         }
-        _refuse_contradiction(RuleSet(**document_rules), document.path)
+        _refuse_contradicting_rules(PermissionRuleSet(**document_rules), document.path)
         rules = {kind: (*rules[kind], *document_rules[kind]) for kind in BEHAVIORS}
         directories.extend(cwd / Path(each).expanduser() for each in permissions.additional_directories)
-    return replace(RuleSet(**rules), directories=tuple(dict.fromkeys(directories)))
+    return replace(PermissionRuleSet(**rules), directories=tuple(dict.fromkeys(directories)))
 
 
-def add_flag_rules(rules: RuleSet, *, allow: Sequence[str], deny: Sequence[str]) -> RuleSet:
-    flag_rules = RuleSet(
-        allow=tuple(parse_rule(rule, FLAGS["allow"]) for rule in allow),
-        deny=tuple(parse_rule(rule, FLAGS["deny"]) for rule in deny),
+def add_permission_flag_rules(
+    rules: PermissionRuleSet, *, allow: Sequence[str], deny: Sequence[str]
+) -> PermissionRuleSet:
+    flag_rules = PermissionRuleSet(
+        allow=tuple(parse_permission_rule(rule, FLAGS["allow"]) for rule in allow),
+        deny=tuple(parse_permission_rule(rule, FLAGS["deny"]) for rule in deny),
     )
     for rule in flag_rules.deny:
         if str(rule) in map(str, flag_rules.allow):
@@ -51,20 +58,20 @@ def _parse_document_rules(
 ) -> tuple[ToolPermissionRule, ...]:
     if not texts:
         return ()
-    lines = find_entry_lines(document.text, ("permissions", behavior))
+    lines = find_json_list_entry_lines(document.text, ("permissions", behavior))
     found: list[ToolPermissionRule] = []
     # The last value of a duplicate key counts.
     for text, line in zip(texts, lines[-len(texts) :], strict=True):
         try:
-            found.append(replace(parse_rule(text), source=f"{document.name}:{line}"))
+            found.append(replace(parse_permission_rule(text), source=f"{document.name}:{line}"))
         except SettingsError as error:
             message = f"{document.name}:{line}: permissions.{behavior}: {error}"
             raise SettingsError(message, path=document.path, line=line) from error
     return tuple(found)
 
 
-def _refuse_contradiction(rules: RuleSet, path: Path | None) -> None:
-    found = find_contradiction(rules)
+def _refuse_contradicting_rules(rules: PermissionRuleSet, path: Path | None) -> None:
+    found = find_contradicting_rules(rules)
     if found is None:
         return
     weaker, stronger = found

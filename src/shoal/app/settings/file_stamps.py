@@ -25,7 +25,7 @@ def stamp_file(path: str) -> FileStamp:
     return FileStamp(stat_fields, is_settled=not stat_fields or now - max(stat_fields[:2]) > _TICK_NS)
 
 
-def is_unchanged(path: str, stamp: FileStamp) -> bool:
+def is_file_unchanged(path: str, stamp: FileStamp) -> bool:
     if not stamp.stat_fields:
         # Most of these files do not exist, and this check costs half as much as an exception.
         return not os.access(path, os.F_OK)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shoal.app.settings.configured_rules import add_flag_rules
-from shoal.app.settings.file_stamps import is_unchanged, stamp_file
+from shoal.app.settings.configured_rules import add_permission_flag_rules
+from shoal.app.settings.file_stamps import is_file_unchanged, stamp_file
 from shoal.app.settings.settings import Settings, list_settings_files, load_settings
 from shoal.core.errors import SettingsError
-from shoal.policy.permission_rules import RuleSet
-from shoal.stores.files.trust_file import TrustFile
+from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.stores.files.trust_file import ProjectTrustFile
 
 _CHECK_INTERVAL = 0.05
 """Seconds without another check of the files while agents only read."""
@@ -37,19 +37,19 @@ class LiveSettings:
         self._sources = sources
         self._flags = (tuple(allow), tuple(deny))
         self._note = note
-        self._rules = add_flag_rules(settings.permission_rules, allow=allow, deny=deny)
+        self._rules = add_permission_flag_rules(settings.permission_rules, allow=allow, deny=deny)
         files = [path for path, _ in list_settings_files(settings.home, cwd, given)]
-        self._paths = tuple(map(str, (*files, TrustFile(settings.home).path)))
+        self._paths = tuple(map(str, (*files, ProjectTrustFile(settings.home).path)))
         self._stamps = tuple(map(stamp_file, self._paths))
         self._checked_at = time.monotonic()
         self._last_error = ""
 
-    def load_rules(self, *, fresh: bool) -> RuleSet:
+    def load_rules(self, *, fresh: bool) -> PermissionRuleSet:
         """Return the rules in force. Never raises: an invalid file leaves the last valid rules."""
         now = time.monotonic()
         if fresh or now - self._checked_at > _CHECK_INTERVAL:
             self._checked_at = now
-            if not all(map(is_unchanged, self._paths, self._stamps)):
+            if not all(map(is_file_unchanged, self._paths, self._stamps)):
                 self._stamps = tuple(map(stamp_file, self._paths))
                 self._reload_settings()
         return self._rules
@@ -60,7 +60,9 @@ class LiveSettings:
             settings = load_settings(
                 cwd=self._cwd, environ=before.environ, given=self._given, sources=self._sources
             )
-            rules = add_flag_rules(settings.permission_rules, allow=self._flags[0], deny=self._flags[1])
+            rules = add_permission_flag_rules(
+                settings.permission_rules, allow=self._flags[0], deny=self._flags[1]
+            )
         except SettingsError as error:
             if str(error) != self._last_error:
                 self._last_error = str(error)

@@ -12,8 +12,8 @@ from msgspec import Struct
 from shoal.core.errors import SettingsError
 from shoal.core.mcp_servers import McpServerConfig, McpStdioConfig
 from shoal.wire.json_codec import decode_json
-from shoal.wire.json_line_numbers import find_key_line
-from shoal.wire.mcp_codec import ParsedServers, encode_server, parse_servers
+from shoal.wire.json_line_numbers import find_json_key_line
+from shoal.wire.mcp_codec import ParsedMcpServers, encode_mcp_server, parse_mcp_servers
 from shoal.wire.settings_codec import SettingsDocument
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ PROJECT_FILE = ".mcp.json"
 MAX_FILE_BYTES = 1 << 20
 
 
-class ConfiguredServers(Struct, frozen=True, kw_only=True):
+class ConfiguredMcpServers(Struct, frozen=True, kw_only=True):
     """MCP servers of a session, each from its strongest source."""
 
     servers: tuple[McpServerConfig, ...]
@@ -37,7 +37,7 @@ class ConfiguredServers(Struct, frozen=True, kw_only=True):
         return bool(self.servers or self.disabled or self.untrusted or self.problems)
 
 
-def read_project_servers(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tuple[str, ...]]:
+def read_project_mcp_file(cwd: Path) -> tuple[tuple[SettingsDocument, ...], tuple[str, ...]]:
     """Return a project's `.mcp.json` as an untrusted document, or the problems with it."""
     path = cwd / PROJECT_FILE
     try:
@@ -64,14 +64,14 @@ def load_mcp_servers(
     strict: bool = False,
     cwd: Path,
     plugins: Sequence[SettingsDocument] = (),
-) -> ConfiguredServers:
+) -> ConfiguredMcpServers:
     """Load the servers. Raises `SettingsError` for an unusable flag; any other error becomes a problem."""
-    sources = [load_given_servers(each, cwd) for each in given]
+    sources = [parse_mcp_config_option(each, cwd) for each in given]
     disabled: set[str] = set()
     if not strict:
         documents = sorted(settings.documents, key=lambda document: document.kind == "user")
         sources += (_read_document_servers(document) for document in (*documents, *plugins))
-        disabled = {name for document in settings.documents for name in _iter_disabled_names(document)}
+        disabled = {name for document in settings.documents for name in _iter_disabled_server_names(document)}
     servers: dict[str, McpServerConfig] = {}
     problems: dict[str, str] = {}
     for source in sources:
@@ -81,18 +81,18 @@ def load_mcp_servers(
         for server in source.servers:
             if server.name not in problems:
                 servers.setdefault(server.name, server)
-    found, duplicates = _drop_duplicates(servers.values())
-    return ConfiguredServers(
+    found, duplicates = _drop_duplicate_servers(servers.values())
+    return ConfiguredMcpServers(
         servers=tuple(
             server for server in found if server.name not in disabled or not _is_from_project(server)
         ),
         disabled=tuple(server for server in found if server.name in disabled and _is_from_project(server)),
-        untrusted=() if strict else tuple(_iter_untrusted(settings, servers)),
+        untrusted=() if strict else tuple(_iter_untrusted_servers(settings, servers)),
         problems=(*problems.values(), *duplicates),
     )
 
 
-def collect_server_variables(documents: Sequence[SettingsDocument]) -> dict[str, str]:
+def collect_mcp_server_variables(documents: Sequence[SettingsDocument]) -> dict[str, str]:
     """Return the environment variables and headers that files give to servers, for redaction."""
     found: dict[str, str] = {}
     for server in (each for document in documents for each in _read_document_servers(document).servers):
@@ -105,9 +105,9 @@ def collect_server_variables(documents: Sequence[SettingsDocument]) -> dict[str,
     return found
 
 
-def change_server(path: Path, name: str, server: McpServerConfig | None) -> bool:
+def change_mcp_server(path: Path, name: str, server: McpServerConfig | None) -> bool:
     """Put a server into a file, or remove it with None; return whether it existed. Raises `SettingsError`."""
-    from shoal.app.settings.settings_writer import rewrite_json
+    from shoal.app.settings.settings_writer import edit_json_file
 
     def edit_servers(raw: dict[str, Any]) -> bool:
         servers = raw.setdefault("mcpServers", {})
@@ -116,12 +116,12 @@ def change_server(path: Path, name: str, server: McpServerConfig | None) -> bool
         existed = name in servers
         servers.pop(name, None)
         if server is not None:
-            servers[name] = encode_server(server)
+            servers[name] = encode_mcp_server(server)
         if not servers:
             del raw["mcpServers"]
         return existed
 
-    return rewrite_json(path, edit_servers)
+    return edit_json_file(path, edit_servers)
 
 
 def _parse_server_map(text: str, name: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _parse_server_map(text: str, name: str) -> dict[str, Any]:
     return servers
 
 
-def load_given_servers(given: str | Mapping[str, Any], cwd: Path) -> ParsedServers:
+def parse_mcp_config_option(given: str | Mapping[str, Any], cwd: Path) -> ParsedMcpServers:
     """Parse the value of one `--mcp-config`. Raises `SettingsError`."""
     name, text = "--mcp-config", ""
     if isinstance(given, Mapping):
@@ -153,16 +153,16 @@ def load_given_servers(given: str | Mapping[str, Any], cwd: Path) -> ParsedServe
             message = f"--mcp-config takes JSON or the path of a file, and {path} cannot be read: {reason}."
             raise SettingsError(message, path=path) from error
     servers = _parse_server_map(text, name)
-    return parse_servers(servers, lambda key: f"{name}:{find_key_line(text, ('mcpServers', key))}")
+    return parse_mcp_servers(servers, lambda key: f"{name}:{find_json_key_line(text, ('mcpServers', key))}")
 
 
-def _read_document_servers(document: SettingsDocument) -> ParsedServers:
-    return parse_servers(
+def _read_document_servers(document: SettingsDocument) -> ParsedMcpServers:
+    return parse_mcp_servers(
         document.raw.get("mcpServers") or {}, lambda name: document.locate_key(("mcpServers", name))
     )
 
 
-def _iter_disabled_names(document: SettingsDocument) -> Iterator[str]:
+def _iter_disabled_server_names(document: SettingsDocument) -> Iterator[str]:
     names = document.raw.get("disabledMcpjsonServers")
     yield from names if isinstance(names, list) else ()
 
@@ -171,16 +171,16 @@ def _is_from_project(server: McpServerConfig) -> bool:
     return f"{PROJECT_FILE}:" in server.origin
 
 
-def _iter_untrusted(
+def _iter_untrusted_servers(
     settings: Settings, configured: Mapping[str, McpServerConfig]
 ) -> Iterator[McpServerConfig]:
-    for escalation in settings.left_out:
+    for escalation in settings.untrusted_escalations:
         if escalation.keys[0] == "mcpServers" and escalation.keys[-1] not in configured:
             entry = {escalation.keys[-1]: escalation.value}
-            yield from parse_servers(entry, lambda _, at=escalation: at.location).servers  # type: ignore[misc]
+            yield from parse_mcp_servers(entry, lambda _, at=escalation: at.location).servers  # type: ignore[misc]
 
 
-def _drop_duplicates(servers: Any) -> tuple[list[McpServerConfig], list[str]]:
+def _drop_duplicate_servers(servers: Any) -> tuple[list[McpServerConfig], list[str]]:
     """Drop servers whose tool names would be the same as those of another server."""
     by_prefix: dict[str, McpServerConfig] = {}
     problems: list[str] = []

@@ -18,12 +18,12 @@ _LIMITS = (
 )
 
 
-def find_raised_limits(own: ShoalSettings, person: ShoalSettings) -> Iterator[str]:
+def find_limits_raised_by_project(own: ShoalSettings, person: ShoalSettings) -> Iterator[str]:
     """Yield the settings that raise a limit; a limit raises nothing if the user has none."""
     for key in _LIMITS:
-        if _is_higher(getattr(own, key), getattr(person, key)):
+        if _is_higher_limit(getattr(own, key), getattr(person, key)):
             yield key
-    if _has_later_preview(own.fan_out_preview, person.fan_out_preview):
+    if _has_higher_preview_threshold(own.fan_out_preview, person.fan_out_preview):
         yield "fan_out_preview"
     if _has_higher_limit(own.agent_limits, person.agent_limits):
         yield "agent_limits"
@@ -36,18 +36,18 @@ def find_raised_limits(own: ShoalSettings, person: ShoalSettings) -> Iterator[st
         yield "agent_type_limits"
 
 
-def _is_higher(project_limit: float | None, user_limit: float | None) -> bool:
+def _is_higher_limit(project_limit: float | None, user_limit: float | None) -> bool:
     """Return True if their limit is higher. None means no statement for theirs, and no limit for mine."""
     return project_limit is not None and user_limit is not None and project_limit > user_limit
 
 
 def _has_higher_limit(project_limits: AgentLimitSettings, user_limits: AgentLimitSettings) -> bool:
     return any(
-        _is_higher(getattr(project_limits, key), getattr(user_limits, key))
+        _is_higher_limit(getattr(project_limits, key), getattr(user_limits, key))
         for key in user_limits.__struct_fields__
     )
 
 
-def _has_later_preview(project_limit: int | None, user_limit: int | None) -> bool:
+def _has_higher_preview_threshold(project_limit: int | None, user_limit: int | None) -> bool:
     """Return True if the user is asked later or never; here None means never."""
     return user_limit is not None and (project_limit is None or project_limit > user_limit)

@@ -11,13 +11,17 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.settings.configured_rules import load_configured_rules
-from shoal.app.settings.mcp_files import collect_server_variables, read_project_servers
-from shoal.app.settings.settings_trust import PermissionEscalation, apply_trust, merge_user_settings
-from shoal.core.errors import SettingsError, StoreError
+from shoal.app.settings.configured_rules import load_permission_rules
+from shoal.app.settings.mcp_files import collect_mcp_server_variables, read_project_mcp_file
+from shoal.app.settings.settings_trust import (
+    PermissionEscalation,
+    merge_user_controlled_documents,
+    remove_untrusted_settings,
+)
+from shoal.core.errors import SettingsError, StateFileError
 from shoal.core.redaction import SecretRedactor
-from shoal.policy.permission_rules import RuleSet
-from shoal.stores.files.credential_file import get_credentials_path, load_credentials
+from shoal.policy.permission_rules import PermissionRuleSet
+from shoal.stores.files.credential_file import get_credentials_path, load_provider_credentials
 from shoal.wire.settings_codec import (
     PermissionSettings,
     SandboxSettings,
@@ -26,9 +30,9 @@ from shoal.wire.settings_codec import (
     ShoalSettings,
     WorktreeGuard,
     convert_settings,
-    find_unknown_keys,
-    has_key,
-    merge_documents,
+    find_unknown_settings_keys,
+    has_settings_key,
+    merge_settings_documents,
     parse_settings,
 )
 
@@ -84,7 +88,9 @@ class ProviderCredentials(Struct, frozen=True, kw_only=True):
         return f"ProviderCredentials({', '.join(set_fields)})"
 
 
-def apply_variables(access: ProviderCredentials, variables: Mapping[str, str | None]) -> ProviderCredentials:
+def apply_credential_variables(
+    access: ProviderCredentials, variables: Mapping[str, str | None]
+) -> ProviderCredentials:
     """Return the credentials as if these variables were set."""
     names = {variable: name for name, variable in _ACCESS_VARIABLES.items()}
     return replace(access, **{names[variable]: value or None for variable, value in variables.items()})
@@ -111,7 +117,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Settings files, the strongest first, without their untrusted parts."""
     escalations: tuple[PermissionEscalation, ...]
     """Project settings that need the user's trust, trusted or not."""
-    permission_rules: RuleSet
+    permission_rules: PermissionRuleSet
     """Permission rules of all files, each with its source."""
     betas: tuple[str, ...] = ()
     """Betas of the Messages API, requested by the program that opened the session."""
@@ -121,14 +127,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Settings(home={self.home}, model={self.model!r}, documents={self.documents})"
 
-    def find_origin(self, key: str) -> str:
+    def find_setting_origin(self, key: str) -> str:
         """Return the origin of a value, for keys like `model`, `shoal.compact_at` or `permissions.allow`."""
         variables = _KEY_VARIABLES.get(key) or tuple(filter(None, [_ACCESS_VARIABLES.get(key)]))
         for variable in variables:
             if self.environ.get(variable):
                 return f"${variable}"
         for keys in _list_key_paths(key):
-            found = [document for document in self.documents if has_key(document, keys)]
+            found = [document for document in self.documents if has_settings_key(document, keys)]
             if key in _USER_ONLY_KEYS or (keys[0] == "env" and key in (*_ACCESS_VARIABLES, "subagent_model")):
                 found = [document for document in found if document.is_user_controlled]
             if keys[0] == "permissions" and keys[-1] != "defaultMode":
@@ -143,7 +149,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Return the proxy for a URL from the usual variables."""
         parts = urlsplit(url)
         host = parts.hostname or ""
-        if host in _LOOPBACK or _is_excluded(host, self._read_variable("no_proxy")):
+        if host in _LOOPBACK or _is_excluded_from_proxy(host, self._read_variable("no_proxy")):
             return None
         return self._read_variable(f"{parts.scheme}_proxy") or self._read_variable("all_proxy") or None
 
@@ -151,7 +157,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return self.environ.get(name) or self.environ.get(name.upper()) or ""
 
     @property
-    def forks(self) -> bool:
+    def are_forks_enabled(self) -> bool:
         return self.own.forks or any(
             self.environ.get(name, "").lower() in _TRUE_VALUES for name in _FORK_VARIABLES
         )
@@ -170,27 +176,29 @@ class Settings(Struct, frozen=True, kw_only=True):
         return {**self.environ, **self.env}
 
     @property
-    def secrets(self) -> SecretRedactor:
+    def secret_redactor(self) -> SecretRedactor:
         """Secrets that must not be written to logs, journals or recordings."""
         credentials = {name: value for name in _ACCESS_VARIABLES if (value := getattr(self.access, name))}
-        left_out = {each.keys[-1]: str(each.value) for each in self.left_out if each.keys[0] == "env"}
+        left_out = {
+            each.keys[-1]: str(each.value) for each in self.untrusted_escalations if each.keys[0] == "env"
+        }
         credential_variables = {_ACCESS_VARIABLES[name]: value for name, value in credentials.items()}
         # An overridden value is just as secret. The prefix keeps it from being replaced by the other.
         stored = {f"STORED_{name}": value for each in self.stored.values() for name, value in each.items()}
-        servers = collect_server_variables(self.documents)
+        servers = collect_mcp_server_variables(self.documents)
         return SecretRedactor(
             {**servers, **left_out, **self.tool_environment, **credential_variables, **stored}
         )
 
     @property
-    def left_out(self) -> tuple[PermissionEscalation, ...]:
+    def untrusted_escalations(self) -> tuple[PermissionEscalation, ...]:
         return tuple(each for each in self.escalations if each.trust != "trusted")
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def _is_excluded(host: str, exceptions: str) -> bool:
+def _is_excluded_from_proxy(host: str, exceptions: str) -> bool:
     names = [name.strip().lstrip(".") for name in exceptions.split(",") if name.strip()]
     return "*" in names or any(host == name or host.endswith(f".{name}") for name in names)
 
@@ -247,14 +255,19 @@ def load_settings(
     `sources` limits the file kinds in addition to flags and managed files; None means all.
     """
     environ = dict(os.environ if environ is None else environ)
-    home = find_home(environ, cwd)
-    servers, server_problems = read_project_servers(cwd)
-    all_documents = tuple(_filter_by_source((*_read_documents(home, cwd, given, managed), *servers), sources))
-    trust = apply_trust(all_documents, home, cwd)
+    home = resolve_shoal_home(environ, cwd)
+    servers, server_problems = read_project_mcp_file(cwd)
+    all_documents = tuple(
+        _filter_documents_by_source((*_read_settings_documents(home, cwd, given, managed), *servers), sources)
+    )
+    trust = remove_untrusted_settings(all_documents, home, cwd)
     documents = trust.documents
     if documents != all_documents:
-        load_configured_rules(all_documents, cwd)  # report a mistake whether it takes effect or not
-    merged, trusted = convert_settings(merge_documents(documents)), merge_user_settings(documents)
+        load_permission_rules(all_documents, cwd)  # report a mistake whether it takes effect or not
+    merged, trusted = (
+        convert_settings(merge_settings_documents(documents)),
+        merge_user_controlled_documents(documents),
+    )
     # A project may come from anyone: it must not redirect requests, including keys, to its own address.
     provider_variables = {
         **_to_text_values(trusted.env),
@@ -269,11 +282,11 @@ def load_settings(
         access=ProviderCredentials(
             **{name: provider_variables.get(variable) or None for name, variable in _ACCESS_VARIABLES.items()}
         ),
-        model=_find_first_set(_MODEL_VARIABLES, environ)
+        model=_find_first_set_variable(_MODEL_VARIABLES, environ)
         or own.model
-        or _find_first_set(_MODEL_VARIABLES, provider_variables)
+        or _find_first_set_variable(_MODEL_VARIABLES, provider_variables)
         or merged.model,
-        subagent_model=_find_first_set(_SUBAGENT_MODEL_VARIABLES, provider_variables),
+        subagent_model=_find_first_set_variable(_SUBAGENT_MODEL_VARIABLES, provider_variables),
         permissions=permissions,
         env=_to_text_values(merged.env),
         # A project may come from anyone: it must not have the user's sessions removed.
@@ -286,17 +299,17 @@ def load_settings(
             *trust.warnings,
             *credential_problems,
             *server_problems,
-            *(warning for document in documents for warning in find_unknown_keys(document)),
+            *(warning for document in documents for warning in find_unknown_settings_keys(document)),
         ),
         environ=environ,
         documents=documents,
         escalations=trust.escalations,
-        permission_rules=load_configured_rules(documents, cwd),
+        permission_rules=load_permission_rules(documents, cwd),
         stored=stored,
     )
 
 
-def _find_first_set(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
+def _find_first_set_variable(names: Sequence[str], variables: Mapping[str, str]) -> str | None:
     return next((variables[name] for name in names if variables.get(name)), None)
 
 
@@ -312,17 +325,17 @@ def _restrict_shoal_settings(
         channels=trusted.channels,
         # A project's file must not make agents' messages leave the machine.
         telemetry=trusted.telemetry,
-        coordinator=_read_switch(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
-        plain=_read_switch(environ, _PLAIN_VARIABLES, default=merged.plain),
-        worktree_guard=_choose_stricter_guard(merged.worktree_guard, trusted.worktree_guard),
+        coordinator=_read_boolean_variable(environ, _COORDINATOR_VARIABLES, default=merged.coordinator),
+        plain=_read_boolean_variable(environ, _PLAIN_VARIABLES, default=merged.plain),
+        worktree_guard=_choose_stricter_worktree_guard(merged.worktree_guard, trusted.worktree_guard),
     )
     return effective, warnings
 
 
 def _load_stored_credentials(home: Path) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
     try:
-        return load_credentials(home), ()
-    except StoreError as error:
+        return load_provider_credentials(home), ()
+    except StateFileError as error:
         return {}, (str(error),)
 
 
@@ -338,7 +351,7 @@ def _select_stored_variables(
     return selected
 
 
-def _read_switch(environ: Mapping[str, str], variables: Sequence[str], *, default: bool) -> bool:
+def _read_boolean_variable(environ: Mapping[str, str], variables: Sequence[str], *, default: bool) -> bool:
     for variable in variables:
         if value := environ.get(variable):
             if value.lower() not in _SWITCH_VALUES:
@@ -383,16 +396,16 @@ def _warn_cleanup_period(merged: int, trusted: int) -> Iterator[str]:
         yield "The project's settings say how long sessions are kept; only your own settings can. Not done."
 
 
-def _choose_stricter_guard(merged: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
+def _choose_stricter_worktree_guard(merged: WorktreeGuard, trusted: WorktreeGuard) -> WorktreeGuard:
     return "weak" if merged == trusted == "weak" else "sandbox"
 
 
-def find_home_directory() -> Path:
+def find_process_shoal_home() -> Path:
     """Return the home of this process, for code that needs no other setting."""
-    return find_home(os.environ, Path.cwd())
+    return resolve_shoal_home(os.environ, Path.cwd())
 
 
-def find_home(environ: Mapping[str, str], cwd: Path) -> Path:
+def resolve_shoal_home(environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the home, which holds all state: `$SHOAL_HOME`, `$CLAUDE_CONFIG_DIR` or `~/.claude`."""
     for variable in _HOME_VARIABLES:
         if environ.get(variable):
@@ -407,7 +420,7 @@ def find_home(environ: Mapping[str, str], cwd: Path) -> Path:
         ) from error
 
 
-def _read_documents(
+def _read_settings_documents(
     home: Path, cwd: Path, given: str | None, managed: Sequence[Path]
 ) -> Iterator[SettingsDocument]:
     files = list_settings_files(home, cwd, given, managed)
@@ -419,7 +432,7 @@ def _read_documents(
         yield from _read_settings_file(path, kind)
 
 
-def _filter_by_source(
+def _filter_documents_by_source(
     documents: Iterable[SettingsDocument], sources: Sequence[str] | None
 ) -> Iterator[SettingsDocument]:
     """Yield the documents of the given sources; managed files and flags always count."""

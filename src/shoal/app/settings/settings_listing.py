@@ -26,7 +26,7 @@ class TrustRow(SettingRow, frozen=True, kw_only=True):
     trust: TrustState
 
 
-def is_secret_name(name: str) -> bool:
+def is_secret_variable_name(name: str) -> bool:
     """Return True for names of variables or headers that may hold a secret; errs on the side of hiding."""
     return _SECRET.search(name) is not None
 
@@ -40,23 +40,27 @@ def list_setting_rows(settings: Settings) -> Iterator[SettingRow]:
     for key, value in rules.items():
         yield _make_setting_row(settings, f"permissions.{key}", value)
     for name, value in settings.env.items():
-        yield _make_setting_row(settings, f"env.{name}", HIDDEN_VALUE if is_secret_name(name) else value)
+        yield _make_setting_row(
+            settings, f"env.{name}", HIDDEN_VALUE if is_secret_variable_name(name) else value
+        )
     for key, value in msgspec.to_builtins(settings.own).items():
         yield _make_setting_row(settings, f"shoal.{key}", value)
     for name in settings.access.__struct_fields__:
         if getattr(settings.access, name) is not None:
             yield _make_setting_row(
-                settings, name, HIDDEN_VALUE if is_secret_name(name) else getattr(settings.access, name)
+                settings,
+                name,
+                HIDDEN_VALUE if is_secret_variable_name(name) else getattr(settings.access, name),
             )
 
 
 def list_trust_rows(escalations: Sequence[PermissionEscalation]) -> Iterator[TrustRow]:
     """Yield the project settings that need the user's trust, with their trust state."""
     for escalation in escalations:
-        is_hidden = escalation.keys[0] == "env" and is_secret_name(escalation.keys[-1])
+        is_hidden = escalation.keys[0] == "env" and is_secret_variable_name(escalation.keys[-1])
         value = HIDDEN_VALUE if is_hidden else escalation.value
         yield TrustRow(key=escalation.key, value=value, origin=escalation.location, trust=escalation.trust)
 
 
 def _make_setting_row(settings: Settings, key: str, value: Any) -> SettingRow:
-    return SettingRow(key=key, value=value, origin=settings.find_origin(key))
+    return SettingRow(key=key, value=value, origin=settings.find_setting_origin(key))

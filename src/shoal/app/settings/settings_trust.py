@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.app.settings.project_limits import find_raised_limits
+from shoal.app.settings.project_limits import find_limits_raised_by_project
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
-from shoal.policy.mode_inheritance import is_wider
-from shoal.stores.files.trust_file import TrustFile
+from shoal.core.errors import StateFileError
+from shoal.policy.mode_inheritance import is_wider_mode
+from shoal.stores.files.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import (
     SettingsDocument,
     SettingsSchema,
     ShoalSettings,
     convert_settings,
-    merge_documents,
+    merge_settings_documents,
 )
 from shoal.wire.trust_codec import TrustDecision
 
@@ -55,7 +55,7 @@ class PermissionEscalation(Struct, frozen=True, kw_only=True):
         return self.document.locate_key(self.keys)
 
 
-class EffectiveDocuments(Struct, frozen=True, kw_only=True):
+class EffectiveSettingsDocuments(Struct, frozen=True, kw_only=True):
     """Settings files after the trust check."""
 
     documents: tuple[SettingsDocument, ...]
@@ -65,20 +65,22 @@ class EffectiveDocuments(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def apply_trust(documents: Sequence[SettingsDocument], home: Path, project: Path) -> EffectiveDocuments:
-    user_settings = merge_user_settings(documents)
-    trust_file = TrustFile(home)
+def remove_untrusted_settings(
+    documents: Sequence[SettingsDocument], home: Path, project: Path
+) -> EffectiveSettingsDocuments:
+    user_settings = merge_user_controlled_documents(documents)
+    trust_file = ProjectTrustFile(home)
     effective: list[SettingsDocument] = []
     escalations: list[PermissionEscalation] = []
     warnings: dict[str, None] = {}
     for document in documents:
-        parts = () if document.is_user_controlled else find_escalating_parts(document, user_settings)
+        parts = () if document.is_user_controlled else find_escalating_settings(document, user_settings)
         if not parts:
             effective.append(document)
             continue
         try:
-            trust = read_trust(trust_file, project, document, parts)
-        except StoreError as error:
+            trust = read_document_trust(trust_file, project, document, parts)
+        except StateFileError as error:
             trust = "unasked"
             warnings[f"No project's settings are trusted: {error}"] = None
         escalations += (
@@ -89,23 +91,23 @@ def apply_trust(documents: Sequence[SettingsDocument], home: Path, project: Path
             document if trust == "trusted" else _remove_keys(document, [keys for keys, _ in parts])
         )
     untrusted = [each for each in escalations if each.trust != "trusted"]
-    return EffectiveDocuments(
+    return EffectiveSettingsDocuments(
         documents=tuple(effective),
         escalations=tuple(escalations),
         warnings=(*warnings, *([_format_untrusted_warning(untrusted)] if untrusted else ())),
     )
 
 
-def merge_user_settings(documents: Sequence[SettingsDocument]) -> SettingsSchema:
+def merge_user_controlled_documents(documents: Sequence[SettingsDocument]) -> SettingsSchema:
     return convert_settings(
-        merge_documents([document for document in documents if document.is_user_controlled])
+        merge_settings_documents([document for document in documents if document.is_user_controlled])
     )
 
 
 _EscalatingParts: TypeAlias = tuple[tuple[tuple[str, ...], Any], ...]
 
 
-def find_escalating_parts(document: SettingsDocument, user: SettingsSchema) -> _EscalatingParts:
+def find_escalating_settings(document: SettingsDocument, user: SettingsSchema) -> _EscalatingParts:
     """Return key path and value of each setting in a project file that allows more than the user's settings.
 
     Settings that a project can never set (skipping permissions, loosening the sandbox, provider addresses)
@@ -119,7 +121,7 @@ def find_escalating_parts(document: SettingsDocument, user: SettingsSchema) -> _
         if _has_value(raw, "permissions", key)
     ]
     mode, user_mode = settings.permissions.default_mode, user.permissions.default_mode or "default"
-    if mode is not None and mode != "bypassPermissions" and is_wider(mode, user_mode):
+    if mode is not None and mode != "bypassPermissions" and is_wider_mode(mode, user_mode):
         found.append(("permissions", "defaultMode"))
     found += [("env", name) for name in settings.env]
     found += [("hooks",)] if raw.get("hooks") else []
@@ -130,35 +132,37 @@ def find_escalating_parts(document: SettingsDocument, user: SettingsSchema) -> _
         keys for keys, name in models.items() if name is not None and name.startswith(_FILE_MODEL_PREFIXES)
     ]
     found += [
-        ("shoal", key) for key in _iter_escalating_shoal_keys(settings.shoal, user.shoal) if _is_set(raw, key)
+        ("shoal", key)
+        for key in _iter_escalating_shoal_keys(settings.shoal, user.shoal)
+        if _is_key_set(raw, key)
     ]
-    return tuple((keys, _get_value(raw, keys)) for keys in found)
+    return tuple((keys, _get_nested_value(raw, keys)) for keys in found)
 
 
-def read_trust(
-    file: TrustFile, project: Path, document: SettingsDocument, parts: _EscalatingParts
+def read_document_trust(
+    file: ProjectTrustFile, project: Path, document: SettingsDocument, parts: _EscalatingParts
 ) -> TrustState:
     """Return the stored trust. Raises `StoreError` if it cannot be read."""
     decision = file.get_decision(project, _make_document_key(document))
-    if decision is None or decision.digest != _hash_parts(parts):
+    if decision is None or decision.digest != _hash_escalating_settings(parts):
         return "unasked"
     return "trusted" if decision.trusted else "refused"
 
 
-def trust_documents(
+def save_trust_in_documents(
     home: Path, project: Path, documents: Sequence[SettingsDocument], user: SettingsSchema
 ) -> None:
     """Store the user's trust in these project files in their current state. Raises `StoreError`."""
     parts_by_file = {
-        _make_document_key(document): find_escalating_parts(document, user) for document in documents
+        _make_document_key(document): find_escalating_settings(document, user) for document in documents
     }
-    TrustFile(home).store_decisions(
+    ProjectTrustFile(home).store_decisions(
         project,
         {name: _make_trust_decision(part, trusted=True) for name, part in parts_by_file.items() if part},
     )
 
 
-def save_trust_decision(
+def save_project_trust_decision(
     settings: Settings,
     project: Path,
     *,
@@ -174,16 +178,16 @@ def save_trust_decision(
         name = _make_document_key(escalation.document)
         parts[name] = (*parts.get(name, ()), (escalation.keys, escalation.value))
     decisions = {name: _make_trust_decision(part, trusted=trusted) for name, part in parts.items()}
-    TrustFile(settings.home).store_decisions(project, decisions)
+    ProjectTrustFile(settings.home).store_decisions(project, decisions)
 
 
-def forget_trust(home: Path, project: Path) -> None:
+def forget_project_trust(home: Path, project: Path) -> None:
     """Remove all answers about a project. Raises `StoreError`."""
-    TrustFile(home).remove_project(project)
+    ProjectTrustFile(home).remove_project(project)
 
 
 def _make_trust_decision(parts: _EscalatingParts, *, trusted: bool) -> TrustDecision:
-    return TrustDecision(digest=_hash_parts(parts), trusted=trusted, at=SystemClock().now())
+    return TrustDecision(digest=_hash_escalating_settings(parts), trusted=trusted, at=SystemClock().now())
 
 
 def _iter_escalating_shoal_keys(project: ShoalSettings, user: ShoalSettings) -> Iterator[str]:
@@ -195,19 +199,19 @@ def _iter_escalating_shoal_keys(project: ShoalSettings, user: ShoalSettings) -> 
     ):
         yield "trust_unsigned_mail"
     yield from ("teammate_programs", "plugins")
-    yield from find_raised_limits(project, user)
+    yield from find_limits_raised_by_project(project, user)
 
 
 def _has_value(raw: dict[str, Any], *keys: str) -> bool:
-    return bool(_get_value(raw, keys))
+    return bool(_get_nested_value(raw, keys))
 
 
-def _is_set(raw: dict[str, Any], key: str) -> bool:
+def _is_key_set(raw: dict[str, Any], key: str) -> bool:
     """Return True if the key is set, also to null, which matters for limits, but not to `{}`."""
     return bool((raw.get("shoal") or {}).get(key, {}) != {})
 
 
-def _get_value(raw: Any, keys: Sequence[str]) -> Any:
+def _get_nested_value(raw: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         raw = raw.get(key) if isinstance(raw, dict) else None
     return raw
@@ -227,7 +231,7 @@ def _remove_key(raw: dict[str, Any], path: Sequence[str]) -> dict[str, Any]:
     return {**raw, first: _remove_key(raw[first], rest)}
 
 
-def _hash_parts(parts: _EscalatingParts) -> str:
+def _hash_escalating_settings(parts: _EscalatingParts) -> str:
     pairs = [[list(keys), value] for keys, value in parts]
     # Front matter can hold dates, which JSON cannot.
     text = json.dumps(pairs, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str)

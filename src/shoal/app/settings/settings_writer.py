@@ -11,21 +11,21 @@ from typing import Any, TypeVar
 
 from shoal.app.settings.settings import Settings
 from shoal.app.settings.settings_trust import (
-    find_escalating_parts,
-    merge_user_settings,
-    read_trust,
-    trust_documents,
+    find_escalating_settings,
+    merge_user_controlled_documents,
+    read_document_trust,
+    save_trust_in_documents,
 )
 from shoal.core.errors import SettingsError
 from shoal.core.permissions import (
     AddDirectoriesSuggestion,
-    AddRulesSuggestion,
+    AddPermissionRulesSuggestion,
     PermissionSuggestion,
     RuleDestination,
-    SetModeSuggestion,
+    SetPermissionModeSuggestion,
 )
 from shoal.stores.files.home_paths import write_atomically
-from shoal.stores.files.trust_file import TrustFile
+from shoal.stores.files.trust_file import ProjectTrustFile
 from shoal.wire.settings_codec import SettingsDocument, SettingsSourceKind, parse_settings
 
 T = TypeVar("T")
@@ -49,29 +49,31 @@ def save_permission_answer(update: PermissionSuggestion, settings: Settings, cwd
     """
     path = find_settings_path(update.destination, settings, cwd)
     if path.parent == settings.home:
-        save_suggestion(update, path)
+        save_permission_suggestion(update, path)
         return True
     kind: SettingsSourceKind = "local" if update.destination == "localSettings" else "project"
-    user_settings = merge_user_settings(settings.documents)
+    user_settings = merge_user_controlled_documents(settings.documents)
 
     def parse_document(text: str) -> SettingsDocument:
         return parse_settings(text, name=str(path), kind=kind, path=path)
 
     def is_trusted_text(text: str) -> bool:
-        parts = find_escalating_parts(parse_document(text), user_settings)
+        parts = find_escalating_settings(parse_document(text), user_settings)
         return (
-            not parts or read_trust(TrustFile(settings.home), cwd, parse_document(text), parts) == "trusted"
+            not parts
+            or read_document_trust(ProjectTrustFile(settings.home), cwd, parse_document(text), parts)
+            == "trusted"
         )
 
-    new_text = save_suggestion(update, path, is_allowed=is_trusted_text)
+    new_text = save_permission_suggestion(update, path, is_allowed=is_trusted_text)
     if new_text is None:
         return False
     # Written second: a crash in between asks about the file again, and never trusts what is not in it.
-    trust_documents(settings.home, cwd, [parse_document(new_text)], user_settings)
+    save_trust_in_documents(settings.home, cwd, [parse_document(new_text)], user_settings)
     return True
 
 
-def save_suggestion(
+def save_permission_suggestion(
     update: PermissionSuggestion, path: Path, *, is_allowed: Callable[[str], bool] = lambda _: True
 ) -> str | None:
     """Add the user's choice to the file; everything else in it stays.
@@ -84,7 +86,7 @@ def save_suggestion(
     raw = parse_settings(file.text, name=str(path), kind="user", path=path).raw
     if not is_allowed(file.text):
         return None
-    _apply_suggestion(raw, update)
+    _apply_permission_suggestion(raw, update)
     return file.write(raw)
 
 
@@ -100,18 +102,18 @@ def save_default_model(name: str | None, path: Path) -> None:
     file.write(raw)
 
 
-def _apply_suggestion(raw: dict[str, Any], update: PermissionSuggestion) -> None:
+def _apply_permission_suggestion(raw: dict[str, Any], update: PermissionSuggestion) -> None:
     permissions = raw.setdefault("permissions", {})
     match update:
-        case AddRulesSuggestion(rules=rules, behavior=behavior):
-            _append_missing(permissions, behavior, [str(rule) for rule in rules])
+        case AddPermissionRulesSuggestion(rules=rules, behavior=behavior):
+            _append_missing_rules(permissions, behavior, [str(rule) for rule in rules])
         case AddDirectoriesSuggestion(directories=directories):
-            _append_missing(permissions, "additionalDirectories", list(directories))
-        case SetModeSuggestion(mode=mode):
+            _append_missing_rules(permissions, "additionalDirectories", list(directories))
+        case SetPermissionModeSuggestion(mode=mode):
             permissions["defaultMode"] = mode
 
 
-def rewrite_json(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
+def edit_json_file(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     """Let `edit` change the content of a JSON file; other content, indent and file mode stay.
 
     Raises `SettingsError` if the file cannot be parsed, `StoreError` if it cannot be written.
@@ -128,7 +130,7 @@ def rewrite_json(path: Path, edit: Callable[[dict[str, Any]], T]) -> T:
     return result
 
 
-def _append_missing(permissions: dict[str, Any], key: str, new: list[str]) -> None:
+def _append_missing_rules(permissions: dict[str, Any], key: str, new: list[str]) -> None:
     entries = permissions.setdefault(key, [])
     entries.extend(each for each in new if each not in entries)
 

@@ -9,7 +9,7 @@ from shoal.app.skills.skill_catalog import SkillLibrary
 from shoal.core.agent_definitions import AgentDefinition
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.skills import Skill
-from shoal.wire.notification_text import format_reminder
+from shoal.wire.notification_text import format_system_reminder
 
 _MAX_DESCRIPTION_CHARS = 400
 """Maximum characters of one description."""
@@ -17,13 +17,13 @@ _MAX_LINES = 40
 _TOOLS = {"agents": "Agent", "skills": "Skill"}
 
 
-class CatalogChanges:
+class CatalogChangeReporter:
     """Reports changes against the lists in the tool descriptions, which stay fixed for caching."""
 
     def __init__(self, definitions: AgentCatalog, skills: SkillLibrary) -> None:
-        self._agents = _DescriptionCache(definitions.all)
+        self._agents = _CatalogDescriptionCache(definitions.all)
         self._list_cached_agents = definitions.list_cached
-        self._skills = _DescriptionCache(skills.skills.all)
+        self._skills = _CatalogDescriptionCache(skills.skills.all)
         self._initial = self._describe_catalogs()
         self._reported = self._initial
 
@@ -50,7 +50,7 @@ class CatalogChanges:
         return {"agents": self._agents.refresh(), "skills": self._skills.refresh()}
 
 
-class _DescriptionCache:
+class _CatalogDescriptionCache:
     """Names and descriptions; the same object while nothing changes."""
 
     def __init__(self, list_items: Callable[[], tuple[AgentDefinition | Skill, ...]]) -> None:
@@ -84,7 +84,7 @@ def _format_changes(before: Mapping[str, Mapping[str, str]], now: Mapping[str, M
             lines += [f"These {noun} are not there any more:", *_limit_lines(removed)]
     if not lines:
         return ""
-    return format_reminder(escape_control_tags("\n".join(lines)))
+    return format_system_reminder(escape_control_tags("\n".join(lines)))
 
 
 def _limit_lines(lines: list[str]) -> list[str]:

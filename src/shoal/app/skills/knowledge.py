@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from shoal.app.definitions.instructions import Instructions
-from shoal.app.skills.catalog_changes import CatalogChanges
+from shoal.app.skills.catalog_changes import CatalogChangeReporter
 from shoal.app.skills.skill_catalog import SkillLibrary
 from shoal.app.skills.skill_invoker import PreloadedSkills, SkillInvoker
 from shoal.core.agent_definitions import AgentDefinition
@@ -14,15 +14,15 @@ from shoal.core.tools import Tool
 from shoal.tools.skill_tool import build_skill_tool, format_skill_list
 
 
-class Knowledge(Struct, kw_only=True):
+class SkillsAndInstructions(Struct, kw_only=True):
     skills: SkillLibrary
     invoker: SkillInvoker
-    catalog_changes: CatalogChanges
+    catalog_changes: CatalogChangeReporter
     instructions: Instructions
     prompts: list[SlashPromptSource] = []
     """Sources of additional commands."""
 
-    def preload_for_agent(self, definition: AgentDefinition) -> PreloadedSkills:
+    def preload_agent_skills(self, definition: AgentDefinition) -> PreloadedSkills:
         """Return the texts an agent starts with. Raises `AgentRequestRefused` for a missing skill."""
         preloaded = self.invoker.preload_skills(definition.skills, definition.name)
         changes = self.catalog_changes.describe_changes_since_start() if definition.tools is None else ""
@@ -30,7 +30,7 @@ class Knowledge(Struct, kw_only=True):
             texts=(*preloaded.texts, *filter(None, [changes])), directories=preloaded.directories
         )
 
-    def list_commands(self) -> tuple[Skill | SlashPrompt, ...]:
+    def list_slash_commands(self) -> tuple[Skill | SlashPrompt, ...]:
         """Return everything the user can type as a slash command."""
         prompts = (each for source in self.prompts for each in source.list_prompts())
         return (*self.skills.list_for_user(), *prompts)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from shoal.app.definitions.agent_files import FileTreeCache
+from shoal.app.definitions.agent_files import DefinitionFileCache
 from shoal.app.definitions.precedence_index import PrecedenceIndex
 from shoal.app.definitions.project_directories import exclude_directory, iter_project_directories
 from shoal.app.skills.skill_files import (
     SKILL_FILE_NAMES,
-    create_command_cache,
     create_skill_cache,
-    read_command_file,
+    create_slash_command_cache,
     read_skill_file,
+    read_slash_command_file,
 )
 from shoal.core.agent_definitions import DefinitionProblem
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
@@ -25,12 +25,12 @@ from shoal.wire.skill_codec import ParsedSkill
 class SkillCatalog:
     """Skills, or commands, from several sources, the strongest first."""
 
-    def __init__(self, noun: str, sources: Sequence[FileTreeCache[ParsedSkill]]) -> None:
+    def __init__(self, noun: str, sources: Sequence[DefinitionFileCache[ParsedSkill]]) -> None:
         self._noun = noun
         self._sources = list(sources)
         self._indexed: PrecedenceIndex[Skill] | None = None
 
-    def add_source(self, source: FileTreeCache[ParsedSkill]) -> None:
+    def add_source(self, source: DefinitionFileCache[ParsedSkill]) -> None:
         """Add a source that is weaker than all others."""
         self._sources.append(source)
         self._indexed = None
@@ -40,7 +40,7 @@ class SkillCatalog:
 
         Raises `UnknownSkill`, or `InvalidAgentDefinition` if the file with that name is unusable.
         """
-        match self.get(name):
+        match self.get_skill_or_problem(name):
             case Skill() as found:
                 return found
             case DefinitionProblem() as problem:
@@ -50,7 +50,7 @@ class SkillCatalog:
         close = same_name or get_close_matches(name, available, n=2, cutoff=0.6)
         raise UnknownSkill(name, available=available, similar=close, noun=self._noun)
 
-    def get(self, name: str) -> Skill | DefinitionProblem | None:
+    def get_skill_or_problem(self, name: str) -> Skill | DefinitionProblem | None:
         """Return the skill or its problem; None if there is none or the name is ambiguous."""
         by_name = self._refresh_index().by_name
         if name in by_name:
@@ -82,7 +82,9 @@ class SkillCatalog:
             for source in self._sources:
                 parsed = [each for each in source.results if isinstance(each, ParsedSkill)]
                 unique = [
-                    (each.skill, each.warnings) for each in parsed if not _is_duplicate(each.skill, seen)
+                    (each.skill, each.warnings)
+                    for each in parsed
+                    if not _is_duplicate_skill_file(each.skill, seen)
                 ]
                 self._indexed.add_source(
                     unique, (each for each in source.results if isinstance(each, DefinitionProblem))
@@ -97,12 +99,14 @@ class SkillLibrary:
         self.skills = skills
         self.commands = commands
 
-    def add_plugin(self, namespace: str, *, skills: Path | None = None, commands: Path | None = None) -> None:
+    def add_plugin_skills(
+        self, namespace: str, *, skills: Path | None = None, commands: Path | None = None
+    ) -> None:
         """Add a plug-in; its skills and commands are named `namespace:name`."""
         if skills is not None:
             self.skills.add_source(create_skill_cache(skills, "plugin", namespace))
         if commands is not None:
-            self.commands.add_source(create_command_cache(commands, "plugin", namespace))
+            self.commands.add_source(create_slash_command_cache(commands, "plugin", namespace))
 
     def list_for_model(self) -> tuple[Skill, ...]:
         return tuple(skill for skill in self.skills.all() if skill.for_model)
@@ -113,12 +117,16 @@ class SkillLibrary:
         by_name |= {skill.name: skill for skill in self.skills.all() if skill.for_person}
         return tuple(sorted(by_name.values(), key=lambda skill: skill.name))
 
-    def find_typed(self, name: str) -> Skill:
+    def find_typed_skill(self, name: str) -> Skill:
         """Return what a typed `/name` means. Raises `UnknownSkill` and `InvalidAgentDefinition`."""
         by_name = {skill.name: skill for skill in self.list_for_user()}
         if name in by_name:
             return by_name[name]
-        candidates = [each for each in (self.skills.get(name), self.commands.get(name)) if each is not None]
+        candidates = [
+            each
+            for each in (self.skills.get_skill_or_problem(name), self.commands.get_skill_or_problem(name))
+            if each is not None
+        ]
         for candidate in candidates:
             if isinstance(candidate, DefinitionProblem):
                 raise InvalidAgentDefinition(candidate)
@@ -161,10 +169,10 @@ def load_skills(*, cwd: Path, home: Path) -> SkillLibrary:
             "command",
             [
                 *(
-                    create_command_cache(path, "project")
+                    create_slash_command_cache(path, "project")
                     for path in exclude_directory(user_commands, command_directories)
                 ),
-                create_command_cache(user_commands, "user"),
+                create_slash_command_cache(user_commands, "user"),
             ],
         ),
     )
@@ -172,27 +180,31 @@ def load_skills(*, cwd: Path, home: Path) -> SkillLibrary:
 
 def load_skills_from_paths(paths: Sequence[Path]) -> SkillLibrary:
     """Load skills from paths only: a skill, its directory, a directory of skills, or a command file."""
-    skill_caches: list[FileTreeCache[ParsedSkill]] = []
-    command_caches: list[FileTreeCache[ParsedSkill]] = []
+    skill_caches: list[DefinitionFileCache[ParsedSkill]] = []
+    command_caches: list[DefinitionFileCache[ParsedSkill]] = []
     for path in paths:
         if path.is_dir() and not any((path / name).exists() for name in SKILL_FILE_NAMES):
             skill_caches.append(create_skill_cache(path, "project"))
         elif path.is_dir() or path.name in SKILL_FILE_NAMES:
             directory = path if path.is_dir() else path.parent
-            skill_caches.append(_create_single_cache(directory, SKILL_FILE_NAMES, skill=True))
+            skill_caches.append(_create_named_skill_cache(directory, SKILL_FILE_NAMES, skill=True))
         else:
-            command_caches.append(_create_single_cache(path.parent, (path.name,), skill=False))
+            command_caches.append(_create_named_skill_cache(path.parent, (path.name,), skill=False))
     return SkillLibrary(SkillCatalog("skill", skill_caches), SkillCatalog("command", command_caches))
 
 
-def _create_single_cache(directory: Path, names: Sequence[str], *, skill: bool) -> FileTreeCache[ParsedSkill]:
-    def read_file(path: Path) -> ParsedSkill | DefinitionProblem:
-        return read_skill_file(path, "project") if skill else read_command_file(path, "project")
+def _create_named_skill_cache(
+    directory: Path, names: Sequence[str], *, skill: bool
+) -> DefinitionFileCache[ParsedSkill]:
+    def parse_skill_or_command(path: Path) -> ParsedSkill | DefinitionProblem:
+        return read_skill_file(path, "project") if skill else read_slash_command_file(path, "project")
 
-    return FileTreeCache(directory, "project", read_file, is_wanted=names.__contains__, max_depth=0)
+    return DefinitionFileCache(
+        directory, "project", parse_skill_or_command, is_wanted=names.__contains__, max_depth=0
+    )
 
 
-def _is_duplicate(skill: Skill, seen: set[Path]) -> bool:
+def _is_duplicate_skill_file(skill: Skill, seen: set[Path]) -> bool:
     """Return True if the file was seen before: a directory of skills is often a link to another."""
     assert skill.source.path is not None
     real_path = skill.source.path.resolve()

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from shoal.app.definitions.agent_files import FileTreeCache, read_definition_text
+from shoal.app.definitions.agent_files import DefinitionFileCache, read_definition_text
 from shoal.core.agent_definitions import DefinitionProblem, DefinitionSource, DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, SettingsError
-from shoal.policy.permission_rules import parse_rule
+from shoal.policy.permission_rules import parse_permission_rule
 from shoal.wire.skill_codec import ParsedSkill, parse_command_file, parse_skill
 
 SkillResult: TypeAlias = ParsedSkill | DefinitionProblem
@@ -21,9 +21,9 @@ SKILL_FILE_NAMES = ("SKILL.md", "skill.md")
 
 def create_skill_cache(
     root: Path, kind: DefinitionSourceKind, namespace: str = ""
-) -> FileTreeCache[ParsedSkill]:
+) -> DefinitionFileCache[ParsedSkill]:
     """Cache `root/*/SKILL.md`; `namespace` is the plug-in they belong to."""
-    return FileTreeCache(
+    return DefinitionFileCache(
         root,
         kind,
         lambda path: read_skill_file(path, kind, root=root, namespace=namespace),
@@ -32,12 +32,12 @@ def create_skill_cache(
     )
 
 
-def create_command_cache(
+def create_slash_command_cache(
     root: Path, kind: DefinitionSourceKind, namespace: str = ""
-) -> FileTreeCache[ParsedSkill]:
+) -> DefinitionFileCache[ParsedSkill]:
     """Cache `root/**/*.md`; subdirectories are part of the name."""
-    return FileTreeCache(
-        root, kind, lambda path: read_command_file(path, kind, root=root, namespace=namespace)
+    return DefinitionFileCache(
+        root, kind, lambda path: read_slash_command_file(path, kind, root=root, namespace=namespace)
     )
 
 
@@ -47,21 +47,21 @@ def read_skill_file(
     directory = path.parent.name
     text = read_definition_text(path, kind)
     if isinstance(text, DefinitionProblem):
-        return replace(text, name=_add_namespace(namespace, directory))
+        return replace(text, name=_add_plugin_namespace(namespace, directory))
     if path.parent == root:
         what = "it stands in no directory of its own: put it into one that has the skill's name"
         return DefinitionProblem(what=what, name=directory, source=DefinitionSource(kind=kind, path=path))
     return _parse_skill_file(lambda source: parse_skill(text, source, name=directory), path, kind, namespace)
 
 
-def read_command_file(
+def read_slash_command_file(
     path: Path, kind: DefinitionSourceKind, *, root: Path | None = None, namespace: str = ""
 ) -> SkillResult:
     relative = path.name if root is None else path.relative_to(root)
     name = ":".join(Path(relative).with_suffix("").parts)
     text = read_definition_text(path, kind)
     if isinstance(text, DefinitionProblem):
-        return replace(text, name=_add_namespace(namespace, name))
+        return replace(text, name=_add_plugin_namespace(namespace, name))
     return _parse_skill_file(
         lambda source: parse_command_file(text, source, name=name), path, kind, namespace
     )
@@ -73,8 +73,10 @@ def _parse_skill_file(
     try:
         parsed = _validate_allowed_tools(parse(DefinitionSource(kind=kind, path=path)))
     except InvalidAgentDefinition as error:
-        return replace(error.problem, name=_add_namespace(namespace, error.problem.name))
-    return replace(parsed, skill=replace(parsed.skill, name=_add_namespace(namespace, parsed.skill.name)))
+        return replace(error.problem, name=_add_plugin_namespace(namespace, error.problem.name))
+    return replace(
+        parsed, skill=replace(parsed.skill, name=_add_plugin_namespace(namespace, parsed.skill.name))
+    )
 
 
 def _validate_allowed_tools(parsed: ParsedSkill) -> ParsedSkill:
@@ -82,7 +84,7 @@ def _validate_allowed_tools(parsed: ParsedSkill) -> ParsedSkill:
     skill = parsed.skill
     for entry in skill.allowed_tools:
         try:
-            parse_rule(entry)
+            parse_permission_rule(entry)
         except SettingsError as error:
             problem = DefinitionProblem(
                 what=str(error),
@@ -95,5 +97,5 @@ def _validate_allowed_tools(parsed: ParsedSkill) -> ParsedSkill:
     return parsed
 
 
-def _add_namespace(namespace: str, name: str) -> str:
+def _add_plugin_namespace(namespace: str, name: str) -> str:
     return f"{namespace}:{name}" if namespace else name

@@ -9,13 +9,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.agent.agent_runner import AgentRunner
-from shoal.agent.tool_calls import run_unrecorded_call
-from shoal.app.agent_permissions import get_rule_permissions
+from shoal.agent.tool_calls import run_unrecorded_tool_call
+from shoal.app.agent_permissions import get_permission_engine
 from shoal.app.definitions.project_directories import iter_project_directories
 from shoal.app.skills.skill_catalog import SkillLibrary
 from shoal.app.skills.skill_text import SkillTextPart, split_skill_body
 from shoal.app.skills.skill_trust import SkillTrust
-from shoal.core.agents import AgentResult, BackgroundLaunch, SpawnRequest
+from shoal.core.agents import AgentResult, BackgroundAgentLaunch, SpawnRequest
 from shoal.core.control_tags import escape_control_tags
 from shoal.core.errors import AgentRequestRefused, InvalidAgentDefinition, UnknownSkill, WorkspaceError
 from shoal.core.filenames import escape_filename
@@ -23,9 +23,9 @@ from shoal.core.ids import AgentId
 from shoal.core.messages import ToolUseBlock
 from shoal.core.skills import Skill
 from shoal.core.tools import Tool, ToolContext, ToolOutput, error_output
-from shoal.policy.permission_rules import ToolPermissionRule, parse_rule
+from shoal.policy.permission_rules import ToolPermissionRule, parse_permission_rule
 from shoal.runs.agent_supervisor import AgentSupervisor
-from shoal.tools.agent_tools import format_start_result
+from shoal.tools.agent_tools import format_agent_start_result
 from shoal.tools.function_tool import tool
 
 COMMAND_TIMEOUT_MS = 60_000
@@ -78,18 +78,20 @@ class SkillInvoker:
             return error_output(
                 f"The skill {skill.name} is for people to call: type /{skill.name} at the prompt."
             )
-        agent = self.supervisor.require_agent(AgentId(context.agent.agent))
+        agent = self.supervisor.require_running_agent(AgentId(context.agent.agent))
         if skill.forks:
             try:
-                return format_start_result(await self.start_fork(skill, arguments, agent, context))
+                return format_agent_start_result(
+                    await self.start_skill_agent(skill, arguments, agent, context)
+                )
             except AgentRequestRefused as refusal:
                 return error_output(str(refusal))
         return ToolOutput(
-            content=await self.render_text(skill, arguments, agent),
+            content=await self.render_skill_and_grant_tools(skill, arguments, agent),
             data={"skill": skill.name, "directory": str(skill.directory)},
         )
 
-    async def run_typed_fork(self, skill: Skill, arguments: str, agent: AgentRunner) -> ToolOutput:
+    async def start_typed_forking_skill(self, skill: Skill, arguments: str, agent: AgentRunner) -> ToolOutput:
         """Start a forking skill that the user typed, as if the agent had called it."""
 
         typed_skill = skill
@@ -98,18 +100,20 @@ class SkillInvoker:
         async def start_skill(skill: str, context: ToolContext) -> ToolOutput:
             """Start it; its name is there for the rules about it."""
             try:
-                return format_start_result(await self.start_fork(typed_skill, arguments, agent, context))
+                return format_agent_start_result(
+                    await self.start_skill_agent(typed_skill, arguments, agent, context)
+                )
             except AgentRequestRefused as refusal:
                 return error_output(str(refusal))
 
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name="Skill", input={"skill": skill.name})
-        return await run_unrecorded_call(agent, call, start_skill)
+        return await run_unrecorded_tool_call(agent, call, start_skill)
 
-    async def render_text(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
+    async def render_skill_and_grant_tools(self, skill: Skill, arguments: str, agent: AgentRunner) -> str:
         """Return the text of a skill, and grant its tools to this agent until its turn ends."""
-        sections = [self._format_heading(skill)] if skill.kind == "skill" else []
+        sections = [self._format_skill_heading(skill)] if skill.kind == "skill" else []
         granted = self._trust.list_granted_tools(skill)
-        get_rule_permissions(agent).grant_rules(_parse_rules(skill, granted))
+        get_permission_engine(agent).grant_rules(_parse_granted_rules(skill, granted))
         self._allow_reading_directory(skill, agent)
         if skill.allowed_tools and not granted:
             untrusted = _UNTRUSTED.format(", ".join(skill.allowed_tools))
@@ -117,13 +121,13 @@ class SkillInvoker:
             sections.append(untrusted)
         return "\n\n".join([*sections, await self._render_body(skill, arguments, agent)])
 
-    async def start_fork(
+    async def start_skill_agent(
         self, skill: Skill, arguments: str, agent: AgentRunner, context: ToolContext
-    ) -> AgentResult | BackgroundLaunch:
+    ) -> AgentResult | BackgroundAgentLaunch:
         """Start an agent for the skill with only the tools it allows. Raises `AgentRequestRefused`."""
-        heading = f"{self._format_heading(skill)}\n\n" if skill.kind == "skill" else ""
+        heading = f"{self._format_skill_heading(skill)}\n\n" if skill.kind == "skill" else ""
         granted = self._trust.list_granted_tools(skill)
-        with get_rule_permissions(agent).grant_rules_temporarily(_parse_rules(skill, granted)):
+        with get_permission_engine(agent).grant_rules_temporarily(_parse_granted_rules(skill, granted)):
             body = await self._render_body(skill, arguments, agent)
         request = SpawnRequest(
             description=f"/{skill.name}",
@@ -146,7 +150,9 @@ class SkillInvoker:
                 raise AgentRequestRefused(
                     f"The agent {agent_name} is not started without its skill {name!r}: {error}"
                 ) from error
-        texts = tuple(f"{self._format_heading(each)}\n\n{escape_control_tags(each.body)}" for each in found)
+        texts = tuple(
+            f"{self._format_skill_heading(each)}\n\n{escape_control_tags(each.body)}" for each in found
+        )
         directories = tuple(
             place for each in found if (place := self._find_readable_directory(each)) is not None
         )
@@ -159,10 +165,12 @@ class SkillInvoker:
         for piece in split_skill_body(skill.body, arguments, variables, with_files=skill.kind == "command"):
             remaining -= piece.kind != "text"
             is_over_limit = remaining < 0 and piece.kind != "text"
-            parts.append(_format_omission(piece) if is_over_limit else await self._expand_piece(piece, agent))
+            parts.append(
+                _format_omission(piece) if is_over_limit else await self._expand_skill_text_part(piece, agent)
+            )
         return escape_control_tags("".join(parts))
 
-    async def _expand_piece(self, piece: SkillTextPart, agent: AgentRunner) -> str:
+    async def _expand_skill_text_part(self, piece: SkillTextPart, agent: AgentRunner) -> str:
         match piece.kind:
             case "text":
                 return piece.text
@@ -170,9 +178,9 @@ class SkillInvoker:
                 arguments = {"command": piece.text, "timeout": COMMAND_TIMEOUT_MS}
                 return _truncate_text(await self._run_tool(agent, "Bash", arguments))
             case "file":
-                return await self._expand_file(piece.text, agent)
+                return await self._expand_file_reference(piece.text, agent)
 
-    async def _expand_file(self, path: str, agent: AgentRunner) -> str:
+    async def _expand_file_reference(self, path: str, agent: AgentRunner) -> str:
         """Return the content of a file; an @ that names no file stays as it is."""
         try:
             resolved = agent.environment.workspace.resolve_path(path)
@@ -186,9 +194,9 @@ class SkillInvoker:
 
     async def _run_tool(self, agent: AgentRunner, tool: str, arguments: dict[str, object]) -> str:
         call = ToolUseBlock(id=f"typed-{agent.ids.new_short_id()}", name=tool, input=arguments)
-        return (await run_unrecorded_call(agent, call, self._tools[tool])).text
+        return (await run_unrecorded_tool_call(agent, call, self._tools[tool])).text
 
-    def _format_heading(self, skill: Skill) -> str:
+    def _format_skill_heading(self, skill: Skill) -> str:
         return (
             f"The skill {skill.name}, from {escape_filename(skill.source.path or '')}. "
             "Paths in it are relative to its "
@@ -197,7 +205,7 @@ class SkillInvoker:
 
     def _allow_reading_directory(self, skill: Skill, agent: AgentRunner) -> None:
         if (directory := self._find_readable_directory(skill)) is not None:
-            get_rule_permissions(agent).allow_reading(directory)
+            get_permission_engine(agent).allow_reading(directory)
 
     def _find_readable_directory(self, skill: Skill) -> Path | None:
         """Return the skill's directory if it may be read: a project's skill may be a link to anywhere."""
@@ -208,8 +216,8 @@ class SkillInvoker:
         return Path(real_path) if is_in_project or self._trust.read_trust(skill) == "trusted" else None
 
 
-def _parse_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:
-    return [parse_rule(entry, f"{skill.kind} {skill.name}") for entry in granted]
+def _parse_granted_rules(skill: Skill, granted: Sequence[str]) -> list[ToolPermissionRule]:
+    return [parse_permission_rule(entry, f"{skill.kind} {skill.name}") for entry in granted]
 
 
 def _format_omission(piece: SkillTextPart) -> str:

@@ -35,16 +35,18 @@ def split_skill_body(
         kind: SkillTextPartKind = "file" if match[1] is None else "command"
         if kind == "file" and not with_files:
             continue
-        yield SkillTextPart("text", fill_arguments(body[position : match.start()], arguments, variables))
+        yield SkillTextPart(
+            "text", fill_skill_arguments(body[position : match.start()], arguments, variables)
+        )
         path = (match[2] or "").rstrip(".")
         position = match.end() - len(match[2] or "") + len(path)
-        yield SkillTextPart(kind, fill_arguments(match[1] or path, arguments, variables))
-    yield SkillTextPart("text", fill_arguments(body[position:], arguments, variables))
+        yield SkillTextPart(kind, fill_skill_arguments(match[1] or path, arguments, variables))
+    yield SkillTextPart("text", fill_skill_arguments(body[position:], arguments, variables))
     if arguments and not uses_arguments:
         yield SkillTextPart("text", f"\n\nARGUMENTS: {arguments}")
 
 
-def fill_arguments(text: str, arguments: str, variables: Mapping[str, str]) -> str:
+def fill_skill_arguments(text: str, arguments: str, variables: Mapping[str, str]) -> str:
     """Fill in arguments: `$ARGUMENTS` is all of them, `$1` and `$ARGUMENTS[0]` the first word."""
     words = _split_arguments(arguments)
 

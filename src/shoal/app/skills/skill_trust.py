@@ -9,9 +9,9 @@ from shoal.app.settings.settings_listing import TrustRow
 from shoal.app.settings.settings_trust import TrustState
 from shoal.app.skills.skill_catalog import SkillLibrary
 from shoal.core.clock import SystemClock
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.skills import Skill
-from shoal.stores.files.trust_file import TrustFile
+from shoal.stores.files.trust_file import ProjectTrustFile
 from shoal.wire.trust_codec import TrustDecision
 
 
@@ -19,7 +19,7 @@ class SkillTrust:
     """Answers of the user about the skill files of one project, each for a version of the file."""
 
     def __init__(self, home: Path, project: Path) -> None:
-        self._file = TrustFile(home)
+        self._file = ProjectTrustFile(home)
         self._project = project
 
     def read_trust(self, skill: Skill) -> TrustState:
@@ -28,7 +28,7 @@ class SkillTrust:
             return "trusted"
         try:
             decision = self._file.get_decision(self._project, _make_trust_key(skill))
-        except StoreError:
+        except StateFileError:
             return "unasked"
         if decision is None or decision.digest != skill.digest:
             return "unasked"

@@ -10,21 +10,21 @@ from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.errors import AgentRequestRefused, InboxNotFound, TeamNotFound
 from shoal.core.ids import IdGenerator, SessionId
-from shoal.core.mail import MailMessage, PostReceipt
-from shoal.core.mail_bodies import ShutdownRequest
-from shoal.core.mail_envelopes import prepare_envelope
+from shoal.core.mail import MailMessage, MailPostReceipt
+from shoal.core.mail_bodies import ShutdownRequestMail
+from shoal.core.mail_envelopes import fit_mail_to_kind
 from shoal.core.mail_signatures import MailSigner, SignatureVerdict
 from shoal.core.names import LEAD_NAME, AgentName, TaskId, TeamName, parse_agent_name, parse_team_name
 from shoal.core.roster import EXTERNAL_MEMBER_TYPE, NewMember, RosterEntry, TeamRoster
 from shoal.stores.files.pid_locks import ExternalMemberLock, is_session_running
-from shoal.wire.mail_body_codec import encode_body, get_authorized_body
+from shoal.wire.mail_body_codec import encode_mail_body, get_authorized_mail_body
 
 MAX_BATCH_MESSAGES = 50
 MAX_BATCH_CHARS = 100_000
 """Maximum characters per batch of messages; a longer message comes alone."""
 
 
-class TeamIdentity(Struct, frozen=True, kw_only=True):
+class ExternalTeamIdentity(Struct, frozen=True, kw_only=True):
     """Name of the program in one team."""
 
     team: TeamName
@@ -50,9 +50,9 @@ class ExternalMember:
         self._clock = clock
         self._ids = ids
         self._cwd = cwd
-        self._identities: dict[TeamName, TeamIdentity] = {}
-        self._locks: dict[TeamIdentity, ExternalMemberLock] = {}
-        self._unmarked: dict[TeamIdentity, tuple[str, ...]] = {}
+        self._identities: dict[TeamName, ExternalTeamIdentity] = {}
+        self._locks: dict[ExternalTeamIdentity, ExternalMemberLock] = {}
+        self._unmarked: dict[ExternalTeamIdentity, tuple[str, ...]] = {}
         self.session = ids.new_uuid()
         """Lead session id of the teams it creates."""
         self.attempts: dict[tuple[TeamName, TaskId], str] = {}
@@ -60,14 +60,14 @@ class ExternalMember:
 
     # Identity
 
-    async def join_team(self, team: str, name: str) -> TeamIdentity:
+    async def join_team(self, team: str, name: str) -> ExternalTeamIdentity:
         """Take over a member or the lead, or join as a new member. Raises `AgentRequestRefused`."""
-        identity = TeamIdentity(team=parse_team_name(team), name=parse_agent_name(name))
+        identity = ExternalTeamIdentity(team=parse_team_name(team), name=parse_agent_name(name))
         roster = await self.read_team(identity.team)
         entry = roster.find_member(identity.name)
         self._lock_inbox(identity)
         if identity.is_lead:
-            self._refuse_led_team(roster)
+            self._refuse_live_led_team(roster)
         elif entry is None:
             await self._add_to_roster(identity)
         elif entry.agent_type != EXTERNAL_MEMBER_TYPE:
@@ -78,7 +78,7 @@ class ExternalMember:
         await self._reclaim_tasks(identity)
         return identity
 
-    def get_identity(self, team: str | None) -> TeamIdentity:
+    def get_identity(self, team: str | None) -> ExternalTeamIdentity:
         """Return the identity in the named team, or in the only one. Raises `AgentRequestRefused`."""
         if team is None and len(self._identities) == 1:
             return next(iter(self._identities.values()))
@@ -93,7 +93,7 @@ class ExternalMember:
             )
         return identity
 
-    def list_identities(self) -> tuple[TeamIdentity, ...]:
+    def list_identities(self) -> tuple[ExternalTeamIdentity, ...]:
         return tuple(self._identities.values())
 
     # Teams
@@ -103,7 +103,7 @@ class ExternalMember:
         team = await self._store.rosters.create_team(
             parse_team_name(name), lead=lead, session=self.session, description=description
         )
-        identity = self._identities[team.name] = TeamIdentity(team=team.name, name=LEAD_NAME)
+        identity = self._identities[team.name] = ExternalTeamIdentity(team=team.name, name=LEAD_NAME)
         self._lock_inbox(identity)
         return team
 
@@ -115,16 +115,16 @@ class ExternalMember:
             raise TeamNotFound(f"There is no team {name}. There are: {teams}.")
         return roster
 
-    async def delete_team(self, identity: TeamIdentity) -> None:
+    async def delete_team(self, identity: ExternalTeamIdentity) -> None:
         """Delete the team. Raises `TeamBusy` while a member works, `AgentRequestRefused` for non-leads."""
         if not identity.is_lead:
             raise AgentRequestRefused(f"Only its lead deletes the team {identity.team}.")
         await self._store.rosters.delete_team(identity.team)
-        await self._store.close_team(identity.team)
+        await self._store.close_team_stores(identity.team)
         del self._identities[identity.team]
         self._locks.pop(identity).release()
 
-    async def add_member(self, identity: TeamIdentity, new_member: NewMember) -> RosterEntry:
+    async def add_member(self, identity: ExternalTeamIdentity, new_member: NewMember) -> RosterEntry:
         """Add a member that Shoal will run; its prompt is its first message."""
         if not identity.is_lead:
             raise AgentRequestRefused(f"Only its lead starts members of the team {identity.team}.")
@@ -132,14 +132,14 @@ class ExternalMember:
 
     async def remove_member(self, team: TeamName, name: AgentName) -> None:
         """Remove a member that has ended, and release its tasks."""
-        await self._store.open_board(team).release_all(name)
+        await self._store.open_board(team).release_owner_tasks(name)
         await self._store.rosters.remove_member(team, name)
 
     # Mail
 
     async def send_mail(
-        self, identity: TeamIdentity, to: str, text: str, summary: str, *, fyi: bool = False
-    ) -> tuple[PostReceipt, ...]:
+        self, identity: ExternalTeamIdentity, to: str, text: str, summary: str, *, fyi: bool = False
+    ) -> tuple[MailPostReceipt, ...]:
         team = await self.read_team(identity.team)
         others = [member.name for member in team.members if member.name != identity.name]
         recipients = others if to == "*" else [parse_agent_name(to.removesuffix(f"@{team.name}"))]
@@ -152,33 +152,35 @@ class ExternalMember:
         receipts = []
         for recipient in recipients:
             mail = self._create_mail(identity, text, summary=summary or None, color=color, fyi=fyi)
-            mail = prepare_envelope(mail, "broadcast" if to == "*" else "message", from_lead=identity.is_lead)
+            mail = fit_mail_to_kind(mail, "broadcast" if to == "*" else "message", from_lead=identity.is_lead)
             try:
                 receipts.append(await self._store.post_mail(team.name, recipient, mail))
             except InboxNotFound as error:
                 raise AgentRequestRefused(f"{recipient} has no inbox in {team.name}: {error}") from error
         return tuple(receipts)
 
-    async def request_shutdown(self, identity: TeamIdentity, to: str, reason: str) -> str:
+    async def request_shutdown(self, identity: ExternalTeamIdentity, to: str, reason: str) -> str:
         """Ask a member to shut down; return the request id. The answer comes by mail."""
         if not identity.is_lead:
             raise AgentRequestRefused("Only the lead asks members to shut down.")
         team, name = await self.read_team(identity.team), parse_agent_name(to)
         if team.find_member(name) is None:
             raise AgentRequestRefused(f"There is no {name} in the team {team.name}.")
-        body = ShutdownRequest(
+        body = ShutdownRequestMail(
             request_id=f"shutdown-{self._ids.new_short_id()}@{name}",
             sender=identity.name,
             reason=reason,
             timestamp=format_iso_time(self._clock.now()),
         )
-        mail = prepare_envelope(
-            self._create_mail(identity, encode_body(body)), ShutdownRequest, from_lead=True
+        mail = fit_mail_to_kind(
+            self._create_mail(identity, encode_mail_body(body)), ShutdownRequestMail, from_lead=True
         )
         await self._store.post_mail(team.name, name, mail)
         return body.request_id
 
-    async def take_mail(self, identity: TeamIdentity, *, wait: float, limit: int) -> tuple[VerifiedMail, ...]:
+    async def take_mail(
+        self, identity: ExternalTeamIdentity, *, wait: float, limit: int
+    ) -> tuple[VerifiedMail, ...]:
         """Return the oldest unread mail; wait for some if there is none.
 
         Messages of the previous call are marked as read now, when the program shows that it is alive. A
@@ -197,7 +199,7 @@ class ExternalMember:
             except TimeoutError:
                 return ()
             mail = await mailboxes.take_unread(identity.name, limit=min(limit, MAX_BATCH_MESSAGES))
-        verified = tuple(self._verify_mail(identity, each) for each in _limit_batch(mail))
+        verified = tuple(self._verify_mail(identity, each) for each in _limit_mail_batch(mail))
         self._unmarked[identity] = tuple(message.mail.id for message in verified)
         if identity.is_lead:
             for message in verified:
@@ -205,8 +207,8 @@ class ExternalMember:
                     await self.remove_member(identity.team, message.mail.sender)
         return verified
 
-    def _verify_mail(self, identity: TeamIdentity, mail: MailMessage) -> VerifiedMail:
-        body = get_authorized_body(mail)
+    def _verify_mail(self, identity: ExternalTeamIdentity, mail: MailMessage) -> VerifiedMail:
+        body = get_authorized_mail_body(mail)
         return VerifiedMail(
             mail=mail,
             verdict=MailSigner(identity.team, self._store.read_signing_key(identity.team)).verify_mail(
@@ -217,7 +219,7 @@ class ExternalMember:
 
     def _create_mail(
         self,
-        identity: TeamIdentity,
+        identity: ExternalTeamIdentity,
         text: str,
         *,
         summary: str | None = None,
@@ -236,19 +238,19 @@ class ExternalMember:
 
     # Joining
 
-    def _lock_inbox(self, identity: TeamIdentity) -> None:
+    def _lock_inbox(self, identity: ExternalTeamIdentity) -> None:
         # An inbox has one reader.
         if identity not in self._locks:
             self._locks[identity] = ExternalMemberLock(self._store.home, identity.team, identity.name)
 
-    def _refuse_led_team(self, team: TeamRoster) -> None:
+    def _refuse_live_led_team(self, team: TeamRoster) -> None:
         if is_session_running(self._store.home, SessionId(team.lead_session_id)):
             raise AgentRequestRefused(
                 f"The team {team.name} is led by a live session of Shoal. Join it under another name, or "
                 f"stop it first: shoal team stop {team.name}"
             )
 
-    async def _add_to_roster(self, identity: TeamIdentity) -> None:
+    async def _add_to_roster(self, identity: ExternalTeamIdentity) -> None:
         new_member = NewMember(
             name=identity.name,
             agent_type=EXTERNAL_MEMBER_TYPE,
@@ -268,15 +270,15 @@ class ExternalMember:
         text = f"{identity.name}, another program, has joined the team and can be written to."
         await self.send_mail(identity, LEAD_NAME, text, "a guest joined", fyi=True)
 
-    async def _reclaim_tasks(self, identity: TeamIdentity) -> None:
+    async def _reclaim_tasks(self, identity: ExternalTeamIdentity) -> None:
         board = self._store.open_board(identity.team)
-        for task_id in await board.reclaim(identity.name):
+        for task_id in await board.reclaim_owner_tasks(identity.name):
             task = await board.get(task_id)
             if task is not None and task.attempt is not None:
                 self.attempts[identity.team, task_id] = task.attempt
 
 
-def _limit_batch(mail: tuple[MailMessage, ...]) -> tuple[MailMessage, ...]:
+def _limit_mail_batch(mail: tuple[MailMessage, ...]) -> tuple[MailMessage, ...]:
     size = 0
     for number, message in enumerate(mail):
         size += len(message.text)

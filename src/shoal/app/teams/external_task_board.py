@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from shoal.app.teams.board_changes import add_board_task
-from shoal.app.teams.external_member import ExternalMember, TeamIdentity
+from shoal.app.teams.external_member import ExternalMember, ExternalTeamIdentity
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName, parse_agent_name, parse_task_id
@@ -37,25 +37,27 @@ class ExternalTaskBoard:
         self._store = store
         self._member = member
 
-    async def create(self, identity: TeamIdentity, draft: TaskDraft, blocked_by: Sequence[str] = ()) -> Task:
+    async def create(
+        self, identity: ExternalTeamIdentity, draft: TaskDraft, blocked_by: Sequence[str] = ()
+    ) -> Task:
         blockers = tuple(map(parse_task_id, blocked_by))
         return await add_board_task(self._store, identity.team, draft, blocked_by=blockers, by=identity.name)
 
-    async def list(self, identity: TeamIdentity) -> Sequence[Task]:
+    async def list(self, identity: ExternalTeamIdentity) -> Sequence[Task]:
         return await self._store.open_board(identity.team).list_tasks()
 
-    async def get(self, identity: TeamIdentity, task: str) -> Task:
+    async def get(self, identity: ExternalTeamIdentity, task: str) -> Task:
         found = await self._store.open_board(identity.team).get(parse_task_id(task))
         if found is None:
             raise TaskUpdateRefused(f"There is no task {task}. task_list shows the tasks there are.")
         return found
 
     async def update(
-        self, identity: TeamIdentity, task: str, request: TaskUpdateRequest
+        self, identity: ExternalTeamIdentity, task: str, request: TaskUpdateRequest
     ) -> tuple[Task, str | None]:
         """Return the task and the attempt id under which the program holds it. Starting a task claims it."""
         board, before = self._store.open_board(identity.team), await self.get(identity, task)
-        self._check_allowed(identity, before, request)
+        self._check_update_allowed(identity, before, request)
         key = (identity.team, before.id)
         is_claim = (
             request.status == "in_progress" and request.owner in (None, identity.name)
@@ -77,7 +79,9 @@ class ExternalTaskBoard:
         await self._notify_owners(identity, board, before, after, request)
         return after, self._member.attempts.get(key)
 
-    def _check_allowed(self, identity: TeamIdentity, task: Task, request: TaskUpdateRequest) -> None:
+    def _check_update_allowed(
+        self, identity: ExternalTeamIdentity, task: Task, request: TaskUpdateRequest
+    ) -> None:
         command = task.metadata.get("acceptance")
         if request.status == "completed" and isinstance(command, str):
             raise TaskUpdateRefused(
@@ -92,7 +96,12 @@ class ExternalTaskBoard:
             )
 
     async def _notify_owners(
-        self, identity: TeamIdentity, board: TaskBoard, before: Task, after: Task, request: TaskUpdateRequest
+        self,
+        identity: ExternalTeamIdentity,
+        board: TaskBoard,
+        before: Task,
+        after: Task,
+        request: TaskUpdateRequest,
     ) -> None:
         if after.owner not in (None, before.owner, identity.name):
             await self._store.post_assignment(identity.team, identity.name, after.owner, after)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import JournaledEvent, TaskChanged
 from shoal.core.ids import LEAD_ID
 from shoal.core.names import AgentName, TaskId
@@ -43,9 +43,9 @@ class JournaledTaskBoard:
         self._closed = False
 
     async def create(self, draft: TaskDraft) -> Task:
-        async with self._track_change():
+        async with self._suspend_directory_check():
             task = await self._board.create(draft)
-            self._emit_task(task)
+            self._emit_task_changed(task)
         return task
 
     async def get(self, task: TaskId) -> Task | None:
@@ -61,51 +61,51 @@ class JournaledTaskBoard:
         return await self._board.view_tasks()
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
-        async with self._track_change():
+        async with self._suspend_directory_check():
             before, after = await self._board.update(task, change, by=by)
             if change.status == "deleted":
-                self._emit_deleted(task)
+                self._emit_task_deleted(task)
             else:
-                self._emit_task(after)
+                self._emit_task_changed(after)
             if change.add_blocks or change.status == "deleted":
                 self._emit_tasks_by_id((*change.add_blocks, *before.blocks))
         return before, after
 
     async def claim(self, task: TaskId, *, by: AgentName) -> ClaimResult:
-        async with self._track_change():
+        async with self._suspend_directory_check():
             claim = await self._board.claim(task, by=by)
             self._emit_claim(claim)
         return claim
 
     async def claim_next(self, *, by: AgentName) -> ClaimResult | None:
-        async with self._track_change():
+        async with self._suspend_directory_check():
             claim = await self._board.claim_next(by=by)
             self._emit_claim(claim)
         return claim
 
-    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
-        async with self._track_change():
-            reclaimed = await self._board.reclaim(owner)
+    async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
+        async with self._suspend_directory_check():
+            reclaimed = await self._board.reclaim_owner_tasks(owner)
             self._emit_tasks_by_id(reclaimed)
         return reclaimed
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
-        async with self._track_change():
+        async with self._suspend_directory_check():
             released = await self._board.release(task, attempt=attempt)
             self._emit_tasks_by_id((task,))
         return released
 
-    async def release_all(self, owner: AgentName) -> tuple[TaskId, ...]:
-        async with self._track_change():
-            released = await self._board.release_all(owner)
+    async def release_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
+        async with self._suspend_directory_check():
+            released = await self._board.release_owner_tasks(owner)
             self._emit_tasks_by_id(released)
         return released
 
     async def delete(self, task: TaskId) -> None:
-        async with self._track_change():
+        async with self._suspend_directory_check():
             before = self._board.peek_tasks().get(task)
             await self._board.delete(task)
-            self._emit_deleted(task)
+            self._emit_task_deleted(task)
             self._emit_tasks_by_id(() if before is None else before.blocks)
 
     async def wait_for_claimable(self) -> None:
@@ -121,7 +121,7 @@ class JournaledTaskBoard:
         await self._board.aclose()
 
     @asynccontextmanager
-    async def _track_change(self) -> AsyncIterator[None]:
+    async def _suspend_directory_check(self) -> AsyncIterator[None]:
         """Suspend the check of the directory: a change through this board is journaled by its method."""
         self._changes_running += 1
         try:
@@ -154,21 +154,21 @@ class JournaledTaskBoard:
                 changed = {*tasks, *self._emitted}
             for task_id in sorted({*changed, *self._pending}, key=int):
                 if (task := tasks.get(task_id)) is not None:
-                    self._emit_task(task)
+                    self._emit_task_changed(task)
                 else:
-                    self._emit_deleted(task_id)
+                    self._emit_task_deleted(task_id)
 
     def _emit_tasks_by_id(self, tasks: Iterable[TaskId]) -> None:
         current = self._board.peek_tasks()
         for task_id in dict.fromkeys(tasks):
             if (task := current.get(task_id)) is not None:
-                self._emit_task(task)
+                self._emit_task_changed(task)
 
     def _emit_claim(self, claim: ClaimResult | None) -> None:
         if claim is not None and claim.success and claim.task is not None:
-            self._emit_task(claim.task)
+            self._emit_task_changed(claim.task)
 
-    def _emit_task(self, task: Task) -> None:
+    def _emit_task_changed(self, task: Task) -> None:
         event = TaskChanged(
             agent=LEAD_ID,
             board=self._name,
@@ -181,21 +181,21 @@ class JournaledTaskBoard:
         )
         if self._emitted.get(task.id) == event:
             self._pending.discard(task.id)
-        elif self._try_emit(task.id, event):
+        elif self._emit_or_retry_later(task.id, event):
             self._emitted[task.id] = event
 
-    def _emit_deleted(self, task: TaskId) -> None:
+    def _emit_task_deleted(self, task: TaskId) -> None:
         last_event = self._emitted.get(task)
         if last_event is None:
             self._pending.discard(task)
-        elif self._try_emit(task, replace(last_event, status="deleted", blocked_by=(), rank=None)):
+        elif self._emit_or_retry_later(task, replace(last_event, status="deleted", blocked_by=(), rank=None)):
             del self._emitted[task]
 
-    def _try_emit(self, task: TaskId, event: TaskChanged) -> bool:
+    def _emit_or_retry_later(self, task: TaskId, event: TaskChanged) -> bool:
         # The change is valid even if the journal is full.
         try:
             self._emit(event)
-        except StoreError:
+        except StateFileError:
             self._pending.add(task)
             return False
         self._pending.discard(task)

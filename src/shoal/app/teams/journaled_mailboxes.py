@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 
-from shoal.app.run_view.mail_text import describe_mail
-from shoal.core.errors import StoreError
+from shoal.app.run_view.mail_text import classify_and_describe_mail
+from shoal.core.errors import StateFileError
 from shoal.core.events import PREVIEW_LENGTH, JournaledEvent, MailPosted, MailTaken
 from shoal.core.ids import LEAD_ID
-from shoal.core.mail import MailMessage, PostReceipt
+from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.core.names import AgentName, TeamName
 from shoal.core.team_storage import MailboxStore
 
@@ -31,7 +31,7 @@ class JournaledMailboxes:
     async def open_inbox(self, owner: AgentName, *, foreign: bool = False) -> None:
         await self._mailboxes.open_inbox(owner, foreign=foreign)
 
-    async def post(self, to: AgentName, mail: MailMessage) -> PostReceipt:
+    async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         receipt = await self._mailboxes.post(to, mail)
         kind, preview = _preview_mail(mail)
         if to in self._local_owners:
@@ -98,10 +98,10 @@ class JournaledMailboxes:
         )
 
     def _emit_event(self, event: MailPosted | MailTaken) -> None:
-        with suppress(StoreError):  # it is posted or taken even if the journal is full
+        with suppress(StateFileError):  # it is posted or taken even if the journal is full
             self._emit(event)
 
 
 def _preview_mail(mail: MailMessage) -> tuple[str, str]:
-    kind, text = describe_mail(mail)
+    kind, text = classify_and_describe_mail(mail)
     return kind, text[:PREVIEW_LENGTH]

@@ -20,10 +20,10 @@ from shoal.core.names import LEAD_NAME, AgentName
 from shoal.core.roster import TeamRoster, format_agent_id
 from shoal.core.tasks import Task
 from shoal.core.usage import CostTotals
-from shoal.runs.run_outcome import find_last_text
+from shoal.runs.run_outcome import find_last_assistant_text
 from shoal.stores.files.file_journal import read_journal
 from shoal.stores.files.home_paths import get_journal_path, get_subagent_path, get_subagents_directory
-from shoal.stores.files.session_files import find_session, read_session
+from shoal.stores.files.session_files import find_session_transcript, read_session_transcript
 from shoal.stores.files.usage_summary import summarize_usage
 from shoal.wire.journal_codec import JournalRecord
 
@@ -115,10 +115,12 @@ def _collect_members(
 def _read_report(home: Path, team: TeamRoster, agent: AgentId) -> str:
     """Return the last message; empty if there is none or the transcript is gone."""
     try:
-        transcript = find_session(home, team.lead_session_id)
+        transcript = find_session_transcript(home, team.lead_session_id)
         if agent != LEAD_ID:
             transcript = get_subagent_path(get_subagents_directory(transcript), agent)
-        return find_last_text(read_session(transcript, "" if agent == LEAD_ID else agent).messages)
+        return find_last_assistant_text(
+            read_session_transcript(transcript, "" if agent == LEAD_ID else agent).messages
+        )
     except ShoalError:
         return ""
 
@@ -157,21 +159,21 @@ def encode_team_export(export: TeamExport) -> dict[str, Any]:
     """Encode for a JSON file; team, tasks and mail have the same form as on disk."""
     from shoal.wire.json_codec import decode_json
     from shoal.wire.mail_codec import encode_inbox_entry
-    from shoal.wire.roster_codec import encode_new_team
+    from shoal.wire.roster_codec import encode_new_team_roster
     from shoal.wire.task_codec import encode_new_task
 
-    def to_plain(value: object) -> Any:
+    def to_json_value(value: object) -> Any:
         return msgspec.to_builtins(value, enc_hook=str)
 
     return {
-        "team": decode_json(encode_new_team(export.team)),
-        "people": [to_plain(member) for member in export.people],
+        "team": decode_json(encode_new_team_roster(export.team)),
+        "people": [to_json_value(member) for member in export.people],
         "tasks": [
-            {**decode_json(encode_new_task(task)), "changes": to_plain(export.changes.get(task.id, ()))}
+            {**decode_json(encode_new_task(task)), "changes": to_json_value(export.changes.get(task.id, ()))}
             for task in export.tasks
         ],
         "mail": [{"to": each.to, **decode_json(encode_inbox_entry(each.mail))} for each in export.mail],
-        "costs": {"total": to_plain(export.total), "by_agent": to_plain(export.by_agent)},
+        "costs": {"total": to_json_value(export.total), "by_agent": to_json_value(export.by_agent)},
         "reports": {member.name: member.report for member in export.people if member.report},
-        "events": [{"at": at, **to_plain(event)} for at, event in export.events],
+        "events": [{"at": at, **to_json_value(event)} for at, event in export.events],
     }

@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING
 from shoal.core.clock import Clock, format_iso_time
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import IdGenerator
-from shoal.core.names import LEAD_NAME, AgentName, TeamName, parse_agent_name, parse_name, parse_team_name
+from shoal.core.names import (
+    LEAD_NAME,
+    AgentName,
+    TeamName,
+    parse_agent_name,
+    parse_safe_name,
+    parse_team_name,
+)
 from shoal.core.tasks import Task
 
 if TYPE_CHECKING:
     from shoal.core.events import JournaledEvent
-    from shoal.core.mail import MailMessage, PostReceipt
+    from shoal.core.mail import MailMessage, MailPostReceipt
     from shoal.core.roster import NewMember, RosterEntry
     from shoal.core.team_storage import ClaimAttempts, MailboxStore, RosterStore, TaskBoard
     from shoal.stores.files.file_task_board import FileTaskBoard
@@ -70,7 +77,7 @@ class TeamStore:
         """Return the board of a team, or of the session with that id."""
         from shoal.stores.files.file_task_board import FileTaskBoard
 
-        name = parse_name(name)
+        name = parse_safe_name(name)
         if name not in self._boards:
             board = FileTaskBoard(
                 self._home, name, clock=self._clock, ids=self._ids, report_problem=self._report
@@ -125,16 +132,16 @@ class TeamStore:
     ) -> RosterEntry:
         """Add a member: roster entry, inbox, and its prompt as the first message."""
         from shoal.core.mail import MailMessage
-        from shoal.core.mail_envelopes import prepare_envelope
+        from shoal.core.mail_envelopes import fit_mail_to_kind
 
         member = await self.rosters.add_member(team, new_member)
         await self.open_mailboxes(team).open_inbox(member.name, foreign=foreign)
         now = format_iso_time(self._clock.now())
         prompt = MailMessage(id=self._ids.new_uuid(), sender=LEAD_NAME, text=new_member.prompt, timestamp=now)
-        await self.post_mail(team, member.name, prepare_envelope(prompt, "prompt", from_lead=True))
+        await self.post_mail(team, member.name, fit_mail_to_kind(prompt, "prompt", from_lead=True))
         return member
 
-    async def post_mail(self, team: TeamName, to: AgentName, mail: MailMessage) -> PostReceipt:
+    async def post_mail(self, team: TeamName, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         """Sign and post mail to a member; the lead's inbox is created with its first message."""
         from shoal.core.mail_signatures import MailSigner
 
@@ -153,24 +160,24 @@ class TeamStore:
         """Post the assignment. An owner that is not a member has no inbox and is not notified."""
         from shoal.core.errors import InboxNotFound
         from shoal.core.mail import MailMessage
-        from shoal.core.mail_bodies import TaskAssignment
-        from shoal.wire.mail_body_codec import encode_body
+        from shoal.core.mail_bodies import TaskAssignmentMail
+        from shoal.wire.mail_body_codec import encode_mail_body
 
         now = format_iso_time(self._clock.now())
-        body = TaskAssignment(
+        body = TaskAssignmentMail(
             task_id=task.id,
             subject=task.subject,
             description=task.description,
             assigned_by=by,
             timestamp=now,
         )
-        mail = MailMessage(id=self._ids.new_uuid(), sender=by, text=encode_body(body), timestamp=now)
+        mail = MailMessage(id=self._ids.new_uuid(), sender=by, text=encode_mail_body(body), timestamp=now)
         try:
             await self.post_mail(team, to, mail)
         except InboxNotFound:
             self._report(f"{to} owns task {task.id} now, but has no inbox in the team {team}.")
 
-    async def close_team(self, team: TeamName) -> None:
+    async def close_team_stores(self, team: TeamName) -> None:
         """Close what is open of a deleted team."""
         self._keys.pop(team, None)
         mailboxes, board = self._mailboxes.pop(team, None), self._boards.pop(team, None)

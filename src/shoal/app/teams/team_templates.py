@@ -15,33 +15,33 @@ from shoal.app.definitions.project_directories import exclude_directory, iter_pr
 from shoal.core.agent_definitions import DefinitionSourceKind
 from shoal.core.errors import InvalidAgentDefinition, InvalidTeamTemplate, SettingsError, UnknownAgentType
 from shoal.core.permission_decisions import PermissionMode
-from shoal.core.team_templates import TeamTemplate, TemplateProblem, TemplateSource
-from shoal.policy.mode_inheritance import is_wider
-from shoal.wire.team_template_codec import parse_template
+from shoal.core.team_templates import TeamTemplate, TeamTemplateProblem, TeamTemplateSource
+from shoal.policy.mode_inheritance import is_wider_mode
+from shoal.wire.team_template_codec import parse_team_template
 
 SHIPPED_DIRECTORY = Path(__file__).with_name("shipped")
 SUFFIXES = (".md", ".toml")
 
 
-class TemplateEntry(Struct, frozen=True, kw_only=True):
+class TeamTemplateEntry(Struct, frozen=True, kw_only=True):
     """Template by name, or the problem of its file."""
 
     name: str
-    origin: TemplateSource
+    origin: TeamTemplateSource
     template: TeamTemplate | None = None
-    problem: TemplateProblem | None = None
-    hidden_by: TemplateSource | None = None
+    problem: TeamTemplateProblem | None = None
+    hidden_by: TeamTemplateSource | None = None
     """Origin of a stronger template with the same name."""
 
 
-class TemplateCatalog:
+class TeamTemplateCatalog:
     """Templates, read once; the strongest source first."""
 
-    def __init__(self, found: Sequence[TemplateEntry]) -> None:
+    def __init__(self, found: Sequence[TeamTemplateEntry]) -> None:
         self.all = tuple(found)
 
     @property
-    def effective(self) -> tuple[TemplateEntry, ...]:
+    def effective(self) -> tuple[TeamTemplateEntry, ...]:
         return tuple(each for each in self.all if each.hidden_by is None)
 
     def find(self, name: str) -> TeamTemplate:
@@ -61,7 +61,7 @@ class TemplateCatalog:
         return found.template
 
 
-def load_templates(*, cwd: Path, home: Path) -> TemplateCatalog:
+def load_team_templates(*, cwd: Path, home: Path) -> TeamTemplateCatalog:
     """Load templates from `cwd` up to the repository root, then from the home, then the built-in ones."""
     user_directory = home / "teams"
     project_directories = (directory / ".claude" / "teams" for directory in iter_project_directories(cwd))
@@ -69,52 +69,52 @@ def load_templates(*, cwd: Path, home: Path) -> TemplateCatalog:
         (path, "project") for path in exclude_directory(user_directory, project_directories)
     ]
     directories += [(user_directory, "user"), (SHIPPED_DIRECTORY, "builtin")]
-    strongest: dict[str, TemplateSource] = {}
-    found: list[TemplateEntry] = []
+    strongest: dict[str, TeamTemplateSource] = {}
+    found: list[TeamTemplateEntry] = []
     for directory, kind in directories:
         for entry in _read_template_directory(directory, kind):
             first = strongest.setdefault(entry.name, entry.origin)
             found.append(replace(entry, hidden_by=first if first is not entry.origin else None))
-    return TemplateCatalog(found)
+    return TeamTemplateCatalog(found)
 
 
-def read_template_file(path: Path, kind: DefinitionSourceKind = "project") -> TemplateEntry:
-    origin = TemplateSource(kind=kind, path=path)
+def read_team_template_file(path: Path, kind: DefinitionSourceKind = "project") -> TeamTemplateEntry:
+    origin = TeamTemplateSource(kind=kind, path=path)
     try:
-        template = parse_template(_read_template_text(path, origin), origin)
+        template = parse_team_template(_read_template_text(path, origin), origin)
     except InvalidTeamTemplate as error:
-        return TemplateEntry(name=path.stem, origin=origin, problem=error.problem)
-    return TemplateEntry(name=template.name, origin=origin, template=template)
+        return TeamTemplateEntry(name=path.stem, origin=origin, problem=error.problem)
+    return TeamTemplateEntry(name=template.name, origin=origin, template=template)
 
 
-def _read_template_directory(directory: Path, kind: DefinitionSourceKind) -> list[TemplateEntry]:
+def _read_template_directory(directory: Path, kind: DefinitionSourceKind) -> list[TeamTemplateEntry]:
     # In the home, this directory also holds the directories of running teams.
     try:
         files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES and path.is_file())
     except FileNotFoundError:
         return []
     except OSError as error:
-        origin = TemplateSource(kind=kind, path=directory)
-        problem = TemplateProblem(what=f"it cannot be read: {error.strerror}", source=origin)
-        return [TemplateEntry(name=directory.name, origin=origin, problem=problem)]
-    return [read_template_file(path, kind) for path in files]
+        origin = TeamTemplateSource(kind=kind, path=directory)
+        problem = TeamTemplateProblem(what=f"it cannot be read: {error.strerror}", source=origin)
+        return [TeamTemplateEntry(name=directory.name, origin=origin, problem=problem)]
+    return [read_team_template_file(path, kind) for path in files]
 
 
-def _read_template_text(path: Path, origin: TemplateSource) -> str:
+def _read_template_text(path: Path, origin: TeamTemplateSource) -> str:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InvalidTeamTemplate(
-                TemplateProblem(what=f"it is larger than {MAX_FILE_BYTES:,} bytes", source=origin)
+                TeamTemplateProblem(what=f"it is larger than {MAX_FILE_BYTES:,} bytes", source=origin)
             )
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         what = f"it cannot be read: {error.strerror}"
-        raise InvalidTeamTemplate(TemplateProblem(what=what, source=origin)) from error
+        raise InvalidTeamTemplate(TeamTemplateProblem(what=what, source=origin)) from error
     except UnicodeDecodeError as error:
-        raise InvalidTeamTemplate(TemplateProblem(what="it is not UTF-8 text", source=origin)) from error
+        raise InvalidTeamTemplate(TeamTemplateProblem(what="it is not UTF-8 text", source=origin)) from error
 
 
-class TemplateLimits(Struct, frozen=True, kw_only=True):
+class TeamTemplateLimits(Struct, frozen=True, kw_only=True):
     """Limits that the user sets for the session that would lead the team."""
 
     mode: PermissionMode
@@ -122,19 +122,19 @@ class TemplateLimits(Struct, frozen=True, kw_only=True):
     max_tokens: int | None
 
 
-def check_template(
-    template: TeamTemplate, definitions: AgentCatalog, limits: TemplateLimits | None = None
+def check_team_template(
+    template: TeamTemplate, definitions: AgentCatalog, limits: TeamTemplateLimits | None = None
 ) -> TeamTemplate:
     """Return the template if its agents exist and its limits hold. Raises `InvalidTeamTemplate`."""
-    problem = next(_find_problems(template, definitions, limits), None)
+    problem = next(_find_template_problems(template, definitions, limits), None)
     if problem is not None:
         raise InvalidTeamTemplate(problem)
     return template
 
 
-def _find_problems(
-    template: TeamTemplate, definitions: AgentCatalog, limits: TemplateLimits | None
-) -> Iterator[TemplateProblem]:
+def _find_template_problems(
+    template: TeamTemplate, definitions: AgentCatalog, limits: TeamTemplateLimits | None
+) -> Iterator[TeamTemplateProblem]:
     for number, role in enumerate(template.roles):
         if role.kind is None:
             continue
@@ -142,21 +142,23 @@ def _find_problems(
             definitions.find(role.kind)
         except (UnknownAgentType, InvalidAgentDefinition) as error:
             what = str(error).rstrip(".")
-            yield TemplateProblem(what=what, source=template.source, field_path=("roles", number, "type"))
+            yield TeamTemplateProblem(what=what, source=template.source, field_path=("roles", number, "type"))
     if limits is not None and not template.source.is_trusted:
-        yield from _find_escalations(template, limits)
+        yield from _find_limit_escalations(template, limits)
 
 
-def _find_escalations(template: TeamTemplate, limits: TemplateLimits) -> Iterator[TemplateProblem]:
+def _find_limit_escalations(
+    template: TeamTemplate, limits: TeamTemplateLimits
+) -> Iterator[TeamTemplateProblem]:
     """Yield what exceeds the limits: a project may come from anyone, so its templates only restrict."""
     alternative = "put the template into your own home if you trust it, or start it with the flag yourself"
     for number, role in enumerate(template.roles):
-        if role.mode is not None and is_wider(role.mode, limits.mode):
+        if role.mode is not None and is_wider_mode(role.mode, limits.mode):
             what = (
                 f"a project's template cannot ask for {role.mode} where the session has {limits.mode}; "
                 f"take it out, {alternative} (--permission-mode)"
             )
-            yield TemplateProblem(what=what, source=template.source, field_path=("roles", number, "mode"))
+            yield TeamTemplateProblem(what=what, source=template.source, field_path=("roles", number, "mode"))
     for key, requested, limit, flag in (
         ("usd", template.budget_usd, limits.max_usd, "--max-budget-usd"),
         ("tokens", template.budget_tokens, limits.max_tokens, "--max-total-tokens"),
@@ -165,4 +167,4 @@ def _find_escalations(template: TeamTemplate, limits: TemplateLimits) -> Iterato
             what = (
                 f"{requested:g} is more than the {limit:g} of your settings; lower it, {alternative} ({flag})"
             )
-            yield TemplateProblem(what=what, source=template.source, field_path=("budget", key))
+            yield TeamTemplateProblem(what=what, source=template.source, field_path=("budget", key))

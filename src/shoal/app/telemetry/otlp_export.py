@@ -35,10 +35,10 @@ class TelemetryPipeline:
         threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
         for thread in threads:
             thread.start()
-        await asyncio.to_thread(_join_threads, threads, CLOSE_TIMEOUT)
+        await asyncio.to_thread(_join_exporter_threads, threads, CLOSE_TIMEOUT)
 
 
-def _join_threads(threads: Sequence[threading.Thread], timeout: float) -> None:
+def _join_exporter_threads(threads: Sequence[threading.Thread], timeout: float) -> None:
     deadline = time.monotonic() + timeout
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -18,20 +18,20 @@ from shoal.core.events import (
     Event,
     MemberWentIdle,
     MessageAdded,
+    ModelRequestFailed,
+    ModelRequestSent,
+    ModelRequestSettled,
     PermissionDenied,
-    RequestFailed,
-    RequestSent,
-    RequestSettled,
     SessionEnded,
     ToolFinished,
-    ToolReturned,
+    ToolOutputReturned,
     ToolStarted,
     TurnEnded,
     TurnStarted,
 )
 from shoal.core.identity import AgentIdentity
 from shoal.core.ids import AgentId
-from shoal.core.messages import Message, extract_result_text
+from shoal.core.messages import Message, extract_tool_result_text
 from shoal.core.redaction import SecretRedactor
 from shoal.core.usage import Usage
 
@@ -91,7 +91,7 @@ class SpanRecorder:
         if handler is not None:
             handler(self, event)
 
-    def hand_off_agent(self, agent: AgentId, call: str) -> str:
+    def hand_off_agent_trace(self, agent: AgentId, call: str) -> str:
         """Return the `traceparent` for an agent in another process, started by this call."""
         self._remote_agents.add(agent)
         caller = next((each for each, spans in self._agents.items() if call in spans.calls), self._lead.agent)
@@ -102,7 +102,7 @@ class SpanRecorder:
     def close(self) -> None:
         """End all open spans."""
         for agent in list(self._agents.values()):
-            self._end_agent(agent, _CANCELLED)
+            self._end_agent_spans(agent, _CANCELLED)
 
     def _get_time_ns(self) -> int:
         return self._clock.now() * 1_000_000
@@ -154,7 +154,7 @@ class SpanRecorder:
         span = agent_spans.calls.get(call) or agent_spans.span
         return agent_spans.parent if span is None else set_span_in_context(span, Context())
 
-    def _end_agent(self, agent: _AgentSpans, error: str = "", detail: str = "") -> None:
+    def _end_agent_spans(self, agent: _AgentSpans, error: str = "", detail: str = "") -> None:
         for span in (*agent.calls.values(), *(span for span, _ in agent.requests.values())):
             self._finish_span(span, _CANCELLED)
         agent.calls.clear()
@@ -178,7 +178,7 @@ class SpanRecorder:
     def _on_turn_ended(self, event: TurnEnded) -> None:
         agent_spans = self._agents.get(event.agent)
         if agent_spans is not None:
-            self._end_agent(
+            self._end_agent_spans(
                 agent_spans, "" if event.reason in _SUCCESSFUL_ENDS else event.reason, event.detail
             )
 
@@ -187,7 +187,7 @@ class SpanRecorder:
             self._remote_agents.add(event.agent)
             return
         if event.resumed and event.agent in self._agents:
-            self._end_agent(self._agents[event.agent], _CANCELLED)
+            self._end_agent_spans(self._agents[event.agent], _CANCELLED)
         parent = self._get_parent_context(event.parent, event.call)
         self._agents[event.agent] = _AgentSpans(
             event.name or event.kind, parent, event.model.rpartition(":")[2]
@@ -198,14 +198,16 @@ class SpanRecorder:
         agent_spans = self._agents.pop(event.agent, None)
         if agent_spans is not None:
             status = event.completion.status
-            self._end_agent(agent_spans, "" if status == "completed" else status, event.completion.detail)
+            self._end_agent_spans(
+                agent_spans, "" if status == "completed" else status, event.completion.detail
+            )
 
     def _on_member_went_idle(self, event: MemberWentIdle) -> None:
         agent_spans = self._agents.get(event.agent)
         if agent_spans is not None:
-            self._end_agent(agent_spans, event.reason if event.reason == "failed" else "", event.detail)
+            self._end_agent_spans(agent_spans, event.reason if event.reason == "failed" else "", event.detail)
 
-    def _on_request_sent(self, event: RequestSent) -> None:
+    def _on_request_sent(self, event: ModelRequestSent) -> None:
         agent_spans = self._ensure_agent_span(event.agent, event.model)
         span = self._tracer.start_span(
             f"chat {event.model}",
@@ -220,7 +222,7 @@ class SpanRecorder:
         )
         agent_spans.requests[event.request] = span, event.model
 
-    def _on_request_settled(self, event: RequestSettled) -> None:
+    def _on_request_settled(self, event: ModelRequestSettled) -> None:
         agent_spans = self._get_agent_spans(event.agent)
         span, model = agent_spans.requests.pop(event.request, (None, event.model))
         agent_spans.usage += event.usage
@@ -243,7 +245,7 @@ class SpanRecorder:
                 span.set_attribute("shoal.cost_usd", event.cost_usd)
             self._finish_span(span)
 
-    def _on_request_failed(self, event: RequestFailed) -> None:
+    def _on_request_failed(self, event: ModelRequestFailed) -> None:
         span, _ = self._get_agent_spans(event.agent).requests.pop(event.request, (None, ""))
         if span is not None:
             span.set_attribute("shoal.retried", event.retry_in is not None)
@@ -280,10 +282,10 @@ class SpanRecorder:
             error = "tool_error" if event.is_error else ""
             self._finish_span(span, "permission_denied" if is_denied else error, event.preview)
 
-    def _on_tool_returned(self, event: ToolReturned) -> None:
+    def _on_tool_returned(self, event: ToolOutputReturned) -> None:
         span = self._get_agent_spans(event.agent).calls.get(event.call)
         if span is not None:
-            self._set_text_attribute(span, "gen_ai.tool.call.result", extract_result_text(event.result))
+            self._set_text_attribute(span, "gen_ai.tool.call.result", extract_tool_result_text(event.result))
 
     def _on_message_added(self, event: MessageAdded) -> None:
         span = self._get_agent_spans(event.agent).span
@@ -326,13 +328,13 @@ _HANDLERS: dict[type[Event], Callable[[SpanRecorder, Any], None]] = {
     AgentStarted: SpanRecorder._on_agent_started,
     AgentEnded: SpanRecorder._on_agent_ended,
     MemberWentIdle: SpanRecorder._on_member_went_idle,
-    RequestSent: SpanRecorder._on_request_sent,
-    RequestSettled: SpanRecorder._on_request_settled,
-    RequestFailed: SpanRecorder._on_request_failed,
+    ModelRequestSent: SpanRecorder._on_request_sent,
+    ModelRequestSettled: SpanRecorder._on_request_settled,
+    ModelRequestFailed: SpanRecorder._on_request_failed,
     ToolStarted: SpanRecorder._on_tool_started,
     PermissionDenied: SpanRecorder._on_permission_denied,
     ToolFinished: SpanRecorder._on_tool_finished,
-    ToolReturned: SpanRecorder._on_tool_returned,
+    ToolOutputReturned: SpanRecorder._on_tool_returned,
     MessageAdded: SpanRecorder._on_message_added,
     SessionEnded: SpanRecorder._on_session_ended,
 }

@@ -44,7 +44,7 @@ _NO_PROC = "this container does not let programs mount /proc: its own security p
 PathAccess: TypeAlias = Literal["hidden", "writable", "shown", "kept", "pinned"]
 
 
-class Bubblewrap:
+class BubblewrapDriver:
     """`path` is where programs are looked up, like $PATH."""
 
     name = "bubblewrap"
@@ -172,10 +172,14 @@ def _run_probe(argv: list[str]) -> str | None:
         return f"bwrap did not end within {_PROBE_TIMEOUT:g} s"
     except OSError as error:
         return f"bwrap cannot be run: {error.strerror}"
-    return None if result.returncode == 0 else explain_error(result.stderr.decode(errors="replace").strip())
+    return (
+        None
+        if result.returncode == 0
+        else explain_bubblewrap_error(result.stderr.decode(errors="replace").strip())
+    )
 
 
-def explain_error(said: str) -> str:
+def explain_bubblewrap_error(said: str) -> str:
     """Return bubblewrap's error message with an explanation for the user."""
     said = said.removeprefix("bwrap: ").splitlines()[0] if said else "it ended without a word"
     lower = said.lower()

@@ -9,14 +9,14 @@ from functools import cache
 from msgspec.structs import replace
 
 from shoal.backends.guardian import CONFINE_ARGUMENTS
-from shoal.backends.sandbox.sandbox_driver import is_inside, resolve_existing
+from shoal.backends.sandbox.sandbox_driver import is_inside_any, resolve_existing
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import SandboxPolicy
 
 _PROBE_TIMEOUT = 5.0
 
 
-class Landlock:
+class LandlockDriver:
     name = "Landlock"
     limits = (
         "Landlock cannot keep single files of a writable directory from being changed (.git/hooks, "
@@ -33,12 +33,12 @@ class Landlock:
             return "Landlock cannot cut a command off the network"
         writable = resolve_existing(policy.writable)
         for path in resolve_existing(policy.always_read_only):
-            if is_inside(path, writable):
+            if is_inside_any(path, writable):
                 return f"Landlock cannot keep {path} from being changed inside a writable directory"
         for path in resolve_existing(policy.hidden):
-            if is_inside(path, writable):
+            if is_inside_any(path, writable):
                 return f"Landlock cannot hide {path}, which is inside a writable directory"
-            if any(is_inside(place, [path]) for place in writable):
+            if any(is_inside_any(place, [path]) for place in writable):
                 return f"Landlock cannot hide {path}, which has a writable directory inside"
         return None
 

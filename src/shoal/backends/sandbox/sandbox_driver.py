@@ -48,5 +48,5 @@ def resolve_existing(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.exists(path)))  # noqa: PTH110
 
 
-def is_inside(path: Path, places: Iterable[Path]) -> bool:
+def is_inside_any(path: Path, places: Iterable[Path]) -> bool:
     return any(path.is_relative_to(place) for place in places)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from shoal.backends.sandbox.bubblewrap import Bubblewrap
-from shoal.backends.sandbox.landlock import Landlock
+from shoal.backends.sandbox.bubblewrap import BubblewrapDriver
+from shoal.backends.sandbox.landlock import LandlockDriver
 from shoal.backends.sandbox.sandbox_driver import SandboxDriver
-from shoal.backends.sandbox.seatbelt import Seatbelt
+from shoal.backends.sandbox.seatbelt import SeatbeltDriver
 from shoal.core.errors import ProcessError
 from shoal.core.ports import ProcessLaunch
 from shoal.core.sandbox import SandboxPolicy
@@ -78,7 +78,7 @@ class SelectedSandbox:
         kind = self._get_driver()
         return kind is not None and kind.ends_all_processes
 
-    async def prepare(self) -> None:
+    async def detect_availability(self) -> None:
         if self._preferences.enabled and self._detected is None:
             import asyncio
 
@@ -122,7 +122,7 @@ class SelectedSandbox:
 
     def _detect_driver(self) -> DetectedDriver:
         if self._detected is None:
-            self._detected = detect_driver(self._drivers)
+            self._detected = detect_sandbox_driver(self._drivers)
         return self._detected
 
     def _note_once(self, text: str) -> None:
@@ -131,12 +131,14 @@ class SelectedSandbox:
             self._note(text)
 
 
-def list_drivers(path: str) -> tuple[SandboxDriver, ...]:
+def list_sandbox_drivers(path: str) -> tuple[SandboxDriver, ...]:
     """Return the drivers of this system, best first. `path` is where programs are looked up."""
-    return {"linux": (Bubblewrap(path), Landlock()), "darwin": (Seatbelt(),)}.get(sys.platform, ())
+    return {"linux": (BubblewrapDriver(path), LandlockDriver()), "darwin": (SeatbeltDriver(),)}.get(
+        sys.platform, ()
+    )
 
 
-def detect_driver(drivers: Sequence[SandboxDriver]) -> DetectedDriver:
+def detect_sandbox_driver(drivers: Sequence[SandboxDriver]) -> DetectedDriver:
     problems: list[str] = []
     for kind in drivers:
         problem = kind.find_problem()

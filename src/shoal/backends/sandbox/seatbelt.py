@@ -26,7 +26,7 @@ _DEVICES = (
 _PROBE_TIMEOUT = 5.0
 
 
-class Seatbelt:
+class SeatbeltDriver:
     name = "sandbox-exec"
     limits = "sandbox-exec gives a command no process space of its own."
     ends_all_processes = False
@@ -39,10 +39,10 @@ class Seatbelt:
         return None
 
     def wrap_launch(self, launch: ProcessLaunch, policy: SandboxPolicy) -> ProcessLaunch:
-        return replace(launch, argv=(SANDBOX_EXEC, "-p", build_profile(policy), *launch.argv))
+        return replace(launch, argv=(SANDBOX_EXEC, "-p", build_seatbelt_profile(policy), *launch.argv))
 
 
-def build_profile(policy: SandboxPolicy) -> str:
+def build_seatbelt_profile(policy: SandboxPolicy) -> str:
     """Build the profile, inner paths after outer ones, so that they take effect."""
     lines = [
         "(version 1)",

@@ -21,16 +21,16 @@ def select_hooks(hooks: Iterable[Hook], event: HookEvent, fields: Mapping[str, A
     value = None if field is None else str(fields.get(field, ""))
     found: dict[object, Hook] = {}
     for hook in hooks:
-        if value is not None and not is_match(hook.matcher, value):
+        if value is not None and not is_matcher_match(hook.matcher, value):
             continue
-        earlier = found.setdefault(action_key := _get_action_key(hook), hook)
+        earlier = found.setdefault(action_key := _get_hook_action_key(hook), hook)
         if hook.blocks_on_failure and not earlier.blocks_on_failure:
             found[action_key] = hook
     return tuple(found.values())
 
 
 @lru_cache(maxsize=1024)
-def is_match(matcher: str, value: str) -> bool:
+def is_matcher_match(matcher: str, value: str) -> bool:
     """Match names as a whole, so `Edit` does not match `NotebookEdit`; expressions match anywhere."""
     if matcher in ("", "*"):
         return True
@@ -39,7 +39,7 @@ def is_match(matcher: str, value: str) -> bool:
     return re.search(matcher, value) is not None
 
 
-def _get_action_key(hook: Hook) -> object:
+def _get_hook_action_key(hook: Hook) -> object:
     match hook.action:
         case HookCommand(command=command):
             # A background hook must not replace a hook that decides.

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from shoal.core.clock import Clock
 from shoal.core.ports import Process, ProcessLaunch, ProcessLauncher
-from shoal.wire.hook_output_codec import AsyncHookRequest, parse_async_request
+from shoal.wire.hook_output_codec import AsyncHookRequest, parse_async_hook_request
 
 MAX_OUTPUT = 1 << 20
 """Bytes of a hook's output that are used; the rest is read and dropped."""
@@ -32,7 +32,7 @@ class HookCommandResult(Struct, frozen=True, kw_only=True):
     err: str
 
 
-class _OutputPipe:
+class _HookOutputPipe:
     """Pipe for the output of a hook: read as it fills, only the beginning is kept."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class HookEnvironment(Struct, frozen=True, kw_only=True):
 class HookProcess:
     """Running hook command; its starter waits for it or hands it to the background."""
 
-    def __init__(self, process: Process, out: _OutputPipe, err: _OutputPipe, clock: Clock) -> None:
+    def __init__(self, process: Process, out: _HookOutputPipe, err: _HookOutputPipe, clock: Clock) -> None:
         self._process = process
         self._out = out
         self._err = err
@@ -155,7 +155,7 @@ class HookProcess:
         out = self._out.text
         line, _, rest = out.partition("\n")
         return HookCommandResult(
-            status=status, out=out if parse_async_request(line) is None else rest, err=self._err.text
+            status=status, out=out if parse_async_hook_request(line) is None else rest, err=self._err.text
         )
 
     def _close_pipes(self) -> None:
@@ -167,7 +167,7 @@ class HookProcess:
         if not self._checks_first_line:
             return
         line, is_complete = self._out.first_line
-        self.detach_request = parse_async_request(line)
+        self.detach_request = parse_async_hook_request(line)
         self._checks_first_line = not is_complete and self.detach_request is None
         if self.detach_request is not None and self._wait_timeout is not None:
             self._wait_timeout.reschedule(asyncio.get_running_loop().time())
@@ -177,7 +177,7 @@ async def start_hook_command(
     command: str, data: bytes, *, cwd: Path, environment: HookEnvironment
 ) -> HookProcess:
     """Start a hook command; its children end with the session at the latest. Raises `ProcessError`."""
-    out, err = _OutputPipe(), _OutputPipe()
+    out, err = _HookOutputPipe(), _HookOutputPipe()
     try:
         process = await _start_process(command, data, cwd, environment, (out.writer, err.writer))
     except BaseException:
@@ -191,10 +191,10 @@ async def _start_process(
     command: str, data: bytes, cwd: Path, environment: HookEnvironment, writers: tuple[int, int]
 ) -> Process:
     try:
-        with _open_stdin(data) as stdin:
+        with _open_hook_input(data) as stdin:
             launch = ProcessLaunch(
                 argv=("/bin/sh", "-c", command),
-                cwd=_choose_directory(cwd, environment.root),
+                cwd=_choose_hook_directory(cwd, environment.root),
                 env=environment.env,
                 stdin=stdin,
                 stdout=writers[0],
@@ -207,7 +207,7 @@ async def _start_process(
 
 
 @contextmanager
-def _open_stdin(data: bytes) -> Iterator[int]:
+def _open_hook_input(data: bytes) -> Iterator[int]:
     """Provide the input as a file, not a pipe: a hook that does not read it blocks nobody."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("hook", os.MFD_CLOEXEC)
@@ -229,6 +229,6 @@ def _write_all(fd: int, data: bytes) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
 
 
-def _choose_directory(cwd: Path, root: Path) -> Path:
+def _choose_hook_directory(cwd: Path, root: Path) -> Path:
     """Return the project directory if the agent's own directory was removed."""
     return cwd if cwd.is_dir() else root

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from shoal.core.errors import ShoalError, StoreError
+from shoal.core.errors import ShoalError, StateFileError
 from shoal.core.events import PREVIEW_LENGTH, HookRan, JournaledEvent, NoteAdded
 from shoal.core.hooks import (
     NO_DECISION,
@@ -27,7 +27,7 @@ from shoal.core.hooks import (
     HookNotice,
     HookNoticeSink,
     NullHookNoticeSink,
-    merge_decisions,
+    merge_hook_decisions,
 )
 from shoal.core.ids import AgentId
 from shoal.policy.hooks.background_hooks import MAX_QUEUED, MAX_RUNNING, BackgroundHooks
@@ -37,8 +37,13 @@ from shoal.policy.hooks.hook_process import (
     HookProcess,
     start_hook_command,
 )
-from shoal.policy.hooks.http_hook import post_event
-from shoal.wire.hook_output_codec import InvalidHookOutput, parse_hook_json, parse_hook_text, truncate_text
+from shoal.policy.hooks.http_hook import post_hook_event
+from shoal.wire.hook_output_codec import (
+    InvalidHookOutput,
+    parse_hook_output_json,
+    parse_hook_output_text,
+    truncate_hook_text,
+)
 from shoal.wire.json_codec import decode_json, encode_json
 
 BLOCKING_STATUS = 2
@@ -100,7 +105,7 @@ class HookRunner:
             if result is not None:
                 self._record_run(hook, hook_input, result)
                 verdicts.append(result.verdict)
-        verdict = merge_decisions(verdicts) if verdicts else NO_DECISION
+        verdict = merge_hook_decisions(verdicts) if verdicts else NO_DECISION
         if verdict.message:
             self._emit(NoteAdded(agent=agent, text=verdict.message))
         if verdict.blocked is not None and event in NOTIFY_ONLY_EVENTS:
@@ -113,7 +118,7 @@ class HookRunner:
         for hook, hook_input in await self.background.stop_all():
             trouble = f"{why} before it had ended, and it was ended"
             result = _HookResult(trouble=trouble, milliseconds=self._measure_elapsed(hook_input))
-            with suppress(StoreError):  # the journal itself failed; its next writer reports that
+            with suppress(StateFileError):  # the journal itself failed; its next writer reports that
                 self._record_run(hook, hook_input, result, background=True)
 
     async def _run_hook(self, hook: Hook, hook_input: _HookInput) -> _HookResult | None:
@@ -124,7 +129,7 @@ class HookRunner:
             return None
         if result.trouble and hook.blocks_on_failure:
             reason = f"the hook failed, and is set to block then: {result.trouble}"
-            result = replace(result, verdict=HookDecision(blocked=truncate_text(reason)))
+            result = replace(result, verdict=HookDecision(blocked=truncate_hook_text(reason)))
         return result
 
     async def _run_guarded(
@@ -157,16 +162,16 @@ class HookRunner:
                 self._move_to_background(hook, hook_input, process)
                 result = _parse_command_result(hook.event, await process.wait_for_exit(hook.seconds))
                 self._warn_ignored_decision(hook, hook_input, result)
-                return replace(result, verdict=_drop_decision(result.verdict))
+                return replace(result, verdict=_drop_hook_decision(result.verdict))
             case HookHttpPost() as to:
-                answer = await post_event(
+                answer = await post_hook_event(
                     to, hook_input.data, seconds=hook.seconds, clock=self._environment.clock
                 )
-                return _HookResult(verdict=parse_hook_text(hook.event, answer))
+                return _HookResult(verdict=parse_hook_output_text(hook.event, answer))
             case HookCallback(function=function):
                 async with self._environment.clock.deadline(hook.seconds):
                     # A copy: changes made by the function must not affect the call.
-                    returned = await _call_function(function, decode_json(hook_input.data))
+                    returned = await _call_hook_function(function, decode_json(hook_input.data))
                 return _HookResult(verdict=_parse_function_result(hook.event, returned))
 
     def _start_in_background(self, hook: Hook, hook_input: _HookInput) -> bool:
@@ -196,7 +201,7 @@ class HookRunner:
         result = await self._run_guarded(
             hook_input, self._invoke_background(hook, hook_input, seconds, process), seconds
         )
-        with suppress(StoreError):  # the journal itself failed; its next writer reports that
+        with suppress(StateFileError):  # the journal itself failed; its next writer reports that
             self._record_run(hook, hook_input, result, background=True)
             self._warn_ignored_decision(hook, hook_input, result)
             if result.verdict.message:
@@ -226,13 +231,15 @@ class HookRunner:
             )
         command_result = await process.wait_for_exit(seconds)
         if hook.rewakes and command_result.status == BLOCKING_STATUS:
-            reason = truncate_text(command_result.err.strip() or command_result.out.strip()) or _NO_REASON
+            reason = (
+                truncate_hook_text(command_result.err.strip() or command_result.out.strip()) or _NO_REASON
+            )
             return _HookResult(verdict=HookDecision(blocked=reason), wakes=True)
         return _parse_command_result(hook.event, command_result)
 
     def _warn_ignored_decision(self, hook: Hook, hook_input: _HookInput, result: _HookResult) -> None:
         """Warn the user, who may rely on the decision of a background hook."""
-        if _has_decision(result.verdict) and not result.wakes:
+        if _has_hook_decision(result.verdict) and not result.wakes:
             hook_label = f"The {hook_input.event} hook `{hook.name[:PREVIEW_LENGTH]}` ({hook.origin})"
             text = f"{hook_label} decided something, and that has no effect: it runs in the background."
             self._emit(NoteAdded(agent=hook_input.agent, text=text))
@@ -249,7 +256,7 @@ class HookRunner:
                 origin=hook.origin,
                 duration_ms=result.milliseconds,
                 verdict=_get_decision_label(result),
-                detail="" if result.verdict.suppressed else _get_detail(result)[:PREVIEW_LENGTH],
+                detail="" if result.verdict.suppressed else _get_result_detail(result)[:PREVIEW_LENGTH],
                 background=background,
             )
         )
@@ -270,7 +277,7 @@ def _encode_fields(fields: Mapping[str, Any]) -> bytes:
 
 
 def _parse_command_result(event: HookEvent, command_result: HookCommandResult) -> _HookResult:
-    error_text = truncate_text(command_result.err.strip())
+    error_text = truncate_hook_text(command_result.err.strip())
     if command_result.status is None:
         raise TimeoutError
     if command_result.status == BLOCKING_STATUS:
@@ -282,10 +289,10 @@ def _parse_command_result(event: HookEvent, command_result: HookCommandResult) -
             else f"exit status {command_result.status}"
         )
         return _HookResult(trouble=f"{exit_text}{': ' if error_text else ''}{error_text}")
-    return _HookResult(verdict=parse_hook_text(event, command_result.out))
+    return _HookResult(verdict=parse_hook_output_text(event, command_result.out))
 
 
-async def _call_function(function: Callable[[dict[str, Any]], Any], fields: dict[str, Any]) -> Any:
+async def _call_hook_function(function: Callable[[dict[str, Any]], Any], fields: dict[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(fields)
     # In a thread: a blocking function must not stall the event loop.
@@ -300,17 +307,17 @@ def _parse_function_result(event: HookEvent, returned: Any) -> HookDecision:
         case HookDecision():
             return returned
         case str():
-            return parse_hook_text(event, returned)
+            return parse_hook_output_text(event, returned)
         case _:
-            return parse_hook_json(event, returned)
+            return parse_hook_output_json(event, returned)
 
 
-def _has_decision(verdict: HookDecision) -> bool:
+def _has_hook_decision(verdict: HookDecision) -> bool:
     decisions = (verdict.blocked, verdict.decision, verdict.updated_input, verdict.stop)
     return any(each is not None for each in decisions)
 
 
-def _drop_decision(verdict: HookDecision) -> HookDecision:
+def _drop_hook_decision(verdict: HookDecision) -> HookDecision:
     return HookDecision(context=verdict.context, message=verdict.message, suppressed=verdict.suppressed)
 
 
@@ -325,6 +332,6 @@ def _get_decision_label(result: _HookResult) -> str:
     return verdict.decision or "went on"
 
 
-def _get_detail(result: _HookResult) -> str:
+def _get_result_detail(result: _HookResult) -> str:
     verdict = result.verdict
     return result.trouble or verdict.blocked or verdict.stop or verdict.decision_reason or verdict.context

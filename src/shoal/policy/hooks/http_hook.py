@@ -13,7 +13,7 @@ class HookRequestError(ShoalError):
     """The URL returned no usable response."""
 
 
-async def post_event(target: HookHttpPost, data: bytes, *, seconds: float, clock: Clock) -> str:
+async def post_hook_event(target: HookHttpPost, data: bytes, *, seconds: float, clock: Clock) -> str:
     """Return the response body, cut to the maximum size. Raises `HookRequestError` and `TimeoutError`."""
     import httpx
 

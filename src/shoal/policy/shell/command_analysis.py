@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from shoal.policy.shell.simple_commands import UNKNOWN_PATH, CommandAnalysis, SimpleCommand
+from shoal.policy.shell.simple_commands import UNKNOWN_PATH, ShellCommandAnalysis, SimpleShellCommand
 
 if TYPE_CHECKING:
     from shoal.policy.shell.shell_syntax import UnjudgeableCommand
-    from shoal.policy.shell.syntax_walker import SyntaxWalker
+    from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
-__all__ = ["UNKNOWN_PATH", "CommandAnalysis", "SimpleCommand", "analyze_command"]
+__all__ = ["UNKNOWN_PATH", "ShellCommandAnalysis", "SimpleShellCommand", "analyze_shell_command"]
 
 
-def analyze_command(command: str) -> CommandAnalysis:
+def analyze_shell_command(command: str) -> ShellCommandAnalysis:
     """Return what a shell command would run; accepts any text and sets `trouble` if it cannot be judged."""
     walker_class, unjudgeable = _load_walker()
     walker = walker_class()
@@ -30,19 +30,19 @@ def analyze_command(command: str) -> CommandAnalysis:
     parts = walker.parts
     if walker.functions:
         parts = [_mark_shadowed(part, walker.functions) for part in parts]
-    return CommandAnalysis(parts=tuple(parts), trouble=trouble)
+    return ShellCommandAnalysis(parts=tuple(parts), trouble=trouble)
 
 
 @cache
-def _load_walker() -> tuple[type[SyntaxWalker], type[UnjudgeableCommand]]:
+def _load_walker() -> tuple[type[ShellSyntaxWalker], type[UnjudgeableCommand]]:
     """Import on the first command: a session that runs none does not pay for the parser and its tables."""
     from shoal.policy.shell.shell_syntax import UnjudgeableCommand
-    from shoal.policy.shell.syntax_walker import SyntaxWalker
+    from shoal.policy.shell.syntax_walker import ShellSyntaxWalker
 
-    return SyntaxWalker, UnjudgeableCommand
+    return ShellSyntaxWalker, UnjudgeableCommand
 
 
-def _mark_shadowed(part: SimpleCommand, functions: set[str]) -> SimpleCommand:
+def _mark_shadowed(part: SimpleShellCommand, functions: set[str]) -> SimpleShellCommand:
     """Mark a command whose name the command line itself defines as a function."""
     if part.words and part.words[0] in functions:
         reason = f"{part.words[0]} is defined by the command itself"

@@ -7,12 +7,12 @@ from typing import Protocol, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.policy.shell.command_judge import judge_command
+from shoal.policy.shell.command_judge import judge_shell_command
 from shoal.policy.shell.known_commands import HARMLESS_VARIABLES, RESERVED_WORDS, STATE_CHANGING_BUILTINS
 from shoal.policy.shell.shell_directories import ShellDirectories
 from shoal.policy.shell.shell_syntax import UnjudgeableCommand
 from shoal.policy.shell.shell_words import ShellWord
-from shoal.policy.shell.simple_commands import SimpleCommand
+from shoal.policy.shell.simple_commands import SimpleShellCommand
 from shoal.policy.shell.wrapper_commands import (
     SHELLS,
     WRAPPERS,
@@ -25,7 +25,7 @@ _MAX_WRAPPING = 12
 _SYSTEM_DIRECTORIES = ("/bin/", "/usr/bin/")
 
 
-class FoundCommand(Struct, frozen=True, kw_only=True):
+class FoundShellCommand(Struct, frozen=True, kw_only=True):
     """Simple command as found by the walk: its words, variables set for it, and redirections."""
 
     text: str
@@ -38,8 +38,8 @@ class FoundCommand(Struct, frozen=True, kw_only=True):
     """Those of `writes` that its arguments name."""
 
 
-class WalkState(Protocol):
-    parts: list[SimpleCommand]
+class SyntaxWalkState(Protocol):
+    parts: list[SimpleShellCommand]
     directories: ShellDirectories
     repeated: int
     """Number of enclosing loops and functions, whose commands may run any number of times."""
@@ -49,12 +49,12 @@ class WalkState(Protocol):
     def walk_script(self, text: str, via: tuple[str, ...] = ()) -> None: ...
 
 
-def expand_command(found: FoundCommand, walk: WalkState) -> None:
+def expand_found_command(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     """Add the simple commands that a found command leads to."""
     if len(found.via) > _MAX_WRAPPING:
         raise UnjudgeableCommand("commands are wrapped too deeply")
     if not found.words:
-        _append_part(
+        _append_simple_command(
             found,
             walk,
             read_only=not found.sets,
@@ -63,19 +63,21 @@ def expand_command(found: FoundCommand, walk: WalkState) -> None:
         return
     name = _get_command_name(found.words[0])
     if name is None:
-        _append_part(found, walk, read_only=False, reason="its name is only known when it runs", doubt=True)
+        _append_simple_command(
+            found, walk, read_only=False, reason="its name is only known when it runs", doubt=True
+        )
     elif name in RESERVED_WORDS and name != "[[":
         raise UnjudgeableCommand(f"{name} is a construct that is not judged")
     elif name in STATE_CHANGING_BUILTINS:
         raise UnjudgeableCommand(f"{name} changes what later words mean")
     elif name in WRAPPERS:
-        _expand_wrapper(name, found, walk)
+        _expand_wrapper_command(name, found, walk)
     elif name in SHELLS:
-        _expand_shell(name, found, walk)
+        _expand_shell_invocation(name, found, walk)
     elif name in ("eval", "trap"):
         _expand_text(name, found, walk)
     else:
-        _expand_plain(name, found, walk)
+        _expand_plain_command(name, found, walk)
 
 
 def _get_command_name(word: ShellWord) -> str | None:
@@ -85,7 +87,7 @@ def _get_command_name(word: ShellWord) -> str | None:
     return name
 
 
-def _expand_plain(name: str, found: FoundCommand, walk: WalkState) -> None:
+def _expand_plain_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     rest = found.words[1:]
     if name in ("cd", "pushd", "popd", "chdir") and (walk.repeated or walk.trapped):
         when = "again and again" if walk.repeated else "under a trap, which runs later"
@@ -96,12 +98,12 @@ def _expand_plain(name: str, found: FoundCommand, walk: WalkState) -> None:
     if name in ("pushd", "popd", "chdir"):
         walk.directories.change_directory(ShellWord(None))
     if name == "[[":
-        _append_part(found, walk, read_only=True, reason="it only compares")
+        _append_simple_command(found, walk, read_only=True, reason="it only compares")
         return
-    verdict = judge_command(name, rest, moved=walk.directories.has_moved)
+    verdict = judge_shell_command(name, rest, moved=walk.directories.has_moved)
     if verdict.reads or verdict.writes:
         changes = walk.directories.resolve_paths(verdict.writes)
-        found = FoundCommand(
+        found = FoundShellCommand(
             text=found.text,
             words=found.words,
             via=found.via,
@@ -110,15 +112,18 @@ def _expand_plain(name: str, found: FoundCommand, walk: WalkState) -> None:
             writes=(*found.writes, *changes),
             changes=changes,
         )
-    _append_part(found, walk, read_only=verdict.read_only, reason=verdict.why, doubt=bool(verdict.doubt))
+    _append_simple_command(
+        found, walk, read_only=verdict.read_only, reason=verdict.why, doubt=bool(verdict.doubt)
+    )
     if name == "find":
         for command in parse_find_commands(rest):
-            expand_command(
-                FoundCommand(text=found.text, words=command, via=(*found.via, "find"), sets=found.sets), walk
+            expand_found_command(
+                FoundShellCommand(text=found.text, words=command, via=(*found.via, "find"), sets=found.sets),
+                walk,
             )
 
 
-def _change_directory(found: FoundCommand, walk: WalkState) -> None:
+def _change_directory(found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     operands = [word for word in found.words[1:] if word.value not in ("-L", "-P", "--")]
     is_plain = len(operands) <= 1 and not any(word.many or word.may_be_flag for word in operands)
     reads = (
@@ -127,7 +132,7 @@ def _change_directory(found: FoundCommand, walk: WalkState) -> None:
         else walk.directories.resolve_paths((ShellWord(None),))
     )
     walk.directories.change_directory((operands[0] if operands else None) if is_plain else ShellWord(None))
-    _append_part(
+    _append_simple_command(
         replace(found, reads=(*found.reads, *reads)),
         walk,
         read_only=is_plain,
@@ -135,34 +140,38 @@ def _change_directory(found: FoundCommand, walk: WalkState) -> None:
     )
 
 
-def _expand_wrapper(name: str, found: FoundCommand, walk: WalkState) -> None:
+def _expand_wrapper_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     rest = found.words[1:]
     if name == "command" and rest and rest[0].value in ("-v", "-V"):
-        _append_part(found, walk, read_only=True, reason="it only tells where a command is")
+        _append_simple_command(found, walk, read_only=True, reason="it only tells where a command is")
         return
     inner = unwrap_command(name, rest)
     if inner.trouble:
-        _append_part(found, walk, read_only=False, reason=inner.trouble, doubt=True)
-        _append_unknown(name, found, walk)
+        _append_simple_command(found, walk, read_only=False, reason=inner.trouble, doubt=True)
+        _append_unknown_command(name, found, walk)
         return
     if not inner.words:
-        _append_part(found, walk, read_only=name in ("exec", "time"), reason=f"{name} without a command")
+        _append_simple_command(
+            found, walk, read_only=name in ("exec", "time"), reason=f"{name} without a command"
+        )
         return
     if WRAPPERS[name].rights:
-        _append_part(found, walk, read_only=False, reason=f"{name} runs it with other rights")
+        _append_simple_command(found, walk, read_only=False, reason=f"{name} runs it with other rights")
     inner_found = replace(found, words=inner.words, via=(*found.via, name), sets=(*found.sets, *inner.sets))
     if name == "exec" and inner.words[0].value is None and inner.words[0].many:
-        _append_part(found, walk, read_only=False, reason="its name is only known when it runs", doubt=True)
+        _append_simple_command(
+            found, walk, read_only=False, reason="its name is only known when it runs", doubt=True
+        )
         return
-    expand_command(inner_found, walk)
+    expand_found_command(inner_found, walk)
 
 
-def _expand_shell(name: str, found: FoundCommand, walk: WalkState) -> None:
+def _expand_shell_invocation(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     script = get_shell_script(found.words[1:])
     if script is None or script.value is None or found.sets:
-        verdict = judge_command(name, found.words[1:], moved=False)
+        verdict = judge_shell_command(name, found.words[1:], moved=False)
         has_script_flag = any(_is_script_flag(word) for word in found.words[1:])
-        _append_part(
+        _append_simple_command(
             found,
             walk,
             read_only=verdict.read_only,
@@ -170,10 +179,10 @@ def _expand_shell(name: str, found: FoundCommand, walk: WalkState) -> None:
             doubt=has_script_flag,
         )
         if has_script_flag:
-            _append_unknown(name, found, walk)
+            _append_unknown_command(name, found, walk)
         return
     if found.reads or found.writes:
-        _append_part(replace(found, words=()), walk, read_only=True, reason="it redirects")
+        _append_simple_command(replace(found, words=()), walk, read_only=True, reason="it redirects")
     saved_directories = ShellDirectories(walk.directories.candidates)
     walk.walk_script(script.value, (*found.via, name))
     walk.directories = saved_directories
@@ -183,37 +192,39 @@ def _is_script_flag(word: ShellWord) -> bool:
     return word.value is None or (word.value.startswith("-") and "c" in word.value)
 
 
-def _expand_text(name: str, found: FoundCommand, walk: WalkState) -> None:
+def _expand_text(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     rest = found.words[1:]
     values = [word.value for word in rest]
     if name == "trap":
         values = values[:1]
     if not values or None in values or any(word.many for word in rest) or found.sets:
-        _append_part(
+        _append_simple_command(
             found,
             walk,
             read_only=False,
             reason=f"{name} runs text that is only known when it runs",
             doubt=True,
         )
-        _append_unknown(name, found, walk)
+        _append_unknown_command(name, found, walk)
         return
     if found.reads or found.writes:
-        _append_part(replace(found, words=()), walk, read_only=True, reason="it redirects")
+        _append_simple_command(replace(found, words=()), walk, read_only=True, reason="it redirects")
     walk.trapped = walk.trapped or name == "trap"
     walk.walk_script(" ".join(value for value in values if value is not None), (*found.via, name))
 
 
-def _append_unknown(name: str, found: FoundCommand, walk: WalkState) -> None:
+def _append_unknown_command(name: str, found: FoundShellCommand, walk: SyntaxWalkState) -> None:
     """Add a placeholder for an unknown inner command, which a rule may forbid."""
-    unknown = FoundCommand(text=found.text, words=(ShellWord(None),), via=(*found.via, name), sets=found.sets)
-    _append_part(
+    unknown = FoundShellCommand(
+        text=found.text, words=(ShellWord(None),), via=(*found.via, name), sets=found.sets
+    )
+    _append_simple_command(
         unknown, walk, read_only=False, reason=f"what {name} runs is only known when it runs", doubt=True
     )
 
 
-def _append_part(
-    found: FoundCommand, walk: WalkState, *, read_only: bool, reason: str, doubt: bool = False
+def _append_simple_command(
+    found: FoundShellCommand, walk: SyntaxWalkState, *, read_only: bool, reason: str, doubt: bool = False
 ) -> None:
     words = tuple([word.value if word.value is not None else _get_pattern_text(word) for word in found.words])
     argv = None if doubt else _require_known(words)
@@ -222,7 +233,7 @@ def _append_part(
         if risky_variables:
             argv, read_only, reason = None, False, f"it is given {risky_variables[0]}, which it may obey"
     walk.parts.append(
-        SimpleCommand(
+        SimpleShellCommand(
             text=found.text,
             argv=argv,
             via=found.via,

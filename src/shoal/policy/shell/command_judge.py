@@ -21,12 +21,12 @@ from shoal.policy.shell.readonly_usage import (
     ReadOnlyUsage,
     build_readonly_verdict,
     build_unproven_verdict,
-    judge_usage,
+    judge_readonly_usage,
 )
 from shoal.policy.shell.shell_words import ShellWord
 
 
-def judge_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
+def judge_shell_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> CommandVerdict:
     """Return the verdict on a command, from its name and the words after it."""
     if _is_self_description(name, words):
         return build_readonly_verdict(f"{name} only tells of itself")
@@ -43,7 +43,7 @@ def judge_command(name: str, words: Sequence[ShellWord], *, moved: bool) -> Comm
         return _add_output_files(name, words, build_unproven_verdict(f"{name} is not known to only read"))
     if name == "kubectl":
         return program_judges.judge_kubectl(words, reader)
-    return _add_output_files(name, words, judge_usage(name, words, reader))
+    return _add_output_files(name, words, judge_readonly_usage(name, words, reader))
 
 
 def _is_self_description(name: str, words: Sequence[ShellWord]) -> bool:
@@ -72,18 +72,21 @@ def _find_program_flag(name: str, words: Sequence[ShellWord]) -> str | None:
 
 def _judge_writer(name: str, words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge a writer: `tee` only writes its files, which are judged; the others remove or replace."""
-    verdict = judge_usage(name, words, ReadOnlyUsage(flags=WRITING_COMMANDS[name]))
+    verdict = judge_readonly_usage(name, words, ReadOnlyUsage(flags=WRITING_COMMANDS[name]))
     if not verdict.read_only:
         return build_unproven_verdict(
-            verdict.why, reads=_select_copied(name, words), writes=(ShellWord(None),)
+            verdict.why, reads=_select_copied_files(name, words), writes=(ShellWord(None),)
         )
     files = verdict.reads
     return CommandVerdict(
-        read_only=name == "tee", why=f"{name} writes files", reads=_select_copied(name, files), writes=files
+        read_only=name == "tee",
+        why=f"{name} writes files",
+        reads=_select_copied_files(name, files),
+        writes=files,
     )
 
 
-def _select_copied(name: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
+def _select_copied_files(name: str, words: Sequence[ShellWord]) -> tuple[ShellWord, ...]:
     """Return the words whose files can be read under another name afterwards."""
     if name not in COPYING_COMMANDS:
         return ()

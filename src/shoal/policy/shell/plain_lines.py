@@ -11,11 +11,11 @@ import re
 
 from msgspec import Struct
 
-from shoal.policy.shell.command_expansion import FoundCommand, WalkState, expand_command
+from shoal.policy.shell.command_expansion import FoundShellCommand, SyntaxWalkState, expand_found_command
 from shoal.policy.shell.known_commands import RESERVED_WORDS
 from shoal.policy.shell.redirections import add_redirect_target
 from shoal.policy.shell.shell_words import SIMPLE_WORD, ShellWord
-from shoal.policy.shell.simple_commands import SimpleCommand
+from shoal.policy.shell.simple_commands import SimpleShellCommand
 
 _ENDS = r"(?=[ ;]|\Z)"
 _IN_QUOTES = r"\"[ #%-\[\]-_a-~]*+\"|'[ -&(-~]*+'"
@@ -81,21 +81,23 @@ def _restore_quoted(words: list[str], quoted: list[str]) -> tuple[str, list[str]
     return " ".join(words), values
 
 
-def add_plain_line(text: str, line: PlainCommandLine, via: tuple[str, ...], walk: WalkState) -> None:
+def add_plain_line(text: str, line: PlainCommandLine, via: tuple[str, ...], walk: SyntaxWalkState) -> None:
     """Add the simple commands of a line, as the walk over its tree would."""
     single_writes = _resolve_writes(line, walk) if len(line.commands) == 1 else ()
     for command, words in line.commands:
-        expand_command(
-            FoundCommand(text=command, words=tuple(map(ShellWord, words)), via=via, writes=single_writes),
+        expand_found_command(
+            FoundShellCommand(
+                text=command, words=tuple(map(ShellWord, words)), via=via, writes=single_writes
+            ),
             walk,
         )
     if len(line.commands) > 1 and (writes := _resolve_writes(line, walk)):
         walk.parts.append(
-            SimpleCommand(text=text, argv=(), via=via, writes=writes, read_only=True, why="it redirects")
+            SimpleShellCommand(text=text, argv=(), via=via, writes=writes, read_only=True, why="it redirects")
         )
 
 
-def _resolve_writes(line: PlainCommandLine, walk: WalkState) -> tuple[str, ...]:
+def _resolve_writes(line: PlainCommandLine, walk: SyntaxWalkState) -> tuple[str, ...]:
     if line.sign is None:
         return ()
     writes: list[ShellWord] = []

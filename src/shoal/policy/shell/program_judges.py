@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 
 from shoal.policy.shell.readonly_usage import (
     CommandVerdict,
-    ParsedOptions,
+    ParsedCommandOptions,
     ReadOnlyUsage,
     build_readonly_verdict,
     build_unproven_verdict,
-    judge_usage,
-    parse_options,
+    judge_readonly_usage,
+    parse_command_options,
 )
 from shoal.policy.shell.shell_words import ShellWord
-from shoal.policy.shell.wrapper_commands import FIND_EXEC_FLAGS, find_command_end
+from shoal.policy.shell.wrapper_commands import FIND_EXEC_FLAGS, find_exec_command_end
 
 ProgramJudge = Callable[[Sequence[ShellWord]], CommandVerdict]
 
@@ -56,7 +56,7 @@ _FIND_TESTS = frozenset(
 
 
 def judge_awk(words: Sequence[ShellWord]) -> CommandVerdict:
-    options = parse_options(words, _AWK_FLAGS)
+    options = parse_command_options(words, _AWK_FLAGS)
     if options.refused:
         return _build_refused_verdict("awk", options)
     if not options.operands or options.operands[0].value is None:
@@ -71,7 +71,7 @@ def judge_awk(words: Sequence[ShellWord]) -> CommandVerdict:
     return build_readonly_verdict("awk only prints", reads=options.operands[1:])
 
 
-def _build_refused_verdict(name: str, options: ParsedOptions) -> CommandVerdict:
+def _build_refused_verdict(name: str, options: ParsedCommandOptions) -> CommandVerdict:
     return build_unproven_verdict(f"{name} with {options.refused} is not known to only read")
 
 
@@ -79,21 +79,21 @@ def judge_jq(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge jq: a program may import data from a directory that it names."""
     if any(word.value is None or _JQ_MODULE.search(word.value) for word in words):
         return build_unproven_verdict("the jq program may read other files")
-    return judge_usage("jq", words, ReadOnlyUsage(operands="pattern"))
+    return judge_readonly_usage("jq", words, ReadOnlyUsage(operands="pattern"))
 
 
-def judge_strings(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_strings_program(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge strings: a word that begins with @ names a file with more arguments."""
     if any((word.value or word.prefix).startswith("@") for word in words):
         return build_unproven_verdict("strings reads its arguments from a file here")
-    return judge_usage("strings", words, ReadOnlyUsage())
+    return judge_readonly_usage("strings", words, ReadOnlyUsage())
 
 
 def judge_sed(words: Sequence[ShellWord]) -> CommandVerdict:
-    options = parse_options(words, _SED_FLAGS)
+    options = parse_command_options(words, _SED_FLAGS)
     if options.refused:
         return _build_refused_verdict("sed", options)
-    scripts = options.get_values("-e", "--expression")
+    scripts = options.get_option_values("-e", "--expression")
     reads = options.operands if scripts else options.operands[1:]
     for script in scripts or options.operands[:1] or (ShellWord(None),):
         if script.value is None:
@@ -126,20 +126,20 @@ def judge_find(words: Sequence[ShellWord]) -> CommandVerdict:
         value = word.value
         if value in FIND_EXEC_FLAGS:
             expression = True
-            end = find_command_end(words, index)
+            end = find_exec_command_end(words, index)
             # The word may be the terminator of the command, and the next word an action of find.
             if any(inner.value is None for inner in words[index:end]):
                 return build_unproven_verdict("find with a word that is only known when it runs")
             index = end + 1
             continue
         if value is None:
-            is_one_value = not word.many and index >= 2 and _takes_value(words[index - 2].value)
+            is_one_value = not word.many and index >= 2 and _takes_find_value(words[index - 2].value)
             if word.may_be_flag and not is_one_value:
                 return build_unproven_verdict("find with a word that is only known when it runs")
             if not expression:
                 start_paths.append(word)
         elif value.startswith("-") or value in ("(", ")", "!", ","):
-            if value not in _FIND_TESTS and not _is_value(words, index - 1):
+            if value not in _FIND_TESTS and not _is_find_value(words, index - 1):
                 return build_unproven_verdict(f"find with {value} is not known to only read")
             expression = expression or value not in ("-H", "-L", "-P")
         elif not expression:
@@ -156,16 +156,16 @@ _FIND_TESTS_WITHOUT_VALUE = frozenset(
 )
 
 
-def _takes_value(value: str | None) -> bool:
+def _takes_find_value(value: str | None) -> bool:
     return value is not None and value in _FIND_TESTS and value not in _FIND_TESTS_WITHOUT_VALUE
 
 
-def _is_value(words: Sequence[ShellWord], index: int) -> bool:
+def _is_find_value(words: Sequence[ShellWord], index: int) -> bool:
     """Return True for a word like the -7 of `-mtime -7`; numbers only, so an action never counts."""
     value = words[index].value or ""
     return (
         index > 0
-        and _takes_value(words[index - 1].value)
+        and _takes_find_value(words[index - 1].value)
         and re.fullmatch(r"[-+][0-9]+[a-zA-Z]?", value) is not None
     )
 
@@ -201,7 +201,7 @@ def judge_numeric_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
 
 def judge_ps(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge ps: an `e` among the letters without a dash shows the environment, including keys."""
-    options = parse_options(words, _PS_FLAGS)
+    options = parse_command_options(words, _PS_FLAGS)
     if options.refused:
         return _build_refused_verdict("ps", options)
     if not all(re.fullmatch(r"[auxwfhjlv]+|[0-9,]+", word.value or "") for word in options.operands):
@@ -209,9 +209,9 @@ def judge_ps(words: Sequence[ShellWord]) -> CommandVerdict:
     return build_readonly_verdict("ps only reads")
 
 
-def judge_read(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_read_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge read: names must be plain lower case, since subscripts are evaluated and PATH has an effect."""
-    options = parse_options(words, _READ_FLAGS)
+    options = parse_command_options(words, _READ_FLAGS)
     if options.refused:
         return _build_refused_verdict("read", options)
     if all(word.value is not None and is_own_variable(word.value) for word in options.operands):
@@ -229,14 +229,14 @@ def is_own_variable(name: str) -> bool:
     )
 
 
-def judge_set(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_set_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
     values = [word.value for word in words]
     if values and all(v is not None and re.fullmatch(r"[-+][eux]*o?|pipefail", v) for v in values):
         return build_readonly_verdict("set changes how errors are handled")
     return build_unproven_verdict("set may change how later words are read")
 
 
-def judge_test(words: Sequence[ShellWord]) -> CommandVerdict:
+def judge_test_builtin(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge test: -v evaluates the subscript in its operand, so every operator must be known."""
     values = [word.value for word in words if not word.many]
     if len(values) != len(words) or any(value in ("-v", "-R", "-o", "-a", "-t") for value in values):
@@ -270,7 +270,7 @@ def judge_pager(words: Sequence[ShellWord]) -> CommandVerdict:
         flags = "-N -R -S -F -X -r -i -M -E -e -n -s"
         if any((word.value or word.prefix or "+").startswith("+") for word in words):
             return build_unproven_verdict("a pager with + runs commands of its own")
-        return judge_usage("less", words, ReadOnlyUsage(flags=flags))
+        return judge_readonly_usage("less", words, ReadOnlyUsage(flags=flags))
     return build_readonly_verdict("it only shows", reads=tuple(words))
 
 
@@ -278,13 +278,13 @@ def judge_man(words: Sequence[ShellWord]) -> CommandVerdict:
     """Judge man: only pages by name, because a page given as a file is a program for the formatter."""
     if any(word.value is None or "/" in word.value for word in words):
         return build_unproven_verdict("man may format a file here")
-    return judge_usage("man", words, ReadOnlyUsage(flags="-k -f -w -a -S:", operands="text"))
+    return judge_readonly_usage("man", words, ReadOnlyUsage(flags="-k -f -w -a -S:", operands="text"))
 
 
 def judge_kubectl(words: Sequence[ShellWord], usage: ReadOnlyUsage) -> CommandVerdict:
     if any(word.value is None or "secret" in word.value.lower() or "file" in word.value for word in words):
         return build_unproven_verdict("kubectl may show secrets or files here")
-    return judge_usage("kubectl", words, usage)
+    return judge_readonly_usage("kubectl", words, usage)
 
 
 PROGRAM_JUDGES: dict[str, ProgramJudge] = {
@@ -294,16 +294,16 @@ PROGRAM_JUDGES: dict[str, ProgramJudge] = {
     "sed": judge_sed,
     "gsed": judge_sed,
     "jq": judge_jq,
-    "strings": judge_strings,
+    "strings": judge_strings_program,
     "find": judge_find,
     "tar": judge_tar,
     "printf": judge_printf,
-    "read": judge_read,
+    "read": judge_read_builtin,
     "ps": judge_ps,
     "man": judge_man,
     **dict.fromkeys(("exit", "return", "break", "continue", "shift"), judge_numeric_builtin),
-    "set": judge_set,
-    "test": judge_test,
+    "set": judge_set_builtin,
+    "test": judge_test_builtin,
     "less": judge_pager,
     "more": judge_pager,
 }

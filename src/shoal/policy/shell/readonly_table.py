@@ -21,7 +21,7 @@ def load_readonly_table() -> dict[str, ReadOnlyUsage]:
 def parse_readonly_table(text: str) -> dict[str, ReadOnlyUsage]:
     groups: dict[str, str] = {}
     root = ReadOnlyUsage(subs={})
-    for head, body in _parse_entries(text):
+    for head, body in _parse_table_entries(text):
         flags = " ".join(groups.get(flag, flag) for flag in body.split())
         if head.startswith("@"):
             groups[head] = flags
@@ -30,11 +30,11 @@ def parse_readonly_table(text: str) -> dict[str, ReadOnlyUsage]:
         if match is None:
             raise ValueError(f"readonly.txt: {head!r} does not say what its operands are.")
         for name in match[1].split(", "):
-            _add_entry(root, name.split(), match[2], None if flags == "*" else flags, match[3] or "")
+            _add_table_entry(root, name.split(), match[2], None if flags == "*" else flags, match[3] or "")
     return root.subs
 
 
-def _parse_entries(text: str) -> list[tuple[str, str]]:
+def _parse_table_entries(text: str) -> list[tuple[str, str]]:
     """Parse entry heads, which may span several lines, and the indented lines under them."""
     entries: list[tuple[str, str]] = []
     open_head = ""
@@ -52,7 +52,9 @@ def _parse_entries(text: str) -> list[tuple[str, str]]:
     return entries
 
 
-def _add_entry(root: ReadOnlyUsage, path: list[str], operands: str, flags: str | None, needs: str) -> None:
+def _add_table_entry(
+    root: ReadOnlyUsage, path: list[str], operands: str, flags: str | None, needs: str
+) -> None:
     *parents, leaf = path
     parent = root
     for name in parents:

@@ -57,7 +57,7 @@ def build_unproven_verdict(
     return CommandVerdict(read_only=False, why=why, reads=reads, writes=writes, doubt=doubt)
 
 
-class ParsedOptions(Struct, frozen=True):
+class ParsedCommandOptions(Struct, frozen=True):
     """Words after a command's name, parsed into flags and operands as the command itself does."""
 
     flags: tuple[tuple[str, ShellWord | None], ...]
@@ -66,10 +66,10 @@ class ParsedOptions(Struct, frozen=True):
     refused: str = ""
     """First word that is not allowed; nothing after it is parsed."""
 
-    def get_values(self, *names: str) -> list[ShellWord]:
+    def get_option_values(self, *names: str) -> list[ShellWord]:
         return [value for name, value in self.flags if name in names and value is not None]
 
-    def has_any(self, names: Container[str]) -> bool:
+    def has_any_option(self, names: Container[str]) -> bool:
         return any(name in names for name, _ in self.flags)
 
 
@@ -90,10 +90,10 @@ def _parse_flag_table(text: str) -> _FlagTable:
     )
 
 
-def judge_usage(name: str, words: Sequence[ShellWord], usage: ReadOnlyUsage) -> CommandVerdict:
+def judge_readonly_usage(name: str, words: Sequence[ShellWord], usage: ReadOnlyUsage) -> CommandVerdict:
     """Return the verdict on the words after a command's name, given its read-only usage."""
     if words and usage.subs and (sub := words[0].value) is not None and sub in usage.subs:
-        return judge_usage(f"{name} {sub}", words[1:], usage.subs[sub])
+        return judge_readonly_usage(f"{name} {sub}", words[1:], usage.subs[sub])
     if not usage.alone:
         return build_unproven_verdict(f"{name} {(words and words[0].value) or '…'} is not known to only read")
     if usage.flags is None:
@@ -101,14 +101,16 @@ def judge_usage(name: str, words: Sequence[ShellWord], usage: ReadOnlyUsage) -> 
         operands.extend(ShellWord(path) for word in words if (path := _extract_flag_path(word)))
         return _judge_operands(name, operands, usage, gives_pattern=_can_give_pattern(words))
     # A word after the file that looks like a flag may be the output file.
-    options = parse_options(words, usage.flags, leading=usage.operands == "one")
+    options = parse_command_options(words, usage.flags, leading=usage.operands == "one")
     if options.refused:
         return build_unproven_verdict(f"{name} with {options.refused} is not known to only read")
-    if usage.needs and options.operands and not options.has_any(usage.needs.split()):
+    if usage.needs and options.operands and not options.has_any_option(usage.needs.split()):
         return build_unproven_verdict(
             f"{name} with a name and without {usage.needs.split()[0]} changes something"
         )
-    return _judge_operands(name, options.operands, usage, gives_pattern=options.has_any(_PATTERN_FLAGS))
+    return _judge_operands(
+        name, options.operands, usage, gives_pattern=options.has_any_option(_PATTERN_FLAGS)
+    )
 
 
 def _extract_flag_path(word: ShellWord) -> str:
@@ -126,7 +128,9 @@ def _can_give_pattern(words: Sequence[ShellWord]) -> bool:
     return any(_POSSIBLE_PATTERN_FLAG.match(word.value or "") for word in words)
 
 
-def parse_options(words: Sequence[ShellWord], flags: str, *, leading: bool = False) -> ParsedOptions:
+def parse_command_options(
+    words: Sequence[ShellWord], flags: str, *, leading: bool = False
+) -> ParsedCommandOptions:
     """Parse flags and operands; with `leading`, flags are allowed only before the first operand."""
     flag_table = _parse_flag_table(flags)
     found: list[tuple[str, ShellWord | None]] = []
@@ -142,22 +146,24 @@ def parse_options(words: Sequence[ShellWord], flags: str, *, leading: bool = Fal
             index += 1
             continue
         if value is None:
-            return ParsedOptions(tuple(found), tuple(operands), "a word that is only known when it runs")
+            return ParsedCommandOptions(
+                tuple(found), tuple(operands), "a word that is only known when it runs"
+            )
         index += 1
         if value == "--":
             break
         word_flags = _parse_flag_word(value, flag_table)
         if word_flags is None:
-            return ParsedOptions(tuple(found), tuple(operands), value)
+            return ParsedCommandOptions(tuple(found), tuple(operands), value)
         name, own_value = word_flags[-1]
         if own_value is None and name in flag_table.valued:
             if index == len(words) or words[index].many:
-                return ParsedOptions(tuple(found), tuple(operands), value)
+                return ParsedCommandOptions(tuple(found), tuple(operands), value)
             word_flags[-1] = name, words[index]
             index += 1
         found.extend(word_flags)
     operands.extend(words[index:])
-    return ParsedOptions(tuple(found), tuple(operands))
+    return ParsedCommandOptions(tuple(found), tuple(operands))
 
 
 def _parse_flag_word(value: str, flags: _FlagTable) -> list[tuple[str, ShellWord | None]] | None:

@@ -43,10 +43,10 @@ def parse_redirection(
     if kind in (">&-", "<&-") and not targets:
         return
     if len(targets) != 1 or targets[0].type not in WORD_NODE_TYPES:
-        raise _build_error()
+        raise _build_redirection_error()
     target = targets[0]
     if source[operator.end_byte : target.start_byte].strip(b" \t"):
-        raise _build_error()
+        raise _build_redirection_error()
     words = words_of_node(target)
     if len(words) != 1:
         raise UnjudgeableCommand("a redirection names several files")
@@ -55,7 +55,7 @@ def parse_redirection(
         return
     if kind == ">&" and not SIMPLE_WORD.fullmatch(text):
         # bash expands this word again, quoted or not.
-        raise _build_error()
+        raise _build_redirection_error()
     if target.type != "process_substitution":
         add_redirect_target(kind, words[0], reads, writes)
 
@@ -69,9 +69,9 @@ def _strip_descriptor(node: Node, source: bytes) -> list[Node]:
         number = source[descriptor.start_byte : descriptor.end_byte]
         touches = descriptor.end_byte == children[0].start_byte
         if not number.isdigit() or not touches or preceding not in _BEFORE_DESCRIPTOR:
-            raise _build_error()
+            raise _build_redirection_error()
     elif preceding == b"}" or _STRAY_DESCRIPTOR.search(source, max(0, start - 20), start):
-        raise _build_error()
+        raise _build_redirection_error()
     return children
 
 
@@ -96,5 +96,5 @@ def add_redirect_target(
             raise UnjudgeableCommand(f"the redirection {kind} is not judged")
 
 
-def _build_error() -> UnjudgeableCommand:
+def _build_redirection_error() -> UnjudgeableCommand:
     return UnjudgeableCommand("a redirection is written in a way that is not judged")

@@ -41,7 +41,7 @@ def _load_parser() -> Parser:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def parse_command(command: str) -> tuple[Node, bytes]:
+def parse_shell_command(command: str) -> tuple[Node, bytes]:
     """Return the root of the syntax tree and the bytes that its positions refer to."""
     if len(command) > MAX_COMMAND_LENGTH:
         raise UnjudgeableCommand(f"the command has more than {MAX_COMMAND_LENGTH} characters")

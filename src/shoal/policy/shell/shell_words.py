@@ -72,17 +72,17 @@ _QUOTED = "\x01"
 _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
-def decode_words(node: Node, source: bytes, nested: list[Node]) -> list[ShellWord]:
+def decode_shell_words(node: Node, source: bytes, nested: list[Node]) -> list[ShellWord]:
     """Return the words that a node becomes; adds the substitutions inside it to `nested`."""
     text = source[node.start_byte : node.end_byte].decode()
     if SIMPLE_WORD.fullmatch(text):
         return [ShellWord(text)]
-    pieces = _WordBuilder(source, nested)
+    pieces = _ShellWordBuilder(source, nested)
     pieces.add_node(node)
     return list(pieces.build_words())
 
 
-class _WordBuilder:
+class _ShellWordBuilder:
     """Builds a word: its value, and a form in which quoted characters are masked."""
 
     def __init__(self, source: bytes, nested: list[Node]) -> None:
@@ -137,7 +137,7 @@ class _WordBuilder:
                     raise UnjudgeableCommand("a quoted text ends elsewhere than it seems")
                 self._add_quoted(text[1:-1])
             case "ansi_c_string":
-                self._add_quoted(_decode_ansi(text))
+                self._add_quoted(_decode_ansi_quoting(text))
             case "string":
                 self._add_string(node)
             case "concatenation":
@@ -241,7 +241,7 @@ def _cut_at_glob(prefix: str, bare: str) -> str:
     return prefix[: min(ends)]
 
 
-def _decode_ansi(text: str) -> str:
+def _decode_ansi_quoting(text: str) -> str:
     body = text[2:-1]
     parts: list[str] = []
     position = 0

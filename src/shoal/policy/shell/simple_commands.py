@@ -11,7 +11,7 @@ It is absolute and does not exist, so it never counts as inside a project.
 """
 
 
-class SimpleCommand(Struct, frozen=True, kw_only=True):
+class SimpleShellCommand(Struct, frozen=True, kw_only=True):
     """One simple command.
 
     `argv` is None if a word is known only at run time, or if something else decides what happens (an
@@ -33,8 +33,8 @@ class SimpleCommand(Struct, frozen=True, kw_only=True):
     words: tuple[str | None, ...] = ()
 
 
-class CommandAnalysis(Struct, frozen=True, kw_only=True):
+class ShellCommandAnalysis(Struct, frozen=True, kw_only=True):
     """All simple commands of a command line; `trouble` says why it cannot be judged and must be asked."""
 
-    parts: tuple[SimpleCommand, ...]
+    parts: tuple[SimpleShellCommand, ...]
     trouble: str | None = None

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from shoal.policy.shell.command_expansion import FoundCommand, expand_command
+from shoal.policy.shell.command_expansion import FoundShellCommand, expand_found_command
 from shoal.policy.shell.known_commands import HARMLESS_VARIABLES
 from shoal.policy.shell.plain_lines import add_plain_line, parse_plain_line
 from shoal.policy.shell.program_judges import is_own_variable
 from shoal.policy.shell.redirections import parse_redirection, parse_redirections
 from shoal.policy.shell.shell_conditions import parse_test_words
 from shoal.policy.shell.shell_directories import ShellDirectories
-from shoal.policy.shell.shell_syntax import MAX_NESTING, UnjudgeableCommand, parse_command
+from shoal.policy.shell.shell_syntax import MAX_NESTING, UnjudgeableCommand, parse_shell_command
 from shoal.policy.shell.shell_words import (
     PLAIN_PATTERN,
     SIMPLE_WORD,
     WORD_NODE_TYPES,
     ShellWord,
-    decode_words,
+    decode_shell_words,
 )
-from shoal.policy.shell.simple_commands import SimpleCommand
+from shoal.policy.shell.simple_commands import SimpleShellCommand
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -45,11 +45,11 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BEFORE_COMMENT = b" \t\n;&|()"
 
 
-class SyntaxWalker:
+class ShellSyntaxWalker:
     """Collects simple commands, functions and possible directories while walking a syntax tree."""
 
     def __init__(self, directories: ShellDirectories | None = None) -> None:
-        self.parts: list[SimpleCommand] = []
+        self.parts: list[SimpleShellCommand] = []
         self.functions: set[str] = set()
         self.directories = directories or ShellDirectories()
         self._source = b""
@@ -61,7 +61,7 @@ class SyntaxWalker:
     def walk_script(self, text: str, via: tuple[str, ...] = ()) -> None:
         """Walk a whole script; `via` names the commands that would run it."""
         outer = self._source, self._via
-        self._enter_level()
+        self._enter_nesting_level()
         self._via = via
         plain = parse_plain_line(text)
         if plain is None:
@@ -72,12 +72,12 @@ class SyntaxWalker:
         self._source, self._via = outer
 
     def _walk_parsed(self, text: str) -> None:
-        root, self._source = parse_command(text)
+        root, self._source = parse_shell_command(text)
         if root.type != "program":
             raise UnjudgeableCommand("the command does not parse as bash")
         self._walk_container(root)
 
-    def _enter_level(self) -> None:
+    def _enter_nesting_level(self) -> None:
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise UnjudgeableCommand("the command is nested too deeply")
@@ -92,11 +92,11 @@ class SyntaxWalker:
         if kind == "command":
             self._walk_command(node, [], [])
         elif kind in _CONTAINERS:
-            self._enter_level()
+            self._enter_nesting_level()
             self._walk_container(node)
             self._depth -= 1
         elif (handler := getattr(self, f"_on_{kind}", None)) is not None:
-            self._enter_level()
+            self._enter_nesting_level()
             handler(node)
             self._depth -= 1
         else:
@@ -297,7 +297,7 @@ class SyntaxWalker:
     # Simple commands
 
     def _on_test_command(self, node: Node) -> None:
-        self._expand_found(node, parse_test_words(node, self._source, self._decode_node), (), ())
+        self._expand_found_command(node, parse_test_words(node, self._source, self._decode_node), (), ())
 
     def _walk_command(self, node: Node, reads: list[ShellWord], writes: list[ShellWord]) -> None:
         words: list[ShellWord] = []
@@ -324,9 +324,9 @@ class SyntaxWalker:
             else:
                 raise UnjudgeableCommand(f"{self._get_text(child)[:60]!r} is a construct that is not judged")
             position = child.end_byte
-        self._expand_found(node, words, reads, writes, tuple(sets))
+        self._expand_found_command(node, words, reads, writes, tuple(sets))
 
-    def _expand_found(
+    def _expand_found_command(
         self,
         node: Node,
         words: list[ShellWord],
@@ -335,7 +335,7 @@ class SyntaxWalker:
         sets: tuple[str, ...] = (),
     ) -> None:
         directories = self.directories
-        found = FoundCommand(
+        found = FoundShellCommand(
             text=self._get_text(node),
             words=tuple(words),
             via=self._via,
@@ -343,20 +343,20 @@ class SyntaxWalker:
             reads=directories.resolve_paths(reads) if reads else (),
             writes=directories.resolve_paths(writes) if writes else (),
         )
-        expand_command(found, self)
+        expand_found_command(found, self)
 
     def _append_readonly_part(
         self, text: str, reads: tuple[str, ...], writes: tuple[str, ...], reason: str
     ) -> None:
         self.parts.append(
-            SimpleCommand(
+            SimpleShellCommand(
                 text=text, argv=(), via=self._via, reads=reads, writes=writes, read_only=True, why=reason
             )
         )
 
     def _decode_node(self, node: Node) -> list[ShellWord]:
         nested: list[Node] = []
-        words = decode_words(node, self._source, nested)
+        words = decode_shell_words(node, self._source, nested)
         for inner in nested:
             self._walk_substitution(inner)
         return words
@@ -368,7 +368,7 @@ class SyntaxWalker:
             raise UnjudgeableCommand("a substitution in backticks is written in a way that is not judged")
         if children[0].type not in ("$(", "`", "<(", ">(") or children[-1].type not in (")", "`"):
             raise UnjudgeableCommand("a substitution is written in a way that is not judged")
-        self._enter_level()
+        self._enter_nesting_level()
         saved_state = ShellDirectories(self.directories.candidates), self.repeated
         self.repeated = 0
         self._walk_sequence(children[1:-1], children[0].end_byte, end=children[-1].start_byte)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from shoal.policy.shell.readonly_usage import ParsedOptions, parse_options
+from shoal.policy.shell.readonly_usage import ParsedCommandOptions, parse_command_options
 from shoal.policy.shell.shell_words import ShellWord
 
 
@@ -62,7 +62,7 @@ class UnwrappedCommand(Struct, frozen=True):
 def unwrap_command(name: str, words: Sequence[ShellWord]) -> UnwrappedCommand:
     """Return the command behind a wrapper, from the words after the wrapper's name."""
     wrapper = WRAPPERS[name]
-    options = parse_options(words, wrapper.flags, leading=True)
+    options = parse_command_options(words, wrapper.flags, leading=True)
     if options.refused:
         return UnwrappedCommand(trouble=f"{name} has a flag that is not judged")
     index = len(words) - len(options.operands) + wrapper.operands
@@ -79,22 +79,24 @@ def unwrap_command(name: str, words: Sequence[ShellWord]) -> UnwrappedCommand:
     return UnwrappedCommand(words=rest, sets=tuple(sets))
 
 
-def _add_xargs_input(options: ParsedOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
+def _add_xargs_input(options: ParsedCommandOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:
     """Return the command of xargs: its input is appended, or replaces a mark."""
-    marks = options.get_values("-I")
+    marks = options.get_option_values("-I")
     if not marks:
         return (*(rest or (ShellWord("echo"),)), ShellWord(None, many=True))
     mark = marks[-1].value
     if not mark:
         return (ShellWord(None, many=True), *rest)
-    replaced_words = tuple(replace_mark(word, mark, None) for word in rest)
+    replaced_words = tuple(replace_placeholder(word, mark, None) for word in rest)
     # Of these flags and -I, the last one wins.
     return (
-        (*replaced_words, ShellWord(None, many=True)) if options.has_any(_APPENDING_FLAGS) else replaced_words
+        (*replaced_words, ShellWord(None, many=True))
+        if options.has_any_option(_APPENDING_FLAGS)
+        else replaced_words
     )
 
 
-def replace_mark(word: ShellWord, mark: str, pattern: str | None, *, many: bool = False) -> ShellWord:
+def replace_placeholder(word: ShellWord, mark: str, pattern: str | None, *, many: bool = False) -> ShellWord:
     """Return the word with its mark replaced by something known only at run time."""
     if word.value is None or mark not in word.value:
         return word
@@ -118,17 +120,17 @@ def parse_find_commands(words: Sequence[ShellWord]) -> list[tuple[ShellWord, ...
     for index, word in enumerate(words):
         if word.value not in FIND_EXEC_FLAGS:
             continue
-        end = find_command_end(words, index + 1)
+        end = find_exec_command_end(words, index + 1)
         is_path_unknown = word.value in ("-execdir", "-okdir") or has_more_paths or start_path is None
         pattern = None if is_path_unknown else f"{start_path}/*"
         many = end < len(words) and words[end].value == "+"
         commands.append(
-            tuple(replace_mark(each, "{}", pattern, many=many) for each in words[index + 1 : end])
+            tuple(replace_placeholder(each, "{}", pattern, many=many) for each in words[index + 1 : end])
         )
     return commands
 
 
-def find_command_end(words: Sequence[ShellWord], start: int) -> int:
+def find_exec_command_end(words: Sequence[ShellWord], start: int) -> int:
     """Return the index where a command of find's -exec ends; a plus ends it only after `{}`."""
     for index in range(start, len(words)):
         value = words[index].value

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from shoal.core.names import TaskId
 from shoal.core.packed_task_map import PackedTaskMap
-from shoal.core.tasks import Task, find_open_blockers, sort_by_number
+from shoal.core.tasks import Task, find_open_blockers, sort_tasks_by_number
 
 
 class BoardIndex:
@@ -40,25 +40,29 @@ class BoardIndex:
         changed_ids, self._changed_ids = self._changed_ids, set()
         return changed_ids
 
-    def list_sorted(self) -> tuple[Task, ...]:
+    def list_sorted_tasks(self) -> tuple[Task, ...]:
         if self._sorted is None:
             self._sorted = tuple(self._tasks.list_by_number())
         return self._sorted
 
     def list_unfinished(self) -> list[Task]:
         """Return the tasks that are not completed, by number."""
-        return sort_by_number(self._tasks.unfinished.values())
+        return sort_tasks_by_number(self._tasks.unfinished.values())
 
     def get_dependants(self, task: TaskId) -> Iterable[TaskId]:
         return self._dependants.get(task, ())
 
-    def put(self, task: Task) -> None:
+    def put_task(self, task: Task) -> None:
         old = self._tasks.get(task.id)
         if old == task:
             return
         self._sorted = None
         self._record_change(task.id)
-        if old is not None and _is_free(old) and not (_is_free(task) and task.sort_key == old.sort_key):
+        if (
+            old is not None
+            and _is_task_free(old)
+            and not (_is_task_free(task) and task.sort_key == old.sort_key)
+        ):
             self._remove_candidate(old)
         self._tasks[task.id] = task
         if task.blocked_by or old is not None:
@@ -67,18 +71,18 @@ class BoardIndex:
             self.in_progress.add(task.id)
         else:
             self.in_progress.discard(task.id)
-        if _is_free(task):
+        if _is_task_free(task):
             self._add_candidate(task)
         elif task.status == "completed":
             self._add_dependants(task.id)
 
-    def drop(self, task: TaskId) -> None:
+    def drop_task(self, task: TaskId) -> None:
         old = self._tasks.pop(task, None)
         if old is None:
             return
         self._sorted = None
         self._record_change(task)
-        if _is_free(old):
+        if _is_task_free(old):
             self._remove_candidate(old)
         self._update_dependants(task, old.blocked_by, ())
         self.in_progress.discard(task)
@@ -91,7 +95,7 @@ class BoardIndex:
         self.__init__()  # type: ignore[misc]
         self._changed_ids = changed_ids
 
-    def iterate_claimable(self) -> Iterator[Task]:
+    def iterate_claimable_tasks(self) -> Iterator[Task]:
         """Yield claimable tasks in the order of their sort keys. The board may change meanwhile."""
         index = 0
         while index < len(self._candidates):
@@ -103,7 +107,7 @@ class BoardIndex:
             else:
                 del self._candidates[index]
 
-    def check_dependencies(self, changed: Iterable[TaskId]) -> None:
+    def record_one_sided_dependencies(self, changed: Iterable[TaskId]) -> None:
         """Record which changed tasks or neighbours have only one side of a dependency."""
         for name in changed:
             task = self._tasks.get(name)
@@ -130,7 +134,7 @@ class BoardIndex:
             self._changed_ids.add(task)
 
     def _is_claimable(self, task: Task) -> bool:
-        return _is_free(task) and not find_open_blockers(task, self._tasks.unfinished)
+        return _is_task_free(task) and not find_open_blockers(task, self._tasks.unfinished)
 
     def _add_candidate(self, task: Task) -> None:
         sort_key = task.sort_key
@@ -149,7 +153,7 @@ class BoardIndex:
 
     def _add_dependants(self, blocker: TaskId) -> None:
         for name in self.get_dependants(blocker):
-            if (task := self._tasks.unfinished.get(name)) is not None and _is_free(task):
+            if (task := self._tasks.unfinished.get(name)) is not None and _is_task_free(task):
                 self._add_candidate(task)
 
     def _update_dependants(self, task: TaskId, before: Iterable[TaskId], after: Iterable[TaskId]) -> None:
@@ -162,5 +166,5 @@ class BoardIndex:
             self._dependants.setdefault(blocker, set()).add(task)
 
 
-def _is_free(task: Task) -> bool:
+def _is_task_free(task: Task) -> bool:
     return task.status == "pending" and task.owner is None

@@ -19,7 +19,7 @@ def parse_lease_id(task: Task) -> str | None:
     return None if task.attempt is None else task.attempt.partition("-")[0]
 
 
-def repair_dependencies(
+def repair_task_dependencies(
     task: Task, dependants: Iterable[TaskId], is_deleted: Callable[[TaskId], bool]
 ) -> Task:
     """Return the task with both sides of its dependencies consistent.
@@ -35,7 +35,7 @@ def repair_dependencies(
     return structs.replace(task, blocks=blocks, blocked_by=blocked_by)
 
 
-def reset_to_pending(task: Task) -> Task:
+def reset_task_to_pending(task: Task) -> Task:
     """Return the task as pending, without owner and attempt."""
     metadata = {key: value for key, value in task.metadata.items() if key != ATTEMPT_KEY}
     return structs.replace(task, status="pending", owner=None, metadata=metadata)

@@ -15,7 +15,7 @@ _MIN_SPREAD, _MAX_SPREAD = 0.003, 0.05
 """Seconds over which processes that claim the same task are spread."""
 
 
-class ClaimBackoff:
+class TaskClaimBackoff:
     """Delay before a process claims a task that other processes see too; it grows with each lost claim.
 
     If a hundred processes claim at once, one succeeds, and the others slow it and the lead down.
@@ -36,7 +36,7 @@ class ClaimBackoff:
         self._spread = min(_MAX_SPREAD, max(_MIN_SPREAD, 2 * self._spread))
 
 
-class ClaimWaiters:
+class TaskClaimWaiters:
     """Waiters in order of arrival. Each task that becomes claimable wakes one of them, once."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class ClaimWaiters:
             self._announced.clear()
             return
         max_announced = len(self._announced) + len(self._waiting)
-        claimable = {task.id for task in islice(index.iterate_claimable(), max_announced)}
+        claimable = {task.id for task in islice(index.iterate_claimable_tasks(), max_announced)}
         new = claimable - self._announced
         self._announced = claimable
         for _ in new:

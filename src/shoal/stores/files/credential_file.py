@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.flocks import lock_for_update
 from shoal.stores.files.home_paths import build_write_error, write_atomically
 from shoal.wire.json_codec import decode_json
@@ -18,7 +18,7 @@ def get_credentials_path(home: Path) -> Path:
     return home / "shoal" / "credentials.json"
 
 
-def load_credentials(home: Path) -> dict[str, dict[str, str]]:
+def load_provider_credentials(home: Path) -> dict[str, dict[str, str]]:
     """Return the variables of each provider; raise `StoreError` without any content of the file."""
     path = get_credentials_path(home)
     try:
@@ -26,20 +26,20 @@ def load_credentials(home: Path) -> dict[str, dict[str, str]]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}.", path=path) from error
+        raise StateFileError(f"{path} cannot be read: {error.strerror}.", path=path) from error
     try:
         return msgspec.convert(decode_json(content), dict[str, dict[str, str]])
     except (ValueError, msgspec.ValidationError):
         # The error text could contain a key.
         message = f"{path} cannot be understood. Remove it, and set providers up again: shoal setup"
-        raise StoreError(message, path=path) from None
+        raise StateFileError(message, path=path) from None
 
 
-def store_credentials(home: Path, provider: str, variables: Mapping[str, str] | None) -> None:
+def store_provider_credentials(home: Path, provider: str, variables: Mapping[str, str] | None) -> None:
     """Replace the stored variables of the provider; None removes them. Raises `StoreError`."""
     path = get_credentials_path(home)
     with lock_for_update(path):
-        credentials: dict[str, Any] = load_credentials(home)
+        credentials: dict[str, Any] = load_provider_credentials(home)
         credentials.pop(provider, None)
         if variables is not None:
             credentials[provider] = dict(variables)

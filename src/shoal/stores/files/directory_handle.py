@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.atomic_rename import exchange_names
 from shoal.stores.files.exclusive_open import is_open_exclusively
-from shoal.stores.files.home_paths import build_write_error, make_private_directory, write_all
+from shoal.stores.files.home_paths import build_write_error, make_private_directory, write_all_bytes
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: a pipe in place of a file must not block the reader.
@@ -59,7 +59,9 @@ class DirectoryHandle:
         """Open a subdirectory; create missing parts, accessible only to this user."""
         found = self._open_below(names, create=True)
         if found is None:
-            raise StoreError(f"{self.path.joinpath(*names)} was removed while it was made.", path=self.path)
+            raise StateFileError(
+                f"{self.path.joinpath(*names)} was removed while it was made.", path=self.path
+            )
         return found
 
     def open_existing(self, *names: str) -> DirectoryHandle | None:
@@ -90,13 +92,13 @@ class DirectoryHandle:
             fd = os.open(_check_plain_name(name), flags | _FILE_FLAGS, 0o600, dir_fd=self.fd)
         except FileNotFoundError:
             if flags & os.O_CREAT:
-                raise StoreError(f"{self.path} was removed meanwhile.", path=self.path) from None
+                raise StateFileError(f"{self.path} was removed meanwhile.", path=self.path) from None
             raise
         except OSError as error:
             raise build_open_error(self.path / name, error) from error
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
-            raise StoreError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
+            raise StateFileError(f"{self.path / name} is not a plain file. Remove it.", path=self.path / name)
         return fd
 
     def read_file(self, name: str) -> bytes | None:
@@ -135,7 +137,7 @@ class DirectoryHandle:
 
     def _fill_file(self, fd: int, name: str, content: bytes, *, durable: bool) -> None:
         try:
-            write_all(fd, content)
+            write_all_bytes(fd, content)
             # Truncated only afterwards: ext4 flushes a file that was truncated to zero when it is closed.
             os.ftruncate(fd, len(content))
             if durable:
@@ -185,7 +187,7 @@ class DirectoryHandle:
         temporary = self._write_temporary(name, content)
         try:
             self.move_file(temporary, self, name)
-        except StoreError:
+        except StateFileError:
             self._remove_temporary(temporary)
             raise
 
@@ -226,14 +228,14 @@ class DirectoryHandle:
         temporary = f".{name[:200]}.tmp.{os.urandom(4).hex()}"
         try:
             self.write_file(temporary, content)
-        except StoreError:
+        except StateFileError:
             # Partial files must not stay on a full disk.
             self._remove_temporary(temporary)
             raise
         return temporary
 
     def _remove_temporary(self, temporary: str) -> None:
-        with suppress(StoreError):
+        with suppress(StateFileError):
             self.remove_file(temporary)
 
     def remove_file(self, name: str) -> bool:
@@ -271,9 +273,9 @@ class DirectoryHandle:
             return None
 
 
-def build_open_error(path: Path, error: OSError) -> StoreError:
+def build_open_error(path: Path, error: OSError) -> StateFileError:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
-        return StoreError(f"{path} is a link or no directory, and is not followed. Remove it.", path=path)
+        return StateFileError(f"{path} is a link or no directory, and is not followed. Remove it.", path=path)
     return build_write_error(path, error)
 
 
@@ -314,5 +316,5 @@ def read_from_offset(fd: int, offset: int) -> bytes:
 def _check_plain_name(name: str) -> str:
     """Check a name again as a last defence; callers have checked it before."""
     if "/" in name or "\0" in name or name in ("", ".", ".."):
-        raise StoreError(f"{name[:80]!r} is not the name of a file.", path=Path())
+        raise StateFileError(f"{name[:80]!r} is not the name of a file.", path=Path())
     return name

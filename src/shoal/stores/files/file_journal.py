@@ -10,17 +10,22 @@ from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.clock import Clock
-from shoal.core.errors import StoreError
-from shoal.core.events import AgentEnded, JournaledEvent, SessionEnded, WorkRetained
+from shoal.core.errors import StateFileError
+from shoal.core.events import AgentEnded, JournaledEvent, SessionEnded, WorktreeWorkRetained
 from shoal.core.redaction import KEY_SHAPE_REDACTOR, SecretRedactor
 from shoal.stores.files.file_watch import DirectoryWatch
-from shoal.stores.files.home_paths import build_write_error, make_private_directory, write_all
+from shoal.stores.files.home_paths import build_write_error, make_private_directory, write_all_bytes
 from shoal.stores.files.problem_reporter import ProblemReporter, ignore_problem
-from shoal.wire.journal_codec import JournalRecord, encode_journal_line, parse_journal_line, recover_event
+from shoal.wire.journal_codec import (
+    JournalRecord,
+    encode_journal_line,
+    parse_journal_line,
+    recover_event_from_torn_line,
+)
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _CHUNK = 1 << 20
-_END_EVENTS = (AgentEnded, WorkRetained)
+_END_EVENTS = (AgentEnded, WorktreeWorkRetained)
 
 
 class FileJournal:
@@ -44,7 +49,7 @@ class FileJournal:
             if self._unwritten:
                 self._write_unwritten()
             self._append_line(line)
-        except StoreError:
+        except StateFileError:
             if isinstance(event, _END_EVENTS):
                 self._unwritten.append(line)
             raise
@@ -61,12 +66,12 @@ class FileJournal:
         try:
             # Others write here too, so a partial line is not truncated: the next event starts a new line.
             self._is_torn = True
-            write_all(fd, line)
+            write_all_bytes(fd, line)
             self._is_torn = False
             if self._durable:
                 os.fdatasync(fd)
         except OSError as error:
-            raise StoreError(
+            raise StateFileError(
                 f"The journal {self.path} could not be written: {error.strerror}. "
                 "What is in it is kept. Make room on that disk, then go on with --resume.",
                 path=self.path,
@@ -78,7 +83,7 @@ class FileJournal:
         return os.lseek(fd, 0, os.SEEK_CUR)
 
     def close(self) -> None:
-        with suppress(StoreError):
+        with suppress(StateFileError):
             self._write_unwritten()
         fd, self._fd = self._fd, None
         if fd is not None:
@@ -106,7 +111,7 @@ def read_journal(
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StoreError(f"The journal {path} cannot be read: {error.strerror}.", path=path) from error
+        raise StateFileError(f"The journal {path} cannot be read: {error.strerror}.", path=path) from error
     with file:
         file.seek(offset)
         remainder = b""
@@ -130,7 +135,7 @@ def _parse_record(
             report_problem(
                 f"The journal has a line at {offset} that is not a whole event ({len(line)} bytes)."
             )
-        recovered = recover_event(line)
+        recovered = recover_event_from_torn_line(line)
         if recovered is None:
             return None
         at, event = recovered

@@ -11,28 +11,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.core.clock import Clock
-from shoal.core.errors import InboxNotFound, LockUnavailable, ShoalError, StoreError
+from shoal.core.errors import InboxNotFound, LockUnavailable, ShoalError, StateFileError
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailDeliveryState, MailMessage, PostReceipt
+from shoal.core.mail import MailDeliveryState, MailMessage, MailPostReceipt
 from shoal.core.names import LEAD_NAME
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.foreign_lock import ForeignLock
 from shoal.stores.files.inbox_file import (
     InboxFile,
-    assign_id,
+    assign_entry_id,
     build_inbox_file,
     has_derived_id,
     mark_entries_read,
     read_inbox_file,
-    recover_entries,
-    split_archived,
+    recover_inbox_entries,
+    split_archived_entries,
     to_single_line,
 )
 from shoal.stores.files.inbox_overflow import InboxOverflow, OverflowBatch
 from shoal.stores.files.line_files import append_lines, read_lines
 from shoal.stores.files.problem_reporter import ProblemReporter
 from shoal.stores.files.shared_file_lock import SharedFileLock
-from shoal.wire.foreign_json import InvalidFile
+from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.mail_codec import EMPTY_INBOX, InboxEntry, encode_inbox_entry, parse_inbox_entry
 
 _UNLIMITED = 1 << 60
@@ -83,7 +83,7 @@ class MailDirectories(Struct, frozen=True, kw_only=True):
 
 class _PendingPost(Struct, eq=False):
     entry: InboxEntry
-    outcome: asyncio.Future[PostReceipt | None]
+    outcome: asyncio.Future[MailPostReceipt | None]
     """None: the writer is gone, and this post must write for the waiting ones."""
 
 
@@ -144,7 +144,7 @@ class FileMailbox:
 
     # Posting
 
-    async def post(self, mail: MailMessage) -> PostReceipt:
+    async def post(self, mail: MailMessage) -> MailPostReceipt:
         """Post a message; the first of several concurrent posts writes them all."""
         loop = asyncio.get_running_loop()
         mail = replace(mail, read=False)
@@ -198,20 +198,20 @@ class FileMailbox:
             inbox = self._read_inbox()
             if isinstance(inbox, InboxFile) and not self.is_foreign:
                 self._inbox = inbox
-                if inbox.room[0] == 0 and not self._overflow.is_interrupted:
-                    self._queue_posts(self._take_batch())
+                if inbox.remaining_room[0] == 0 and not self._overflow.is_interrupted:
+                    self._queue_posts(self._take_post_batch())
                     return
             async with self._lock.lock_foreign() as foreign_lock:
                 self._deliver_posts(foreign_lock)
 
     def _deliver_posts(self, foreign_lock: ForeignLock) -> None:
         inbox = self._read_locked_inbox()
-        posts = self._take_batch()
+        posts = self._take_post_batch()
         try:
             if self._overflow.has_waiting() and not self.is_foreign:
                 # First come, first served: new messages queue behind waiting ones.
                 self._overflow.append([post.entry.raw for post in posts])
-                delivered_ids = self._refill_inbox(foreign_lock, inbox)
+                delivered_ids = self._refill_inbox_from_overflow(foreign_lock, inbox)
                 for post in posts:
                     _resolve_post(post, delivered=post.entry.mail.id in delivered_ids)
                 return
@@ -224,10 +224,10 @@ class FileMailbox:
             _resolve_post(post, delivered=True)
         self._queue_posts(posts[fitting_count:])
 
-    def _refill_inbox(self, foreign_lock: ForeignLock, inbox: InboxFile) -> Collection[str]:
+    def _refill_inbox_from_overflow(self, foreign_lock: ForeignLock, inbox: InboxFile) -> Collection[str]:
         """Move waiting messages into the inbox and return its ids. If that fails, they keep waiting."""
         try:
-            self._overflow.recover(inbox.ids)
+            self._overflow.finish_interrupted_move(inbox.ids)
             self._write_inbox(foreign_lock, inbox.entries)
         except (ShoalError, OSError):
             return ()
@@ -239,13 +239,13 @@ class FileMailbox:
             return
         try:
             self._overflow.append([post.entry.raw for post in posts])
-        except (StoreError, OSError) as error:
+        except (StateFileError, OSError) as error:
             _fail_posts(posts, error)
             return
         for post in posts:
             _resolve_post(post, delivered=False)
 
-    def _take_batch(self) -> list[_PendingPost]:
+    def _take_post_batch(self) -> list[_PendingPost]:
         posts, self._posts = self._posts[:_MAX_BATCH], self._posts[_MAX_BATCH:]
         return posts
 
@@ -327,7 +327,7 @@ class FileMailbox:
         async with self._lock:
             return self._read_locked_inbox()
 
-    def _read_inbox(self) -> InboxFile | InvalidFile:
+    def _read_inbox(self) -> InboxFile | InvalidFileContent:
         inbox = read_inbox_file(self._directories.inboxes, self._file, self._inbox)
         # The lead's inbox is created with the first message to it.
         if isinstance(inbox, InboxFile) and inbox.content is None and self.owner != LEAD_NAME:
@@ -343,19 +343,19 @@ class FileMailbox:
     def _read_locked_inbox(self) -> InboxFile:
         """Read the inbox under the locks: a file that is invalid now stays invalid, and is quarantined."""
         inbox = self._read_inbox()
-        if isinstance(inbox, InvalidFile) or inbox.rejected:
+        if isinstance(inbox, InvalidFileContent) or inbox.rejected:
             inbox = self._quarantine_inbox(inbox)
-        self._overflow.recover(inbox.ids)
+        self._overflow.finish_interrupted_move(inbox.ids)
         self._inbox = inbox
         return inbox
 
-    def _quarantine_inbox(self, inbox: InboxFile | InvalidFile) -> InboxFile:
+    def _quarantine_inbox(self, inbox: InboxFile | InvalidFileContent) -> InboxFile:
         backup_name = self._directories.inboxes.link_backup(
             self._file, f"{self._file}.corrupt-{self._clock.now()}"
         )
-        if isinstance(inbox, InvalidFile):
+        if isinstance(inbox, InvalidFileContent):
             reason = inbox.reason
-            entries = recover_entries(self._directories.inboxes.read_file(self._file) or b"").entries
+            entries = recover_inbox_entries(self._directories.inboxes.read_file(self._file) or b"").entries
         else:
             reason = "; ".join(inbox.rejected)
             entries = inbox.entries
@@ -373,8 +373,10 @@ class FileMailbox:
         if self.is_foreign:
             batch = self._overflow.read_batch(_UNLIMITED, _UNLIMITED)
         else:
-            entries = tuple([assign_id(e, self._ids.new_uuid()) if has_derived_id(e) else e for e in entries])
-            kept_entries, archived_entries = split_archived(entries)
+            entries = tuple(
+                [assign_entry_id(e, self._ids.new_uuid()) if has_derived_id(e) else e for e in entries]
+            )
+            kept_entries, archived_entries = split_archived_entries(entries)
             batch = self._read_fitting_batch(kept_entries)
         moved_entries, unreadable = self._parse_batch(batch)
         inbox = build_inbox_file((*kept_entries, *moved_entries))
@@ -382,7 +384,7 @@ class FileMailbox:
             lines = [*(to_single_line(entry.raw) for entry in archived_entries), *unreadable]
             append_lines(self._directories.archive, self._archive, lines, durable=self._durable)
         if moved_entries:
-            self._overflow.record_intent(batch, moved_entries[0].mail.id)
+            self._overflow.record_move_intent(batch, moved_entries[0].mail.id)
         foreign_lock.confirm_held()
         self._replace_file(inbox)
         if batch.lines:
@@ -398,7 +400,7 @@ class FileMailbox:
             os.fsync(self._directories.inboxes.fd)
 
     def _read_fitting_batch(self, kept_entries: tuple[InboxEntry, ...]) -> OverflowBatch:
-        return self._overflow.read_batch(*InboxFile(content=None, entries=kept_entries).room)
+        return self._overflow.read_batch(*InboxFile(content=None, entries=kept_entries).remaining_room)
 
     def _parse_batch(self, batch: OverflowBatch) -> tuple[tuple[InboxEntry, ...], list[bytes]]:
         """Return the messages, and the lines that cannot be parsed."""
@@ -422,7 +424,7 @@ class FileMailbox:
 
 
 def _count_fitting(inbox: InboxFile, posts: list[_PendingPost]) -> int:
-    count, size = inbox.room
+    count, size = inbox.remaining_room
     fitting_count = 0
     for post in posts[:count]:
         size -= len(post.entry.raw)
@@ -435,7 +437,7 @@ def _count_fitting(inbox: InboxFile, posts: list[_PendingPost]) -> int:
 def _resolve_post(post: _PendingPost, *, delivered: bool) -> None:
     if not post.outcome.done():
         state: MailDeliveryState = "delivered" if delivered else "queued"
-        post.outcome.set_result(PostReceipt(id=post.entry.mail.id, standing=state))
+        post.outcome.set_result(MailPostReceipt(id=post.entry.mail.id, standing=state))
 
 
 def _fail_posts(posts: list[_PendingPost], error: Exception) -> None:
@@ -444,7 +446,7 @@ def _fail_posts(posts: list[_PendingPost], error: Exception) -> None:
             post.outcome.set_exception(error)
 
 
-def _get_receipt(post: _PendingPost) -> PostReceipt:
+def _get_receipt(post: _PendingPost) -> MailPostReceipt:
     receipt = post.outcome.result()
     if receipt is None:
         raise LockUnavailable("The post was not written.")

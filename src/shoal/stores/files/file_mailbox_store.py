@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.core.clock import Clock
 from shoal.core.errors import TeamNotFound
 from shoal.core.ids import IdGenerator
-from shoal.core.mail import MailMessage, PostReceipt
+from shoal.core.mail import MailMessage, MailPostReceipt
 from shoal.core.names import AgentName, TeamName, parse_agent_name, parse_team_name
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.file_mailbox import FileMailbox, MailDirectories
@@ -54,7 +54,7 @@ class FileMailboxStore:
     async def open_inbox(self, owner: AgentName, *, foreign: bool = False) -> None:
         await self._get_mailbox(owner).open_inbox(foreign=foreign)
 
-    async def post(self, to: AgentName, mail: MailMessage) -> PostReceipt:
+    async def post(self, to: AgentName, mail: MailMessage) -> MailPostReceipt:
         return await self._get_mailbox(to).post(mail)
 
     async def take_unread(self, owner: AgentName, *, limit: int = 64) -> tuple[MailMessage, ...]:
@@ -71,7 +71,7 @@ class FileMailboxStore:
         await mailbox.wait_for_mail(beyond)
 
     def find_changed_inboxes(self, owners: Iterable[AgentName]) -> list[AgentName]:
-        if self._watch is None or not self._watch.deliver_pending():
+        if self._watch is None or not self._watch.deliver_pending_events():
             return list(owners)
         mailboxes = self._boxes
         return [owner for owner in owners if (box := mailboxes.get(owner)) is None or not box.is_idle]

@@ -10,16 +10,16 @@ from pathlib import Path
 from msgspec import structs
 
 from shoal.core.clock import Clock
-from shoal.core.errors import InvalidName, TeamBusy, TeamNotFound, TeamStoreError
-from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_name
+from shoal.core.errors import InvalidName, TeamHasActiveMembers, TeamNotFound, TeamStoreError
+from shoal.core.names import LEAD_NAME, AgentName, TeamName, find_free_name, parse_safe_name
 from shoal.core.roster import NewMember, RosterEntry, TeamRoster, format_agent_id
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.home_directories import find_home_directory, open_home_directory
 from shoal.stores.files.problem_reporter import ProblemReporter, ignore_problem
 from shoal.stores.files.shared_file_lock import LOCK_TIMEOUT, AsyncFlock, SharedFileLock
 from shoal.stores.files.team_keys import remove_team_key
-from shoal.wire.foreign_json import InvalidFile
-from shoal.wire.roster_codec import TeamFile, encode_new_team, parse_team
+from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.roster_codec import TeamRosterFile, encode_new_team_roster, parse_team_roster
 
 ROSTER_FILE = "config.json"
 _DELETING_MARKER = "deleting"
@@ -47,7 +47,7 @@ class FileRosterStore:
         self._clock = clock
         self._report_problem = report_problem
         self._lock_timeout = lock_timeout
-        self._cached_files: dict[TeamName, TeamFile] = {}
+        self._cached_files: dict[TeamName, TeamRosterFile] = {}
         self._reported: set[tuple[TeamName, str]] = set()
         """Problems already reported: rosters change often, and each problem is reported once."""
 
@@ -60,7 +60,7 @@ class FileRosterStore:
         description: str | None,
         leader: str | None = None,
     ) -> TeamRoster:
-        requested_name = parse_name(name)
+        requested_name = parse_safe_name(name)
         async with self._lock_names():
             self._remove_leftovers()
             free_name = TeamName(find_free_name(requested_name, self._list_taken_names()))
@@ -83,7 +83,7 @@ class FileRosterStore:
             return None
         with directory:
             found = self._read_roster(directory, name)
-            if isinstance(found, InvalidFile):
+            if isinstance(found, InvalidFileContent):
                 return await self._reread_locked(directory, name)
         return None if found is None else found.team
 
@@ -118,7 +118,7 @@ class FileRosterStore:
                 write(structs.replace(file.team, members=tuple(members)))
         return new_entry
 
-    async def set_active(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
+    async def set_active_members(self, team: TeamName, active: Mapping[AgentName, bool]) -> None:
         async with self._lock_roster(team) as (file, write):
             old_members = file.team.members
             new_members = tuple(
@@ -140,7 +140,7 @@ class FileRosterStore:
             async with self._lock_roster(team) as (file, _):
                 active_members = [m.name for m in file.team.members if m.is_active and m.name != LEAD_NAME]
                 if active_members:
-                    raise TeamBusy(
+                    raise TeamHasActiveMembers(
                         f"The team {team} still has active members: {', '.join(active_members)}. "
                         "Ask them to shut down first; when they have ended, delete it again."
                     )
@@ -164,7 +164,7 @@ class FileRosterStore:
     @asynccontextmanager
     async def _lock_roster(
         self, team: TeamName
-    ) -> AsyncIterator[tuple[TeamFile, Callable[[TeamRoster], None]]]:
+    ) -> AsyncIterator[tuple[TeamRosterFile, Callable[[TeamRoster], None]]]:
         """Hold the locks of the roster; yield it and the function that writes it."""
         name = _check_team_name(team)
         directory = self._find_team_directory(name)
@@ -179,7 +179,7 @@ class FileRosterStore:
 
                 def write_team(changed: TeamRoster) -> None:
                     foreign_lock.confirm_held()
-                    updated_file = found.replace_team(changed)
+                    updated_file = found.replace_roster(changed)
                     own_directory.rewrite_file(_STAGED_ROSTER, updated_file.content)
                     own_directory.swap_files(_STAGED_ROSTER, directory, ROSTER_FILE)
                     self._cached_files[name] = updated_file
@@ -198,11 +198,11 @@ class FileRosterStore:
                 file = self._read_locked(directory, name)
         return None if file is None else file.team
 
-    def _read_locked(self, directory: DirectoryHandle, name: TeamName) -> TeamFile | None:
+    def _read_locked(self, directory: DirectoryHandle, name: TeamName) -> TeamRosterFile | None:
         found = self._read_roster(directory, name)
         if found is None:
             return None
-        if isinstance(found, InvalidFile):
+        if isinstance(found, InvalidFileContent):
             path = directory.path / directory.link_backup(
                 ROSTER_FILE, f"{ROSTER_FILE}.corrupt-{self._clock.now()}"
             )
@@ -217,7 +217,9 @@ class FileRosterStore:
                 self._report_problem(f"A member of the team {name} cannot be read: {rejected.reason}.")
         return found
 
-    def _read_roster(self, directory: DirectoryHandle, name: TeamName) -> TeamFile | InvalidFile | None:
+    def _read_roster(
+        self, directory: DirectoryHandle, name: TeamName
+    ) -> TeamRosterFile | InvalidFileContent | None:
         """Read the roster; unchanged content is not parsed again."""
         content = directory.read_file(ROSTER_FILE)
         if content is None:
@@ -225,8 +227,8 @@ class FileRosterStore:
         cached = self._cached_files.get(name)
         if cached is not None and cached.content == content:
             return cached
-        found = parse_team(content, name)
-        if isinstance(found, TeamFile):
+        found = parse_team_roster(content, name)
+        if isinstance(found, TeamRosterFile):
             self._cached_files[name] = found
         return found
 
@@ -239,7 +241,7 @@ class FileRosterStore:
         with open_home_directory(self._home, "tasks", team.name) as tasks:
             os.close(tasks.open_file(".lock", os.O_WRONLY | os.O_CREAT))
         with open_home_directory(self._home, "teams", team.name) as directory:
-            directory.replace_file(ROSTER_FILE, encode_new_team(team))
+            directory.replace_file(ROSTER_FILE, encode_new_team_roster(team))
         with self._open_own_directory(team.name) as own_directory:
             own_directory.remove_file(_CREATING_MARKER)
 
@@ -327,12 +329,12 @@ def _set_active(member: RosterEntry, *, active: bool | None) -> RosterEntry:
 
 
 def _check_team_name(team: TeamName) -> TeamName:
-    return TeamName(parse_name(team))
+    return TeamName(parse_safe_name(team))
 
 
 def _is_valid_name(text: str) -> bool:
     try:
-        return parse_name(text) == text
+        return parse_safe_name(text) == text
     except InvalidName:
         return False
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from msgspec import structs
 
 from shoal.core.clock import Clock
-from shoal.core.errors import LockUnavailable, StoreError, TaskUpdateRefused
+from shoal.core.errors import LockUnavailable, StateFileError, TaskUpdateRefused
 from shoal.core.ids import IdGenerator
-from shoal.core.names import AgentName, TaskId, parse_name, parse_task_id
+from shoal.core.names import AgentName, TaskId, parse_safe_name, parse_task_id
 from shoal.core.tasks import (
     ATTEMPT_KEY,
     ClaimRefusalReason,
@@ -20,9 +20,9 @@ from shoal.core.tasks import (
     Task,
     TaskDraft,
     TaskUpdate,
-    apply_dependencies,
-    apply_update,
-    extract_attempt_mark,
+    apply_task_dependencies,
+    apply_task_update,
+    extract_stable_attempt_part,
     find_claim_refusal,
     overlay_tasks,
 )
@@ -31,10 +31,10 @@ from shoal.stores.files.board_locks import BoardLocks
 from shoal.stores.files.board_recovery import (
     FOREIGN_TASK_TIMEOUT,
     find_abandoned_tasks,
-    repair_dependencies,
-    reset_to_pending,
+    repair_task_dependencies,
+    reset_task_to_pending,
 )
-from shoal.stores.files.board_waiters import ClaimBackoff, ClaimWaiters
+from shoal.stores.files.board_waiters import TaskClaimBackoff, TaskClaimWaiters
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.file_watch import POLL_INTERVAL
 from shoal.stores.files.home_directories import find_home_directory, open_home_directory
@@ -71,12 +71,12 @@ class FileTaskBoard:
         self._clock = clock
         self._ids = ids
         self._foreign_timeout = foreign_timeout
-        self._files = TaskFiles(home, parse_name(name), report_problem)
-        self._locks = BoardLocks(home, parse_name(name), timeout=lock_timeout)
+        self._files = TaskFiles(home, parse_safe_name(name), report_problem)
+        self._locks = BoardLocks(home, parse_safe_name(name), timeout=lock_timeout)
         self._leases: DirectoryHandle | None = None
         self._lease: ProcessLease | None = None
-        self._waiters = ClaimWaiters()
-        self._backoff = ClaimBackoff()
+        self._waiters = TaskClaimWaiters()
+        self._backoff = TaskClaimBackoff()
         self._backoff_timer: asyncio.TimerHandle | None = None
         self._watched_events: DirectoryEvents | None = None
         self._last_recovery = -MIN_RECOVERY_INTERVAL
@@ -106,7 +106,7 @@ class FileTaskBoard:
 
     async def list_tasks(self) -> Sequence[Task]:
         index = await self._read_repaired()
-        return index.list_sorted()
+        return index.list_sorted_tasks()
 
     async def list_unfinished(self) -> Sequence[Task]:
         index = await self._read_repaired()
@@ -117,11 +117,11 @@ class FileTaskBoard:
 
     def peek_tasks(self) -> Mapping[TaskId, Task]:
         """Return the tasks as in the files, without changes: tasks of dead holders are not released."""
-        return self._files.refresh().tasks
+        return self._files.refresh_board_index().tasks
 
     def take_changed_ids(self) -> Collection[TaskId] | None:
         """Return the ids of tasks whose files changed since the last call; None at the first call."""
-        return self._files.refresh().take_changed_ids()
+        return self._files.refresh_board_index().take_changed_ids()
 
     async def update(self, task: TaskId, change: TaskUpdate, *, by: AgentName) -> tuple[Task, Task]:
         if change.status == "deleted":
@@ -135,7 +135,7 @@ class FileTaskBoard:
             return await self._update_task(task, change)
 
     async def _update_task(self, task: TaskId, change: TaskUpdate) -> tuple[Task, Task]:
-        index = self._files.refresh()
+        index = self._files.refresh_board_index()
         ends = (*change.add_blocks, *change.add_blocked_by)
         involved_ids = {task, *(end for end in ends if end in index.tasks)}
         async with self._locks.lock_tasks(self._files.directory, involved_ids):
@@ -144,14 +144,14 @@ class FileTaskBoard:
             }
             if task not in files:
                 raise _build_not_found(task)
-            updated = apply_update(files[task].task, change)
-            others = apply_dependencies(overlay_tasks(index.tasks, {task: updated}), task, change)
+            updated = apply_task_update(files[task].task, change)
+            others = apply_task_dependencies(overlay_tasks(index.tasks, {task: updated}), task, change)
             self._write_tasks(files, {task: updated, **others})
         self._waiters.notify_claimable(index)
         return files[task].task, index.tasks[task]
 
     async def claim(self, task: TaskId, *, by: AgentName) -> ClaimResult:
-        index = self._files.refresh()
+        index = self._files.refresh_board_index()
         refusal = self._check_claim(index, index.tasks.get(task), by)
         if refusal is not None and not (
             refusal == "already_claimed" and self._find_abandoned((index.tasks[task],))
@@ -170,16 +170,16 @@ class FileTaskBoard:
         return claim
 
     async def _claim_next_task(self, by: AgentName) -> ClaimResult | None:
-        index = self._files.refresh()
+        index = self._files.refresh_board_index()
         abandoned = (
             self._find_abandoned_periodically(index)
-            if next(index.iterate_claimable(), None)
+            if next(index.iterate_claimable_tasks(), None)
             else self._find_all_abandoned(index)
         )
         await self._release_abandoned(abandoned)
         while True:
             busy_task = None
-            for task in self._files.refresh().iterate_claimable():
+            for task in self._files.refresh_board_index().iterate_claimable_tasks():
                 async with self._locks.try_lock_task(self._files.directory, task.id) as is_locked:
                     claim = self._claim_locked(task.id, by) if is_locked else None
                 if claim is not None and claim.success:
@@ -193,9 +193,9 @@ class FileTaskBoard:
             if claim.success:
                 return claim
 
-    async def reclaim(self, owner: AgentName) -> tuple[TaskId, ...]:
+    async def reclaim_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         # Not by `list_tasks`, which releases the tasks of dead holders.
-        index = self._files.refresh()
+        index = self._files.refresh_board_index()
         owned_tasks = [
             task for task in index.list_unfinished() if task.owner == owner and task.status == "in_progress"
         ]
@@ -212,15 +212,17 @@ class FileTaskBoard:
             return self._claim_locked(task, owner).success
 
     async def release(self, task: TaskId, *, attempt: str) -> bool:
-        if task not in self._files.refresh().tasks:
+        if task not in self._files.refresh_board_index().tasks:
             return False
         return await self._release_if(task, lambda current: current.attempt == attempt)
 
-    async def release_all(self, owner: AgentName) -> tuple[TaskId, ...]:
+    async def release_owner_tasks(self, owner: AgentName) -> tuple[TaskId, ...]:
         def is_held_by_owner(task: Task) -> bool:
             return task.owner == owner and task.status != "completed"
 
-        held_ids = [task.id for task in self._files.refresh().list_unfinished() if is_held_by_owner(task)]
+        held_ids = [
+            task.id for task in self._files.refresh_board_index().list_unfinished() if is_held_by_owner(task)
+        ]
         return tuple([task for task in held_ids if await self._release_if(task, is_held_by_owner)])
 
     async def delete(self, task: TaskId) -> None:
@@ -228,8 +230,8 @@ class FileTaskBoard:
 
     async def wait_for_claimable(self) -> None:
         while True:
-            index = self._files.refresh()
-            if next(index.iterate_claimable(), None) is not None:
+            index = self._files.refresh_board_index()
+            if next(index.iterate_claimable_tasks(), None) is not None:
                 return
             if abandoned := self._find_all_abandoned(index):
                 await self._release_abandoned(abandoned)
@@ -252,7 +254,7 @@ class FileTaskBoard:
     async def _lock_board(self) -> AsyncIterator[BoardIndex]:
         """Hold the list lock and yield the current board, with partial changes of dead processes repaired."""
         async with self._locks.lock_board(self._files.directory):
-            index = self._files.refresh()
+            index = self._files.refresh_board_index()
             if not self._is_tidied:
                 self._is_tidied = True
                 self._files.remove_abandoned_files()
@@ -265,7 +267,9 @@ class FileTaskBoard:
             async with self._locks.lock_tasks(self._files.directory, (task,)):
                 file = self._files.reread_task(task)
                 if file is not None:
-                    repaired = repair_dependencies(file.task, index.get_dependants(task), self._is_deleted)
+                    repaired = repair_task_dependencies(
+                        file.task, index.get_dependants(task), self._is_deleted
+                    )
                     if repaired is not file.task:
                         self._files.write(file, repaired)
             index.inconsistent.discard(task)
@@ -275,10 +279,10 @@ class FileTaskBoard:
 
     async def _read_repaired(self) -> BoardIndex:
         """Return the board for readers, with dependencies repaired and abandoned tasks released."""
-        index = self._files.refresh()
+        index = self._files.refresh_board_index()
         abandoned = self._find_abandoned_periodically(index)
         # Reading works even if writing does not.
-        with suppress(LockUnavailable, StoreError):
+        with suppress(LockUnavailable, StateFileError):
             if index.inconsistent:
                 async with self._lock_board():
                     pass
@@ -286,7 +290,7 @@ class FileTaskBoard:
         return index
 
     def _require_task(self, task: TaskId) -> Task:
-        found = self._files.refresh().tasks.get(parse_task_id(task))
+        found = self._files.refresh_board_index().tasks.get(parse_task_id(task))
         if found is None:
             raise _build_not_found(task)
         return found
@@ -312,14 +316,14 @@ class FileTaskBoard:
 
     def _claim_locked(self, task: TaskId, by: AgentName) -> ClaimResult:
         """Claim the task; the caller holds its lock."""
-        index = self._files.refresh()
+        index = self._files.refresh_board_index()
         file = self._files.reread_task(task)
         current = None if file is None else file.task
         refusal = self._check_claim(index, current, by)
         if refusal is not None or file is None or current is None:
             return ClaimResult(success=False, reason=refusal, task=current)
         is_held = current.owner == by and current.status == "in_progress"
-        attempt_mark = extract_attempt_mark(current.attempt) if is_held else ""
+        attempt_mark = extract_stable_attempt_part(current.attempt) if is_held else ""
         attempt = f"{self._ensure_lease().id}-{attempt_mark or self._ids.new_short_id()}"
         claimed_task = structs.replace(
             current, status="in_progress", owner=by, metadata={**current.metadata, ATTEMPT_KEY: attempt}
@@ -332,7 +336,7 @@ class FileTaskBoard:
             file = self._files.reread_task(task)
             if file is None or file.task.status == "completed" or not condition(file.task):
                 return False
-            self._files.write(file, reset_to_pending(file.task))
+            self._files.write(file, reset_task_to_pending(file.task))
         self._waiters.notify_claimable(self._files.index)
         return True
 
@@ -419,7 +423,7 @@ class FileTaskBoard:
         if self._files.change_events is not self._watched_events:
             self._stop_watching()
             return
-        claimable = next(self._files.refresh().iterate_claimable(), None)
+        claimable = next(self._files.refresh_board_index().iterate_claimable_tasks(), None)
         pause = 0.0 if claimable is None else self._backoff.get_delay(claimable.id)
         if not pause:
             self._waiters.notify_claimable(self._files.index)
@@ -428,7 +432,7 @@ class FileTaskBoard:
 
     def _on_backoff_elapsed(self) -> None:
         self._backoff_timer = None
-        self._waiters.notify_claimable(self._files.refresh())
+        self._waiters.notify_claimable(self._files.refresh_board_index())
 
 
 def _build_not_found(task: TaskId) -> TaskUpdateRefused:

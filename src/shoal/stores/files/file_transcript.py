@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from shoal.core.clock import format_iso_time
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.transcript_entries import TranscriptEntry
-from shoal.stores.files.home_paths import build_write_error, open_private_file, write_all
+from shoal.stores.files.home_paths import build_write_error, open_private_file, write_all_bytes
 from shoal.stores.files.line_files import find_complete_end
 from shoal.wire.json_codec import decode_json
 from shoal.wire.transcript_codec import TranscriptEncoder
@@ -31,12 +31,12 @@ class FileTranscript:
         line = self._encoder.encode_entry(entry)
         fd = self._open_file(entry.at) if self._fd is None else self._fd
         try:
-            write_all(fd, line)
+            write_all_bytes(fd, line)
             if self._durable:
                 os.fdatasync(fd)
         except OSError as error:
             self._truncate_partial_line()
-            raise StoreError(
+            raise StateFileError(
                 f"The conversation could not be written to {self.path}: {error.strerror}. "
                 "What was said before is kept. Make room on that disk, then go on with --resume.",
                 path=self.path,
@@ -82,7 +82,7 @@ def _repair_tail(fd: int, path: Path, at: int) -> int:
     backup_path = path.with_name(f"{path.name}.torn-{format_iso_time(at).replace(':', '')}")
     backup_fd = os.open(backup_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        write_all(backup_fd, torn_bytes)
+        write_all_bytes(backup_fd, torn_bytes)
     finally:
         os.close(backup_fd)
     os.ftruncate(fd, start)

@@ -46,7 +46,7 @@ class DirectoryWatch:
         if notices is not None:
             notices.close()
 
-    def deliver_pending(self) -> bool:
+    def deliver_pending_events(self) -> bool:
         """Deliver pending events now; return False if the system sends none."""
         self._deliver_events()
         return self._events is not None

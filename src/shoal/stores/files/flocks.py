@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.home_paths import build_write_error, open_private_file
 
 _TRIES, _PAUSE = 100, 0.02
@@ -55,7 +55,7 @@ def lock_for_update(path: Path) -> Iterator[None]:
         raise build_write_error(lock, error) from error
     try:
         if not retry_flock(fd, tries=_TRIES, pause=_PAUSE):
-            raise StoreError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
+            raise StateFileError(f"Another process holds {lock} and does not let go. Try again.", path=lock)
         yield
     finally:
         os.close(fd)

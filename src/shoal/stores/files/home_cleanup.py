@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId, is_uuid
 from shoal.core.names import TeamName
 from shoal.stores.files.directory_handle import DirectoryHandle
@@ -24,8 +24,8 @@ from shoal.stores.files.home_directories import find_home_directory
 from shoal.stores.files.home_paths import make_private_directory
 from shoal.stores.files.old_sessions import OldSessionRemover
 from shoal.stores.files.pid_locks import is_session_running
-from shoal.wire.foreign_json import InvalidFile
-from shoal.wire.roster_codec import parse_team
+from shoal.wire.foreign_json import InvalidFileContent
+from shoal.wire.roster_codec import parse_team_roster
 
 MIN_AGE = 3600.0
 """Minimum age in seconds of removed files, whatever the setting: a session may be just starting."""
@@ -37,7 +37,7 @@ _SNAPSHOT_END = b"# whole\n"
 _LOG_LINE = re.compile(rb'[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z \{"type":"')
 
 
-class CleanupResult(Struct, frozen=True, kw_only=True):
+class HomeCleanupResult(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionId, ...]
     logs: int
     snapshots: int
@@ -58,7 +58,7 @@ def is_cleanup_due(home: Path, *, now: int) -> bool:
 
 def mark_cleanup_done(home: Path, *, now: int) -> None:
     """Record that a cleanup completed. If that fails, the next session cleans up again, which is harmless."""
-    with suppress(OSError, StoreError):
+    with suppress(OSError, StateFileError):
         make_private_directory(home / "shoal")
         (home / _CLEANUP_MARKER).touch(mode=0o600)
         os.utime(home / _CLEANUP_MARKER, (now / 1000, now / 1000), follow_symlinks=False)
@@ -66,7 +66,7 @@ def mark_cleanup_done(home: Path, *, now: int) -> None:
 
 def clean_home(
     home: Path, *, days: int, now: int, should_continue: Callable[[], bool] = lambda: True
-) -> CleanupResult:
+) -> HomeCleanupResult:
     """Remove files that are unchanged for this many days; `now` is in Unix milliseconds.
 
     `should_continue` is called before each removal. With 0 days, files unchanged for an hour are removed.
@@ -78,7 +78,7 @@ def clean_home(
         removed: list[str] = []
         try:
             removed.extend(remove())
-        except (StoreError, OSError) as error:
+        except (StateFileError, OSError) as error:
             problems.append(str(error))
         return removed
 
@@ -89,10 +89,10 @@ def clean_home(
         )
     )
     logs, snapshots = (
-        collect_removed(lambda: files.remove_logs(_find_leading_sessions(home))),
+        collect_removed(lambda: files.remove_debug_logs(_find_leading_sessions(home))),
         collect_removed(files.remove_snapshots),
     )
-    return CleanupResult(
+    return HomeCleanupResult(
         sessions=tuple(map(SessionId, sessions)),
         logs=len(logs),
         snapshots=len(snapshots),
@@ -113,10 +113,10 @@ def _find_leading_sessions(home: Path) -> set[str]:
     with teams:
         for name in teams.list_names():
             content = _read_roster(teams, name)
-            roster = None if content is None else parse_team(content, TeamName(name))
-            if isinstance(roster, InvalidFile):
+            roster = None if content is None else parse_team_roster(content, TeamName(name))
+            if isinstance(roster, InvalidFileContent):
                 message = f"No session is removed: the roster of team {name} cannot be read: {roster.reason}."
-                raise StoreError(message, path=teams.path / name)
+                raise StateFileError(message, path=teams.path / name)
             if roster is not None:
                 found |= {name, roster.team.lead_session_id}
     return found
@@ -138,7 +138,7 @@ class _OldFileRemover:
         self._before = cutoff
         self._should_continue = should_continue
 
-    def remove_logs(self, kept_sessions: set[str]) -> Iterator[str]:
+    def remove_debug_logs(self, kept_sessions: set[str]) -> Iterator[str]:
         """Remove old debug logs, except those of kept or running sessions."""
         directory = find_home_directory(self._home, "debug")
         if directory is None:
@@ -149,7 +149,7 @@ class _OldFileRemover:
                 if session == name or not is_uuid(session) or session in kept_sessions:
                     continue
                 if not is_session_running(self._home, SessionId(session)) and self._remove_if_old(
-                    directory, name, _is_log
+                    directory, name, _is_debug_log
                 ):
                     yield name
                     _remove_latest_link(directory, name)
@@ -173,7 +173,7 @@ class _OldFileRemover:
             return False
         try:
             fd = directory.open_file(name, os.O_RDONLY)
-        except (FileNotFoundError, StoreError):
+        except (FileNotFoundError, StateFileError):
             return False  # removed meanwhile; or a link or a directory, so not ours
         try:
             return is_ours(fd) and try_flock(fd) and directory.remove_file(name)
@@ -181,7 +181,7 @@ class _OldFileRemover:
             os.close(fd)
 
 
-def _is_log(fd: int) -> bool:
+def _is_debug_log(fd: int) -> bool:
     return _LOG_LINE.match(os.pread(fd, 64, 0)) is not None
 
 

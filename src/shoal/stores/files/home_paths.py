@@ -7,15 +7,15 @@ import os
 import re
 from pathlib import Path
 
-from shoal.core.errors import StoreError
-from shoal.core.ids import AgentId, SessionId, slugify_path
+from shoal.core.errors import StateFileError
+from shoal.core.ids import AgentId, SessionId, slugify_project_path
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,159}")
 """A member id is two names of up to 64 characters with a sign between them."""
 
 
 def get_project_directory(home: Path, cwd: str) -> Path:
-    name = slugify_path(cwd)
+    name = slugify_project_path(cwd)
     if len(name) > 200:
         # A file name has at most 255 bytes.
         name = f"{name[:200]}-{hashlib.sha256(cwd.encode(errors='surrogateescape')).hexdigest()[:12]}"
@@ -48,11 +48,11 @@ def get_journal_path(home: Path, session: SessionId) -> Path:
 def check_file_name(name: str, home: Path) -> str:
     """Return the name if it is a safe file name, else raise; identifiers come from the command line too."""
     if not _SAFE_NAME.fullmatch(name) or ".." in name:
-        raise StoreError(f"{name!r} cannot be used as the name of a session or an agent.", path=home)
+        raise StateFileError(f"{name!r} cannot be used as the name of a session or an agent.", path=home)
     return name
 
 
-def to_safe_name(name: str) -> str:
+def to_safe_file_name(name: str) -> str:
     """Return a file name for any text: unchanged if it is safe, else cleaned and with a hash suffix."""
     cleaned = re.sub(r"[^A-Za-z0-9._@-]", "-", name).lstrip(".-")[:100]
     if cleaned and cleaned == name:
@@ -73,15 +73,15 @@ def make_private_directory(directory: Path) -> None:
         raise build_write_error(directory, error) from error
 
 
-def build_write_error(path: Path, error: OSError) -> StoreError:
-    return StoreError(
+def build_write_error(path: Path, error: OSError) -> StateFileError:
+    return StateFileError(
         f"{path} cannot be written: {error.strerror or error}. "
         "Make it writable, or choose another home with SHOAL_HOME=DIRECTORY.",
         path=path,
     )
 
 
-def write_all(fd: int, content: bytes) -> None:
+def write_all_bytes(fd: int, content: bytes) -> None:
     """Write in one call. After a partial write, write the rest: its error tells why."""
     written = os.write(fd, content)
     while written < len(content):
@@ -108,7 +108,7 @@ def create_private_file(path: Path, content: bytes) -> None:
     except OSError as error:
         raise build_write_error(path, error) from error
     try:
-        write_all(fd, content)
+        write_all_bytes(fd, content)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise build_write_error(path, error) from error

@@ -10,14 +10,14 @@ import msgspec
 from msgspec import Struct
 
 from shoal.stores.files.directory_handle import DirectoryHandle
-from shoal.wire.foreign_json import InvalidFile
+from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.json_codec import encode_json
 from shoal.wire.mail_codec import (
     InboxEntry,
     ParsedInbox,
     encode_inbox,
-    encode_updated_entry,
-    has_own_id,
+    encode_updated_inbox_entry,
+    has_writer_given_id,
     parse_inbox,
     parse_inbox_entry,
 )
@@ -47,7 +47,7 @@ class InboxFile(Struct, frozen=True, kw_only=True):
         return [entry for entry in self.entries if not entry.mail.read]
 
     @property
-    def room(self) -> tuple[int, int]:
+    def remaining_room(self) -> tuple[int, int]:
         """Number of unread messages and bytes that still fit."""
         sizes = [len(entry.raw) for entry in self.entries if not entry.mail.read]
         count, size = MAX_UNREAD - len(sizes), MAX_UNREAD_BYTES - sum(sizes)
@@ -60,7 +60,7 @@ class InboxFile(Struct, frozen=True, kw_only=True):
 
 def read_inbox_file(
     directory: DirectoryHandle, name: str, previous: InboxFile | None
-) -> InboxFile | InvalidFile:
+) -> InboxFile | InvalidFileContent:
     """Read the file. Compared by content: on some systems times are too coarse to tell two writes apart."""
     content = directory.read_file(name)
     if previous is not None and content == previous.content:
@@ -68,7 +68,7 @@ def read_inbox_file(
     if content is None:
         return InboxFile(content=None, entries=())
     inbox = parse_inbox(content)
-    if isinstance(inbox, InvalidFile):
+    if isinstance(inbox, InvalidFileContent):
         return inbox
     reasons = tuple(each.reason for each in inbox.rejected)
     return InboxFile(content=content, entries=inbox.entries, rejected=reasons)
@@ -85,7 +85,9 @@ def mark_entries_read(entries: Iterable[InboxEntry], ids: Collection[str]) -> tu
     )
 
 
-def split_archived(entries: tuple[InboxEntry, ...]) -> tuple[tuple[InboxEntry, ...], tuple[InboxEntry, ...]]:
+def split_archived_entries(
+    entries: tuple[InboxEntry, ...],
+) -> tuple[tuple[InboxEntry, ...], tuple[InboxEntry, ...]]:
     """Return the entries that stay and the read ones that leave; only the latest few read entries stay."""
     read_entries = [entry for entry in reversed(entries) if entry.mail.read]
     sizes = accumulate(len(entry.raw) for entry in read_entries)
@@ -101,10 +103,10 @@ def split_archived(entries: tuple[InboxEntry, ...]) -> tuple[tuple[InboxEntry, .
 
 def has_derived_id(entry: InboxEntry) -> bool:
     """Return True if the entry was written by a program that gives no ids."""
-    return entry.mail.id.startswith("made-") and not has_own_id(entry)
+    return entry.mail.id.startswith("made-") and not has_writer_given_id(entry)
 
 
-def assign_id(entry: InboxEntry, identity: str) -> InboxEntry:
+def assign_entry_id(entry: InboxEntry, identity: str) -> InboxEntry:
     """Return the entry with a permanent id.
 
     An id derived from content alone would repeat if the same program sent the same text again after this
@@ -112,7 +114,7 @@ def assign_id(entry: InboxEntry, identity: str) -> InboxEntry:
     """
     mail = msgspec.structs.replace(entry.mail, id=identity)
     return InboxEntry(
-        mail=mail, raw=encode_updated_entry(InboxEntry(mail=mail, raw=entry.raw), read=mail.read)
+        mail=mail, raw=encode_updated_inbox_entry(InboxEntry(mail=mail, raw=entry.raw), read=mail.read)
     )
 
 
@@ -122,7 +124,7 @@ def to_single_line(raw: bytes) -> bytes:
     return raw.replace(b"\n", b" ") if b"\n" in raw else raw
 
 
-def recover_entries(content: bytes) -> ParsedInbox:
+def recover_inbox_entries(content: bytes) -> ParsedInbox:
     """Return the complete entries of a broken file, in order."""
     text = content.decode(errors="replace").lstrip("\ufeff \t\r\n").removeprefix("[")
     decoder = json.JSONDecoder()
@@ -144,7 +146,9 @@ def recover_entries(content: bytes) -> ParsedInbox:
 
 def _mark_entry_read(entry: InboxEntry) -> InboxEntry:
     mail = msgspec.structs.replace(entry.mail, read=True)
-    return InboxEntry(mail=mail, raw=_mark_bytes_read(entry.raw) or encode_updated_entry(entry, read=True))
+    return InboxEntry(
+        mail=mail, raw=_mark_bytes_read(entry.raw) or encode_updated_inbox_entry(entry, read=True)
+    )
 
 
 def _mark_bytes_read(raw: bytes) -> bytes | None:

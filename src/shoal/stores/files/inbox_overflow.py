@@ -77,7 +77,7 @@ class InboxOverflow:
             self._write_state(_OverflowState(inode=status.st_ino))
         append_lines(self._directory, self._file, lines, durable=self._durable)
 
-    def recover(self, ids: Collection[str]) -> None:
+    def finish_interrupted_move(self, ids: Collection[str]) -> None:
         """Load the state and finish a move that a dead process left open; `ids` are in the inbox."""
         status = self._directory.get_status(self._file)
         if status is None or status.st_size == 0:
@@ -108,7 +108,7 @@ class InboxOverflow:
         finally:
             os.close(fd)
 
-    def record_intent(self, batch: OverflowBatch, first: str) -> None:
+    def record_move_intent(self, batch: OverflowBatch, first: str) -> None:
         state = self._state
         self._write_state(
             _OverflowState(inode=state.inode, moved=state.moved, intended=batch.end, first=_hash_id(first))

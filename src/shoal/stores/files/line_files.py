@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from shoal.stores.files.directory_handle import DirectoryHandle, read_from_offset
-from shoal.stores.files.home_paths import build_write_error, write_all
+from shoal.stores.files.home_paths import build_write_error, write_all_bytes
 
 _TAIL_CHUNK = 1 << 16
 
@@ -20,7 +20,7 @@ def append_lines(
     try:
         size = truncate_partial_line(fd)
         try:
-            write_all(fd, b"".join([line + b"\n" for line in lines]))
+            write_all_bytes(fd, b"".join([line + b"\n" for line in lines]))
             if durable:
                 os.fdatasync(fd)
         except OSError:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.events import SessionStarted
 from shoal.core.ids import is_uuid
 from shoal.stores.files.directory_handle import DirectoryHandle
@@ -82,7 +82,7 @@ class OldSessionRemover:
     def _seems_old(self, runs: DirectoryHandle, session: str) -> bool:
         try:
             return self._is_old(runs, session)
-        except (StoreError, OSError) as error:  # for example of another user
+        except (StateFileError, OSError) as error:  # for example of another user
             self._report_failure(session, error)
             return False
 
@@ -106,28 +106,30 @@ class OldSessionRemover:
             if run is None:
                 return False
             with run:
-                return self._remove_locked(directories, run, session)
-        except (StoreError, OSError) as error:
+                return self._remove_locked_session(directories, run, session)
+        except (StateFileError, OSError) as error:
             self._report_failure(session, error)
             return False
 
     def _report_failure(self, session: str, error: Exception) -> None:
         self._report_problem(f"The session {session} is not removed: {error}")
 
-    def _remove_locked(self, directories: _SessionDirectories, run: DirectoryHandle, session: str) -> bool:
+    def _remove_locked_session(
+        self, directories: _SessionDirectories, run: DirectoryHandle, session: str
+    ) -> bool:
         lock = run.open_file(_LOCK, os.O_RDWR | os.O_CREAT)
         try:
             # While locked it cannot be resumed; it may have been resumed since the first check.
             return (
                 try_flock(lock)
                 and not self._has_new_events(run)
-                and self._is_ours(directories, run, session)
+                and self._is_our_session(directories, run, session)
                 and self._remove_session_files(directories, run, session)
             )
         finally:
             os.close(lock)
 
-    def _is_ours(self, directories: _SessionDirectories, run: DirectoryHandle, session: str) -> bool:
+    def _is_our_session(self, directories: _SessionDirectories, run: DirectoryHandle, session: str) -> bool:
         """Return True if we started the transcript and nobody has continued it since."""
         for project in directories.projects_by_session.get(session, ()):
             assert directories.projects is not None
@@ -196,7 +198,7 @@ def _map_projects(projects: DirectoryHandle) -> dict[str, list[str]]:
             continue
         except OSError as error:
             message = f"No session is removed: {projects.path / project} cannot be read: {error.strerror}."
-            raise StoreError(message, path=projects.path / project) from error
+            raise StateFileError(message, path=projects.path / project) from error
         for session in {name.partition(".jsonl")[0] for name in names}:
             if is_uuid(session):
                 found.setdefault(session, []).append(project)
@@ -207,7 +209,7 @@ def _open_existing(parent: DirectoryHandle, name: str) -> DirectoryHandle:
     """Open a directory that existed a moment ago; raise `StoreError` if it is gone."""
     found = parent.open_existing(name)
     if found is None:
-        raise StoreError(f"{parent.path / name} was removed meanwhile.", path=parent.path / name)
+        raise StateFileError(f"{parent.path / name} was removed meanwhile.", path=parent.path / name)
     return found
 
 
@@ -232,7 +234,7 @@ def _read_run_version(run: DirectoryHandle) -> str | None:
 def _read_head(directory: DirectoryHandle, name: str) -> bytes:
     try:
         fd = directory.open_file(name, os.O_RDONLY)
-    except (FileNotFoundError, StoreError):
+    except (FileNotFoundError, StateFileError):
         return b""
     try:
         return os.pread(fd, _HEAD_SIZE, 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ids import SessionId
 from shoal.stores.files.flocks import is_flocked, retry_flock
 from shoal.stores.files.home_paths import build_write_error, get_run_directory, make_private_directory
@@ -113,9 +113,9 @@ def _acquire_lock(path: Path, describe_conflict: Callable[[str], str]) -> int:
             return fd
         pid = os.pread(fd, 32, 0).decode(errors="replace").strip()
         os.close(fd)
-        raise StoreError(describe_conflict(f"process {pid}" if pid else "another process"), path=path)
+        raise StateFileError(describe_conflict(f"process {pid}" if pid else "another process"), path=path)
     message = f"{path} is taken away whenever it is made. Choose another home with SHOAL_HOME=DIRECTORY."
-    raise StoreError(message, path=path)
+    raise StateFileError(message, path=path)
 
 
 def _open_lock_file(path: Path) -> int:

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from weakref import WeakSet
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.directory_handle import DirectoryHandle
 from shoal.stores.files.flocks import is_flocked
 from shoal.stores.files.home_paths import build_write_error
@@ -34,11 +34,11 @@ class ProcessLease:
             os.write(self._fd, f"{os.getpid()}\n".encode())
             # Gets its name only once it is locked: nobody sees it unlocked while its holder lives.
             directory.move_file(temporary, directory, self.id)
-        except (OSError, StoreError) as error:
+        except (OSError, StateFileError) as error:
             self.detach()
-            with suppress(StoreError):
+            with suppress(StateFileError):
                 directory.remove_file(temporary)
-            if isinstance(error, StoreError):
+            if isinstance(error, StateFileError):
                 raise
             raise build_write_error(directory.path / self.id, error) from error
         _held_leases.add(self)
@@ -97,5 +97,5 @@ def remove_dead_leases(directory: DirectoryHandle) -> None:
         elif (
             status := directory.get_status(name)
         ) is not None and time.time() - status.st_mtime > _CREATION_GRACE:
-            with suppress(StoreError):
+            with suppress(StateFileError):
                 directory.remove_file(name)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.questions import AllowAnswer, Answer, DenyAnswer, PermissionQuestion, Question
-from shoal.stores.files.home_paths import create_atomically, to_safe_name, write_atomically
+from shoal.stores.files.home_paths import create_atomically, to_safe_file_name, write_atomically
 from shoal.wire.question_codec import (
     encode_answer,
     encode_question,
-    is_valid_answer,
+    is_matching_answer_type,
     parse_answer,
     parse_question,
 )
@@ -41,7 +41,7 @@ class QuestionFiles:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                raise StoreError(
+                raise StateFileError(
                     f"A question cannot be kept in {self.directory}: {error.strerror}.", path=path
                 ) from error
         write_atomically(self._question_path(question.id), encode_question(question))
@@ -49,8 +49,8 @@ class QuestionFiles:
     def answer(self, question_id: str, answer: Answer) -> bool:
         """Store the answer and return True; return False if another answer came first."""
         question = self._require_question(question_id)
-        if not is_valid_answer(answer, question):
-            raise StoreError(
+        if not is_matching_answer_type(answer, question):
+            raise StateFileError(
                 f"The question {question_id!r} cannot be answered so: it asks "
                 + _QUESTION_TEXT[str(question.__struct_config__.tag)],
                 path=self._question_path(question_id),
@@ -63,23 +63,23 @@ class QuestionFiles:
             return answer
         return self.read_answer(question) or answer
 
-    def answer_late(self, question_id: str, answer: Answer) -> None:
+    def store_late_answer(self, question_id: str, answer: Answer) -> None:
         """Allow a call that was interrupted with its process. Raises `StoreError`; the first answer wins."""
         question = self._require_question(question_id)
         path = self._question_path(question_id)
         if not isinstance(question, PermissionQuestion) or not self.is_orphaned(question):
-            raise StoreError(
+            raise StateFileError(
                 f"The question {question_id!r} was answered, or withdrawn: this answer comes too late.",
                 path=path,
             )
         if not isinstance(answer, AllowAnswer):
-            raise StoreError(
+            raise StateFileError(
                 f"The question {question_id!r} was withdrawn when the run that asked it ended: its call was "
                 "not run, and there is nothing left to deny.",
                 path=path,
             )
         if not create_atomically(self._late_path(question_id), encode_answer(answer)):
-            raise StoreError(f"Somebody allowed {question_id!r} before; that counts once.", path=path)
+            raise StateFileError(f"Somebody allowed {question_id!r} before; that counts once.", path=path)
 
     def is_orphaned(self, question: PermissionQuestion) -> bool:
         """Return True if the process that asked died before anybody answered."""
@@ -105,7 +105,7 @@ class QuestionFiles:
         question = self.get(question_id)
         if question is None:
             message = f"There is no question {question_id!r} in {self.directory}."
-            raise StoreError(message, path=self.directory)
+            raise StateFileError(message, path=self.directory)
         return question
 
     def get_asked_time(self, question: Question) -> int:
@@ -124,7 +124,7 @@ class QuestionFiles:
             return None
         except ValueError:
             answer = None
-        if answer is not None and is_valid_answer(answer, question):
+        if answer is not None and is_matching_answer_type(answer, question):
             return answer
         try:
             if time.time() - path.stat().st_mtime > _WRITE_GRACE:
@@ -133,7 +133,7 @@ class QuestionFiles:
             pass  # gone already
         return None
 
-    def list_open(self) -> tuple[Question, ...]:
+    def list_open_questions(self) -> tuple[Question, ...]:
         """Return the questions without an answer, oldest first."""
         try:
             files = [path for path in self.directory.iterdir() if path.suffix == ".json"]
@@ -157,13 +157,13 @@ class QuestionFiles:
         return tuple(question for _, _, question in sorted(questions, key=lambda row: row[:2]))
 
     def _question_path(self, question_id: str) -> Path:
-        return self.directory / f"{to_safe_name(question_id)}.json"
+        return self.directory / f"{to_safe_file_name(question_id)}.json"
 
     def _answer_path(self, question_id: str) -> Path:
-        return self.directory / f"{to_safe_name(question_id)}.answer.json"
+        return self.directory / f"{to_safe_file_name(question_id)}.answer.json"
 
     def _late_path(self, question_id: str) -> Path:
-        return self.directory / f"{to_safe_name(question_id)}.late.json"
+        return self.directory / f"{to_safe_file_name(question_id)}.late.json"
 
 
 def is_run_ended_denial(answer: Answer | None) -> bool:

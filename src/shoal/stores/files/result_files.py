@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from shoal.stores.files.home_paths import create_atomically, to_safe_name
+from shoal.stores.files.home_paths import create_atomically, to_safe_file_name
 
 
 class FileResultStore:
@@ -14,7 +14,7 @@ class FileResultStore:
 
     def save_result(self, name: str, content: bytes) -> Path:
         """Store the content; a taken name gets a number, because some models repeat call ids."""
-        safe_path = Path(to_safe_name(name))
+        safe_path = Path(to_safe_file_name(name))
         for number in count(1):
             file_name = safe_path.name if number == 1 else f"{safe_path.stem}-{number}{safe_path.suffix}"
             path = self.directory / file_name

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from shoal.core.errors import SessionNotFound, StoreError
+from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import EntryId, SessionId
-from shoal.core.transcript_entries import MessageEntry
+from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.stores.files.file_transcript import is_complete_line
 from shoal.stores.files.home_paths import get_project_directory, get_transcript_path, write_atomically
 from shoal.stores.restored_conversation import RestoredConversation, restore_conversation
@@ -21,7 +21,7 @@ _PREVIEW_SIZE = 1 << 17
 """Bytes of a transcript that are read for its preview."""
 
 
-class LoadedSession(RestoredConversation, frozen=True, kw_only=True):
+class LoadedTranscript(RestoredConversation, frozen=True, kw_only=True):
     """A restored conversation and the file it was read from."""
 
     session: SessionId
@@ -40,16 +40,18 @@ class SessionListEntry(Struct, frozen=True, kw_only=True):
     size: int
 
 
-def read_session(path: Path, agent: str = "", *, inherited: Sequence[TranscriptLine] = ()) -> LoadedSession:
+def read_session_transcript(
+    path: Path, agent: str = "", *, inherited: Sequence[TranscriptLine] = ()
+) -> LoadedTranscript:
     """Read the conversation of the lead or of a sub-agent; read-only, because the session may be running."""
     lines, notes = _parse_lines(_read_content(path))
     conversation = restore_conversation(lines, agent, inherited=inherited)
     cwd = next((line.cwd for line in reversed(lines) if line.cwd), "")
     fields = structs.asdict(conversation) | {"notes": (*notes, *conversation.notes)}
-    return LoadedSession(session=SessionId(path.stem), path=path, cwd=cwd, **fields)
+    return LoadedTranscript(session=SessionId(path.stem), path=path, cwd=cwd, **fields)
 
 
-def read_lines_until(path: Path, entry: EntryId, agent: str = "") -> tuple[TranscriptLine, ...]:
+def read_transcript_until(path: Path, entry: EntryId, agent: str = "") -> tuple[TranscriptLine, ...]:
     """Return the lines up to an entry, for a fork that starts after it; empty if the entry is missing."""
     lines, _ = _parse_lines(_read_content(path))
     agent_lines = [line for line in lines if line.agent == agent]
@@ -65,7 +67,7 @@ def _read_content(path: Path) -> bytes:
     except FileNotFoundError:
         raise SessionNotFound(f"There is no session {path.stem} in {path.parent}.", path=path) from None
     except OSError as error:
-        raise StoreError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
+        raise StateFileError(f"The session in {path} cannot be read: {error.strerror}.", path=path) from error
 
 
 def _parse_lines(content: bytes) -> tuple[list[TranscriptLine], list[str]]:
@@ -93,13 +95,13 @@ def find_latest_session(home: Path, cwd: str) -> SessionId | None:
     """Return the last written session of this directory that has a message."""
     for file in _sort_newest_first(_list_transcripts(get_project_directory(home, cwd))):
         if file.stat().st_size > _PREVIEW_SIZE or any(
-            isinstance(e, MessageEntry) for e in _read_first_entries(Path(file.path))
+            isinstance(e, TranscriptMessageEntry) for e in _read_first_entries(Path(file.path))
         ):
             return SessionId(Path(file.name).stem)
     return None
 
 
-def find_session(home: Path, name: str) -> Path:
+def find_session_transcript(home: Path, name: str) -> Path:
     """Return the transcript of the session with this id or unique id prefix, in any directory."""
     stems = {Path(file.name).stem: Path(file.path) for file in _list_all_transcripts(home)}
     if name in stems:
@@ -142,7 +144,7 @@ def fork_session(path: Path, session: SessionId, *, home: Path, cwd: str) -> Pat
     """Copy a transcript to a new session id in `cwd` and return its path. The original stays unchanged."""
     target = get_transcript_path(home, cwd, session)
     if target.exists():
-        raise StoreError(f"There is already a session {session}: {target}.", path=target)
+        raise StateFileError(f"There is already a session {session}: {target}.", path=target)
     write_atomically(
         target, b"".join(_rewrite_session_id(session, line) for line in _read_content(path).split(b"\n"))
     )
@@ -213,7 +215,7 @@ def _read_first_prompt(path: Path) -> str:
         if isinstance(entry, TranscriptTitle):
             title = title or entry.text
         elif (
-            isinstance(entry, MessageEntry)
+            isinstance(entry, TranscriptMessageEntry)
             and entry.message.role == "user"
             and not (entry.meta or entry.summary)
         ):

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from shoal.core.errors import SessionNotFound, StoreError
+from shoal.core.errors import SessionNotFound, StateFileError
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
 from shoal.stores.files.home_paths import create_private_file, get_subagent_path, write_atomically
-from shoal.stores.files.session_files import LoadedSession, read_lines_until, read_session
+from shoal.stores.files.session_files import LoadedTranscript, read_session_transcript, read_transcript_until
 from shoal.wire.transcript_codec import TranscriptLine
 
 
@@ -47,50 +47,50 @@ class SubagentMetadata(Struct, frozen=True, kw_only=True, rename="camel", omit_d
     """Last entry in the transcript file at creation: it belongs to an earlier agent with the same id."""
 
 
-def get_metadata_path(transcript: Path) -> Path:
+def get_subagent_metadata_path(transcript: Path) -> Path:
     return transcript.with_suffix(".meta.json")
 
 
-def store_metadata(transcript: Path, metadata: SubagentMetadata) -> None:
+def store_subagent_metadata(transcript: Path, metadata: SubagentMetadata) -> None:
     """Store the metadata before the transcript starts: after a crash, partial data has no agent."""
-    create_private_file(get_metadata_path(transcript), msgspec.json.encode(metadata))
+    create_private_file(get_subagent_metadata_path(transcript), msgspec.json.encode(metadata))
 
 
-def store_permission_mode(transcript: Path, mode: str) -> None:
+def store_subagent_mode(transcript: Path, mode: str) -> None:
     """Store a permanent permission mode, so that a resumed agent keeps it. Raises `StoreError`."""
-    path = get_metadata_path(transcript)
+    path = get_subagent_metadata_path(transcript)
     try:
         _read_metadata(path)
         # The raw file content: unknown fields of other programs stay.
         raw = msgspec.json.decode(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read: {error}.", path=path) from error
+        raise StateFileError(f"{path} cannot be read: {error}.", path=path) from error
     write_atomically(path, msgspec.json.encode({**raw, "mode": mode}))
 
 
-def load_subagent(transcript: Path, agent: AgentId) -> tuple[SubagentMetadata, LoadedSession]:
+def load_subagent(transcript: Path, agent: AgentId) -> tuple[SubagentMetadata, LoadedTranscript]:
     """Load metadata and conversation.
 
     Raises `SessionNotFound` if the transcript is gone, `StoreError` if it cannot be read.
     """
     try:
-        metadata = _read_metadata(get_metadata_path(transcript))
+        metadata = _read_metadata(get_subagent_metadata_path(transcript))
     except FileNotFoundError:
         metadata = None
     except ValueError as error:
         # The file holds its restrictions: as a general-purpose agent it could do more.
-        raise StoreError(
-            f"{get_metadata_path(transcript)} cannot be understood: {error}.", path=transcript
+        raise StateFileError(
+            f"{get_subagent_metadata_path(transcript)} cannot be understood: {error}.", path=transcript
         ) from error
     except OSError as error:
-        raise StoreError(
-            f"{get_metadata_path(transcript)} cannot be read: {error.strerror}.", path=transcript
+        raise StateFileError(
+            f"{get_subagent_metadata_path(transcript)} cannot be read: {error.strerror}.", path=transcript
         ) from error
     inherited = (
         _read_inherited_lines(transcript, metadata) if metadata is not None and metadata.fork_of else ()
     )
     try:
-        loaded = read_session(transcript, agent, inherited=inherited)
+        loaded = read_session_transcript(transcript, agent, inherited=inherited)
     except SessionNotFound:
         raise SessionNotFound(
             f"The transcript of agent {agent} is gone: {transcript}.", path=transcript
@@ -99,12 +99,12 @@ def load_subagent(transcript: Path, agent: AgentId) -> tuple[SubagentMetadata, L
     return metadata or SubagentMetadata(agent_type="general-purpose", description=""), loaded
 
 
-def load_unstarted_metadata(transcript: Path) -> SubagentMetadata | None:
+def load_unstarted_subagent_metadata(transcript: Path) -> SubagentMetadata | None:
     """Return the metadata of an agent that was created but has no transcript yet."""
     if transcript.exists():
         return None
     try:
-        return _read_metadata(get_metadata_path(transcript))
+        return _read_metadata(get_subagent_metadata_path(transcript))
     except (OSError, ValueError):
         return None
 
@@ -126,7 +126,7 @@ def _read_inherited_lines(transcript: Path, metadata: SubagentMetadata) -> tuple
     else:
         path, agent = get_subagent_path(directory, parent), parent
     try:
-        lines = read_lines_until(path, EntryId(metadata.fork_of), agent)
+        lines = read_transcript_until(path, EntryId(metadata.fork_of), agent)
     except SessionNotFound:
         lines = ()
     if not lines:

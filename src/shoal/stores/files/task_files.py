@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.names import TaskId
 from shoal.core.tasks import Task
 from shoal.stores.files.board_index import BoardIndex
@@ -19,7 +19,7 @@ from shoal.stores.files.directory_handle import DirectoryHandle, read_from_offse
 from shoal.stores.files.home_directories import find_home_directory, open_home_directory
 from shoal.stores.files.inotify import DirectoryEvents
 from shoal.stores.files.problem_reporter import ProblemReporter
-from shoal.wire.foreign_json import InvalidFile
+from shoal.wire.foreign_json import InvalidFileContent
 from shoal.wire.task_codec import TaskFile, encode_new_task, parse_task
 
 WATERMARK = ".highwatermark"
@@ -75,7 +75,7 @@ class TaskFiles:
         self._highest_id = 0
         self.index.clear()
 
-    def refresh(self) -> BoardIndex:
+    def refresh_board_index(self) -> BoardIndex:
         """Return the current board."""
         if self._directory is None or self._directory.is_removed:
             self.close()
@@ -98,7 +98,7 @@ class TaskFiles:
     def reread_task(self, task: TaskId) -> TaskFile | None:
         """Read the task from its file now; return None if it is absent."""
         task_file = self._reread_file(task, f"{task}.json")
-        self.index.check_dependencies((task,))
+        self.index.record_one_sided_dependencies((task,))
         return task_file
 
     def is_deleted(self, task: TaskId) -> bool:
@@ -131,8 +131,8 @@ class TaskFiles:
         self.directory.remove_file(f"{task}.json")
         self._stamps.pop(f"{task}.json", None)
         self._unreadable_ids.discard(task)
-        self.index.drop(task)
-        self.index.check_dependencies((task,))
+        self.index.drop_task(task)
+        self.index.record_one_sided_dependencies((task,))
 
     def get_highest_id(self) -> int:
         """Return the highest id that is or was in use."""
@@ -177,14 +177,14 @@ class TaskFiles:
         changed.sort(key=int)
         for task in changed:
             self._reread_file(task, f"{task}.json")
-        self.index.check_dependencies(changed)
+        self.index.record_one_sided_dependencies(changed)
 
     def _reread_file(self, task: TaskId, name: str) -> TaskFile | None:
         found = self._read_file(name)
         if found is None:
             self._stamps.pop(name, None)
             self._unreadable_ids.discard(task)
-            self.index.drop(task)
+            self.index.drop_task(task)
             return None
         content, key = found
         self._highest_id = max(self._highest_id, int(task))
@@ -193,21 +193,21 @@ class TaskFiles:
         parsed = parse_task(content, task)
         if isinstance(parsed, TaskFile):
             self._unreadable_ids.discard(task)
-            self.index.put(parsed.task)
+            self.index.put_task(parsed.task)
             return parsed
         if parsed is None:
-            self.index.drop(task)
+            self.index.drop_task(task)
         else:
             self._handle_invalid(task, name, parsed)
         return None
 
-    def _handle_invalid(self, task: TaskId, name: str, problem: InvalidFile) -> None:
+    def _handle_invalid(self, task: TaskId, name: str, problem: InvalidFileContent) -> None:
         # Other programs write in place, so a partial file is normal for a moment: the old state is kept.
         if time.time() - self.get_write_time(task) < WRITE_GRACE:
             self._unreadable_ids.add(task)
             return
         self._unreadable_ids.discard(task)
-        self.index.drop(task)
+        self.index.drop_task(task)
         self._report_problem(
             f"{self._home / 'tasks' / self._name / name} is no task and is passed over: {problem.reason}."
         )
@@ -215,8 +215,8 @@ class TaskFiles:
     def _index_written(self, task: Task) -> None:
         """Index a task that we wrote. Its file event arrives later and finds the same content."""
         self._stamps.pop(f"{task.id}.json", None)
-        self.index.put(task)
-        self.index.check_dependencies((task.id,))
+        self.index.put_task(task)
+        self.index.record_one_sided_dependencies((task.id,))
 
     def _is_changed(self, name: str) -> bool:
         key = self._stamps.get(name)
@@ -248,9 +248,9 @@ class TaskFiles:
             os.close(fd)
         return content, key
 
-    def _build_read_error(self, name: str, error: OSError) -> StoreError:
+    def _build_read_error(self, name: str, error: OSError) -> StateFileError:
         path = self._home / "tasks" / self._name / name
-        return StoreError(f"{path} cannot be read: {error.strerror or error}.", path=path)
+        return StateFileError(f"{path} cannot be read: {error.strerror or error}.", path=path)
 
 
 def _get_file_stamp(status: os.stat_result) -> FileStamp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.mail_signatures import KEY_SIZE
 from shoal.core.names import TeamName
 from shoal.stores.files.directory_handle import DirectoryHandle
@@ -24,7 +24,7 @@ def load_team_key(home: Path, team: TeamName) -> bytes:
         _remove_temporary_keys(keys, team)
     if key is None or len(key) != KEY_SIZE:
         path = home.joinpath(*_KEY_DIRECTORY, team)
-        raise StoreError(
+        raise StateFileError(
             f"{path} is no key of {KEY_SIZE} bytes. Remove it: a new one is made, and mail signed with the "
             "old one is refused.",
             path=path,
@@ -55,7 +55,7 @@ def _create_key(keys: DirectoryHandle, team: TeamName) -> None:
     keys.write_file(temporary, os.urandom(KEY_SIZE), durable=True)
     try:
         keys.link_file(temporary, team)
-    except StoreError:
+    except StateFileError:
         # Removed by another process, which has created a key.
         if keys.read_file(team) is None:
             raise

@@ -6,13 +6,18 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.stores.files.flocks import lock_for_update
 from shoal.stores.files.home_paths import write_atomically
-from shoal.wire.trust_codec import TrustDecision, parse_trust_decision, remove_project, update_trust_decisions
+from shoal.wire.trust_codec import (
+    TrustDecision,
+    parse_trust_decision,
+    remove_project_trust,
+    update_trust_decisions,
+)
 
 
-class TrustFile:
+class ProjectTrustFile:
     """Trust file, read without a lock because it is replaced atomically; changed under a lock."""
 
     def __init__(self, home: Path) -> None:
@@ -38,7 +43,7 @@ class TrustFile:
         """Remove every decision on a project. Raises `StoreError`."""
         with lock_for_update(self.path):
             try:
-                content = remove_project(self._read_content(), _get_project_key(project))
+                content = remove_project_trust(self._read_content(), _get_project_key(project))
             except ValueError as error:
                 raise self._build_error(error) from error
             write_atomically(self.path, content)
@@ -49,11 +54,11 @@ class TrustFile:
         except (FileNotFoundError, NotADirectoryError):
             return b""
         except OSError as error:
-            raise StoreError(f"{self.path} cannot be read: {error.strerror}.", path=self.path) from error
+            raise StateFileError(f"{self.path} cannot be read: {error.strerror}.", path=self.path) from error
 
-    def _build_error(self, error: ValueError) -> StoreError:
+    def _build_error(self, error: ValueError) -> StateFileError:
         message = f"{self.path} cannot be understood ({error}). Repair it, or remove it to trust anew."
-        return StoreError(message, path=self.path)
+        return StateFileError(message, path=self.path)
 
 
 def _get_project_key(project: Path) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from shoal.core.events import AgentStarted, RequestFailed, RequestSent, RequestSettled
+from shoal.core.events import AgentStarted, ModelRequestFailed, ModelRequestSent, ModelRequestSettled
 from shoal.core.ids import LEAD_ID, LEAD_KIND, AgentId, RequestId
 from shoal.core.usage import CostTotals
 from shoal.stores.files.file_journal import read_journal
@@ -17,7 +17,7 @@ from shoal.wire.journal_codec import JournalRecord
 _Key = TypeVar("_Key", bound=str)
 
 
-class UnsettledRequest(Struct, frozen=True, kw_only=True):
+class UnsettledModelRequest(Struct, frozen=True, kw_only=True):
     """A request that was sent and whose cost was never reported."""
 
     request: RequestId
@@ -38,7 +38,7 @@ class SpendingAgent(Struct, frozen=True, kw_only=True):
 class UsageSummary(Struct, frozen=True, kw_only=True):
     spent: dict[tuple[AgentId, str], CostTotals]
     """Usage by agent and model."""
-    unsettled: tuple[UnsettledRequest, ...]
+    unsettled: tuple[UnsettledModelRequest, ...]
     agents: dict[AgentId, SpendingAgent] = {}
     """Every started agent."""
 
@@ -71,32 +71,32 @@ def _sum_by_key(parts: Iterable[tuple[_Key, CostTotals]]) -> dict[_Key, CostTota
 
 def summarize_usage(journal: Path) -> UsageSummary:
     spent: dict[tuple[AgentId, str], CostTotals] = {}
-    in_flight: dict[RequestId, UnsettledRequest] = {}
-    unsettled: list[UnsettledRequest] = []
+    in_flight: dict[RequestId, UnsettledModelRequest] = {}
+    unsettled: list[UnsettledModelRequest] = []
     workers: dict[AgentId, SpendingAgent] = {}
     for record in read_journal(journal):
         match record.event:
             case AgentStarted(agent=agent, kind=kind, name=name, description=task):
                 workers[agent] = SpendingAgent(kind=kind, name=name, task=task)
-            case RequestSent() as sent:
+            case ModelRequestSent() as sent:
                 if sent.request in in_flight:
                     unsettled.append(in_flight[sent.request])
-                in_flight[sent.request] = _build_unsettled(sent, record)
-            case RequestSettled() as settled:
+                in_flight[sent.request] = _build_unsettled_request(sent, record)
+            case ModelRequestSettled() as settled:
                 in_flight.pop(settled.request, None)
                 key = (settled.agent, settled.model)
-                spent[key] = spent.get(key, CostTotals()) + _to_spent(settled)
-            case RequestFailed() as failure:
+                spent[key] = spent.get(key, CostTotals()) + _to_cost_totals(settled)
+            case ModelRequestFailed() as failure:
                 sent_request = in_flight.pop(failure.request, None)
                 if failure.billed:
-                    unsettled.append(_build_failed(failure, sent_request, record))
+                    unsettled.append(_build_failed_request(failure, sent_request, record))
             case _:
                 pass
     return UsageSummary(spent=spent, unsettled=(*unsettled, *in_flight.values()), agents=workers)
 
 
-def _build_unsettled(event: RequestSent, record: JournalRecord) -> UnsettledRequest:
-    return UnsettledRequest(
+def _build_unsettled_request(event: ModelRequestSent, record: JournalRecord) -> UnsettledModelRequest:
+    return UnsettledModelRequest(
         request=event.request,
         agent=event.agent,
         model=event.model,
@@ -105,7 +105,7 @@ def _build_unsettled(event: RequestSent, record: JournalRecord) -> UnsettledRequ
     )
 
 
-def _to_spent(event: RequestSettled) -> CostTotals:
+def _to_cost_totals(event: ModelRequestSettled) -> CostTotals:
     return CostTotals(
         requests=1,
         usage=event.usage,
@@ -114,10 +114,10 @@ def _to_spent(event: RequestSettled) -> CostTotals:
     )
 
 
-def _build_failed(
-    event: RequestFailed, sent: UnsettledRequest | None, record: JournalRecord
-) -> UnsettledRequest:
-    return UnsettledRequest(
+def _build_failed_request(
+    event: ModelRequestFailed, sent: UnsettledModelRequest | None, record: JournalRecord
+) -> UnsettledModelRequest:
+    return UnsettledModelRequest(
         request=event.request,
         agent=event.agent,
         model=sent.model if sent else "",

@@ -48,7 +48,7 @@ def command() -> None:
 @debug_option
 def list_agents(*, agents: str | None, settings: str | None, as_json: bool) -> int:
     """List the agents that can be used here."""
-    view = _load_agents_view(agents, settings)
+    view = _load_agent_report(agents, settings)
     definitions = view.definitions.all()
     if as_json:
         print_json([_definition_to_dict(view, definition) for definition in definitions])
@@ -64,7 +64,7 @@ def list_agents(*, agents: str | None, settings: str | None, as_json: bool) -> i
         for definition in definitions
     ]
     print_table(("NAME", "MODEL", "TOOLS", "SOURCE", "DESCRIPTION"), rows)
-    _print_problems(view)
+    _print_agent_problems(view)
     return exit_codes.OK
 
 
@@ -85,7 +85,7 @@ def show_agent(
     if name == LEAD_ID:
         show_permissions(settings, as_json=as_json)
         return exit_codes.OK
-    view = _load_agents_view(agents, settings)
+    view = _load_agent_report(agents, settings)
     definition = _find_definition(view, name)
     if permissions:
         print_permissions(view.build_permission_report(definition), as_json=as_json)
@@ -99,8 +99,10 @@ def show_agent(
         apply_style(definition.name, get_agent_style(definition.color), colours=has_colours(sys.stdout))
         + "\n"
     )
-    rows = _format_fact_rows(properties, definition.source)
-    print_facts([("description", definition.description), ("source", _format_source(definition)), *rows])
+    rows = _format_agent_fact_rows(properties, definition.source)
+    print_facts(
+        [("description", definition.description), ("source", _format_agent_source(definition)), *rows]
+    )
     click.echo(f"\n{strip_terminal_codes(definition.prompt)}")
     return exit_codes.OK
 
@@ -113,10 +115,10 @@ def show_agent(
 def validate_agents(*, paths: Sequence[Path], agents: str | None, as_json: bool) -> int:
     """Check agents: files and directories, or all that are found from here. Exit code 1 where one cannot be
     used."""
-    from shoal.app.definitions.agent_catalog import load_agent_files
+    from shoal.app.definitions.agent_catalog import load_agents_from_paths
 
-    view = _load_agents_view(agents, None)
-    definitions = load_agent_files(_check_paths_exist(paths)) if paths else view.definitions
+    view = _load_agent_report(agents, None)
+    definitions = load_agents_from_paths(_check_paths_exist(paths)) if paths else view.definitions
     usable = definitions.all()
     problems = sorted((*definitions.problems, *view.find_hook_problems(usable)), key=str)
     warnings = (*definitions.warnings, *view.find_unknown_tools(usable), *view.find_hook_warnings(usable))
@@ -125,7 +127,7 @@ def validate_agents(*, paths: Sequence[Path], agents: str | None, as_json: bool)
         for each in definitions.shadowed
     )
     if as_json:
-        problem_rows = [_problem_to_dict(problem) for problem in problems]
+        problem_rows = [_agent_problem_to_dict(problem) for problem in problems]
         summary = {"agents": len(usable), "problems": problem_rows}
         print_json({**summary, "warnings": warnings, "shadowed": shadowed})
     else:
@@ -145,7 +147,7 @@ def validate_agents(*, paths: Sequence[Path], agents: str | None, as_json: bool)
 @debug_option
 def create_agent_file(*, name: str, user: bool, description: str) -> int:
     """Write the file of a new agent, with every field explained, for you to change."""
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.surfaces.cli.agent_template import render_agent_template
     from shoal.surfaces.cli.new_files import write_new_file
     from shoal.wire.agent_definition_codec import find_agent_name_problem
@@ -155,9 +157,9 @@ def create_agent_file(*, name: str, user: bool, description: str) -> int:
     if name_problem is not None or not description:
         raise click.UsageError(f"{name_problem}." if name_problem else "The description is empty.")
     existing = next(
-        (each for each in _load_agents_view(None, None).definitions.all() if each.name == name), None
+        (each for each in _load_agent_report(None, None).definitions.all() if each.name == name), None
     )
-    directory = find_home_directory() / "agents" if user else Path.cwd() / ".claude" / "agents"
+    directory = find_process_shoal_home() / "agents" if user else Path.cwd() / ".claude" / "agents"
     path = directory / f"{name}.md"
     write_new_file(path, render_agent_template(name, description))
     click.echo(
@@ -166,15 +168,16 @@ def create_agent_file(*, name: str, user: bool, description: str) -> int:
     )
     if existing is not None:
         click.echo(
-            f"There is another of that name ({_format_source(existing)}): `shoal agents validate` says more."
+            f"There is another of that name ({_format_agent_source(existing)}): "
+            "`shoal agents validate` says more."
         )
     return exit_codes.OK
 
 
-def _load_agents_view(agents: str | None, settings: str | None) -> AgentReport:
-    from shoal.app.reports.agent_report import AgentReport, list_offered_tools
+def _load_agent_report(agents: str | None, settings: str | None) -> AgentReport:
+    from shoal.app.reports.agent_report import AgentReport, list_session_tools
 
-    offered_tools = asyncio.run(list_offered_tools(Path.cwd(), settings))
+    offered_tools = asyncio.run(list_session_tools(Path.cwd(), settings))
     return AgentReport(Path.cwd(), offered=offered_tools, settings=settings, agents=agents)
 
 
@@ -205,15 +208,18 @@ def _definition_to_dict(view: AgentReport, definition: AgentDefinition) -> dict[
     }
 
 
-def _format_fact_rows(
+def _format_agent_fact_rows(
     properties: Sequence[AgentProperty], source: DefinitionSource
 ) -> Iterator[tuple[str, str]]:
     """Format facts as rows; the agent's own file is named once above, so its origins show only the line."""
     for item in properties:
-        yield item.key, f"{_format_value(item.value)}  ({item.origin.replace(f'{source}:', 'line ')})"
+        yield (
+            item.key,
+            f"{_format_property_value(item.value)}  ({item.origin.replace(f'{source}:', 'line ')})",
+        )
 
 
-def _format_value(value: Any) -> str:
+def _format_property_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
@@ -221,7 +227,7 @@ def _format_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _format_source(definition: AgentDefinition) -> str:
+def _format_agent_source(definition: AgentDefinition) -> str:
     source = definition.source
     return source.kind if source.path is None else f"{source.kind}, {source}"
 
@@ -230,7 +236,7 @@ def _format_source_path(source: DefinitionSource) -> str | None:
     return None if source.path is None else str(source.path)
 
 
-def _problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
+def _agent_problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
     return {
         "path": _format_source_path(problem.source),
         "line": problem.line,
@@ -240,8 +246,8 @@ def _problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
     }
 
 
-def _print_problems(view: AgentReport) -> None:
-    from shoal.surfaces.terminal.user_messages import print_message
+def _print_agent_problems(view: AgentReport) -> None:
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     for problem in view.definitions.describe_problems():
-        print_message(problem)
+        print_user_message(problem)

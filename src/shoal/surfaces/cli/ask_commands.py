@@ -38,7 +38,7 @@ def list_questions(*, everything: bool = False, as_json: bool = False) -> int:
         click.echo("Nobody asks anything.")
     else:
         for row in rows:
-            click.echo(_format_row(row))
+            click.echo(_format_question_row(row))
         click.echo("\nSee one whole: shoal ask show ID")
         click.echo("Answer one: shoal ask answer ID yes   or   shoal ask answer ID no --reason WHY")
     return exit_codes.OK
@@ -49,9 +49,9 @@ def list_questions(*, everything: bool = False, as_json: bool = False) -> int:
 def show_question(*, question: str) -> int:
     """Show QUESTION whole: every word of what would run."""
     from shoal.app.run_access.pending_questions import find_pending_question
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
 
-    row = find_pending_question(_load_open_questions(), question, find_home_directory())
+    row = find_pending_question(_load_open_questions(), question, find_process_shoal_home())
     click.echo(
         f"{row.question.id}  asked {row.seconds} s ago by {_describe_asker(row)} in session {row.session}"
     )
@@ -92,21 +92,21 @@ def answer_question(
     from shoal.app.run_access.pending_questions import (
         find_interrupted_question,
         find_pending_question,
-        submit_answer,
         submit_late_answer,
+        submit_question_answer,
     )
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
     rows = _load_open_questions()
     late = None
     if not any(row.question.id.startswith(question) for row in rows):
-        late = find_interrupted_question(find_home_directory(), question, SystemClock())
-    row = late or find_pending_question(rows, question, find_home_directory())
+        late = find_interrupted_question(find_process_shoal_home(), question, SystemClock())
+    row = late or find_pending_question(rows, question, find_process_shoal_home())
     given_answer = _build_answer(row.question, answer, reason, remember, choices)
-    _reject_unused_options(given_answer, reason, remember, choices)
+    _reject_unused_answer_options(given_answer, reason, remember, choices)
     if changed is not None:
-        given_answer = _replace_input(given_answer, changed)
+        given_answer = _replace_tool_input(given_answer, changed)
     if late is not None:
         submit_late_answer(late, given_answer)
         click.echo(
@@ -114,7 +114,7 @@ def answer_question(
             "The lead is told, and may have it made again."
         )
         return exit_codes.OK
-    if not submit_answer(row, given_answer):
+    if not submit_question_answer(row, given_answer):
         click.echo(f"Somebody answered {row.question.id} first; this answer is dropped.", err=True)
         return exit_codes.ERROR
     for line in _format_question(row.question):
@@ -125,10 +125,10 @@ def answer_question(
 
 def _load_open_questions() -> tuple[PendingQuestion, ...]:
     from shoal.app.run_access.pending_questions import list_pending_questions
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
-    return list_pending_questions(find_home_directory(), SystemClock())
+    return list_pending_questions(find_process_shoal_home(), SystemClock())
 
 
 def _build_answer(
@@ -170,7 +170,7 @@ def _build_answer(
     return AllowAnswer(remember=remember)
 
 
-def _reject_unused_options(
+def _reject_unused_answer_options(
     answer: Answer, reason: str | None, remember: RememberScope, choices: tuple[str, ...]
 ) -> None:
     """Reject options that the answer cannot carry: the first answer stands, so nothing may be dropped."""
@@ -184,7 +184,7 @@ def _reject_unused_options(
         raise click.UsageError(f"--for {remember} goes with a yes to a tool call.")
 
 
-def _replace_input(answer: Answer, input_json: str) -> Answer:
+def _replace_tool_input(answer: Answer, input_json: str) -> Answer:
     from msgspec.structs import replace
 
     from shoal.core.questions import AllowAnswer
@@ -234,7 +234,7 @@ def _format_question(question: Question) -> Iterator[str]:
         yield from (strip_terminal_codes(f"      {line}") for line in rest)
 
 
-def _format_row(row: PendingQuestion) -> str:
+def _format_question_row(row: PendingQuestion) -> str:
     from shoal.surfaces.terminal.text_styles import truncate_text
 
     ended_note = "" if row.live else "  (its run has ended)"
@@ -244,11 +244,11 @@ def _format_row(row: PendingQuestion) -> str:
 
 def _describe_asker(row: PendingQuestion) -> str:
     from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.ids import LEAD_ID
     from shoal.surfaces.terminal.text_styles import truncate_text
 
-    statuses = load_agent_statuses(RunHandle(session=row.session, home=find_home_directory()))
+    statuses = load_agent_statuses(RunHandle(session=row.session, home=find_process_shoal_home()))
     agent = row.question.agent
     return str(agent) if agent == LEAD_ID else truncate_text(statuses.describe_agent(agent), 60)
 

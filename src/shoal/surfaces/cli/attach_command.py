@@ -18,14 +18,14 @@ def command(*, session: str | None) -> int:
     SESSION is the start of its id; without one it is the run of this directory that worked last. Leaving does
     not end it.
     """
-    from shoal.app.run_access.run_handle import find_run, list_live_runs
-    from shoal.app.settings.settings import find_home
-    from shoal.surfaces.cli.terminal_mode import is_plain_terminal
+    from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
+    from shoal.app.settings.settings import resolve_shoal_home
+    from shoal.surfaces.cli.terminal_mode import should_use_plain_terminal
 
     cwd = Path.cwd()
-    home = find_home(os.environ, cwd)
+    home = resolve_shoal_home(os.environ, cwd)
     if session is None:
-        runs = list_live_runs(home, cwd)
+        runs = list_live_runs_in_directory(home, cwd)
         if not runs:
             raise click.ClickException("No run is live here. `shoal sessions` lists those that have ended.")
         run = runs[0]
@@ -35,11 +35,11 @@ def command(*, session: str | None) -> int:
         raise click.ClickException(
             f"The run {run.session} has ended. Go on with it: shoal --resume {run.session}"
         )
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or is_plain_terminal(cwd):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or should_use_plain_terminal(cwd):
         raise click.ClickException(
             f"This terminal is plain. See the run with: shoal watch {run.session}; "
             f'talk to it with: shoal send {run.session} lead "…"'
         )
-    from shoal.surfaces.tui.launch import run_attached
+    from shoal.surfaces.tui.launch import run_attached_full_screen
 
-    return asyncio.run(run_attached(run, home))
+    return asyncio.run(run_attached_full_screen(run, home))

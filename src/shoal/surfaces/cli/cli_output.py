@@ -10,7 +10,13 @@ from typing import NamedTuple
 import click
 
 from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.surfaces.terminal.text_styles import BOLD, apply_style, has_colours, measure_width, truncate_text
+from shoal.surfaces.terminal.text_styles import (
+    BOLD,
+    apply_style,
+    has_colours,
+    measure_text_width,
+    truncate_text,
+)
 
 _MIN_COLUMN_WIDTH = 20
 """Minimum columns of the last column, however narrow the terminal is."""
@@ -36,7 +42,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> No
     colours = has_colours(sys.stdout)
     cells = [[TableCell(to_one_line(cell.text), cell.style) for cell in row] for row in rows]
     widths = [
-        max((measure_width(head), *(measure_width(row[column].text) for row in cells)))
+        max((measure_text_width(head), *(measure_text_width(row[column].text) for row in cells)))
         for column, head in enumerate(heads[:-1])
     ]
     available_width = 10_000
@@ -46,7 +52,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[TableCell]]) -> No
         )
     for row in ([TableCell(head, BOLD) for head in heads], *cells):
         parts = [
-            apply_style(cell.text, cell.style, colours=colours) + " " * (size - measure_width(cell.text))
+            apply_style(cell.text, cell.style, colours=colours) + " " * (size - measure_text_width(cell.text))
             for cell, size in zip(row, widths, strict=False)
         ]
         last = row[-1]

@@ -27,17 +27,17 @@ def show_settings(*, origin: bool, settings: str | None, as_json: bool) -> int:
     project, its own, and yours; permission rules of all of them are joined."""
     from shoal.app.settings.settings import load_settings
     from shoal.app.settings.settings_listing import list_setting_rows, list_trust_rows
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     loaded_settings = load_settings(cwd=Path.cwd().resolve(), given=settings)
     rows = tuple(list_setting_rows(loaded_settings))
-    untrusted = tuple(list_trust_rows(loaded_settings.left_out))
+    untrusted = tuple(list_trust_rows(loaded_settings.untrusted_escalations))
     if as_json:
         values_by_key = {row.key: {"value": row.value, "origin": row.origin} for row in rows}
         print_json({"settings": values_by_key, "left_out": untrusted, "warnings": loaded_settings.warnings})
         return exit_codes.OK
     for warning in loaded_settings.warnings:
-        print_message(warning)
+        print_user_message(warning)
     width = max(len(row.key) for row in (*rows, *untrusted))
     for row in (*rows, *untrusted):
         value = row.value if isinstance(row.value, str) else json.dumps(row.value, ensure_ascii=False)

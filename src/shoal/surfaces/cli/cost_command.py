@@ -28,26 +28,27 @@ def command(*, session: str | None, as_json: bool) -> int:
 
     Every run of the session counts. Requests that were cut before the provider told their cost are listed.
     """
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.home_paths import get_journal_path
     from shoal.stores.files.usage_summary import summarize_usage
 
-    home = find_home_directory()
+    home = find_process_shoal_home()
     session_id = _find_session(home, session)
     journal = get_journal_path(home, session_id)
-    ledger, by_task = summarize_usage(journal), _sum_by_task(journal)
+    ledger, by_task = summarize_usage(journal), _sum_cost_by_task(journal)
     if as_json:
         print_json({**_costs_to_dict(session_id, ledger), "by_task": by_task})
         return exit_codes.OK
     click.echo(f"session {session_id}")
     for (agent, model), totals in ledger.spent.items():
-        click.echo(f"  {_format_agent(agent, ledger)}  {to_one_line(model)}  {_format_spent(totals)}")
+        click.echo(
+            f"  {_format_spending_agent(agent, ledger)}  {to_one_line(model)}  {_format_cost_totals(totals)}"
+        )
     for group_name, group_totals in (("type", ledger.by_kind), ("task", by_task), ("model", ledger.by_model)):
         for name, totals in group_totals.items() if len(group_totals) > 1 else ():
-            click.echo(
-                f"  {group_name} {to_one_line(name) or _MISSING_LABELS[group_name]}  {_format_spent(totals)}"
-            )
-    click.echo(f"  in all  {_format_spent(ledger.total)}")
+            label = to_one_line(name) or _MISSING_LABELS[group_name]
+            click.echo(f"  {group_name} {label}  {_format_cost_totals(totals)}")
+    click.echo(f"  in all  {_format_cost_totals(ledger.total)}")
     for unsettled in ledger.unsettled:
         click.echo(
             f"  unsettled: {unsettled.request} to {to_one_line(unsettled.model)} "
@@ -56,7 +57,7 @@ def command(*, session: str | None, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _sum_by_task(journal: Path) -> dict[str, CostTotals]:
+def _sum_cost_by_task(journal: Path) -> dict[str, CostTotals]:
     """Sum the cost by board task, keyed by number and subject; cost without a task has an empty key."""
     from shoal.app.run_view.run_view import build_run_view
     from shoal.core.usage import CostTotals, Usage
@@ -84,17 +85,17 @@ def _sum_by_task(journal: Path) -> dict[str, CostTotals]:
 def _find_session(home: Path, start: str | None) -> SessionId:
     from shoal.core.errors import SessionNotFound
     from shoal.core.ids import SessionId
-    from shoal.stores.files.session_files import find_latest_session, find_session
+    from shoal.stores.files.session_files import find_latest_session, find_session_transcript
 
     if start is not None:
-        return SessionId(find_session(home, start).stem)
+        return SessionId(find_session_transcript(home, start).stem)
     latest = find_latest_session(home, str(Path.cwd()))
     if latest is None:
         raise SessionNotFound(f"There is no session in {Path.cwd()}. Name one: shoal cost ID", path=home)
     return latest
 
 
-def _format_agent(agent: AgentId, ledger: UsageSummary) -> str:
+def _format_spending_agent(agent: AgentId, ledger: UsageSummary) -> str:
     agent_record = ledger.get_agent(agent)
     if agent not in ledger.agents:
         return agent
@@ -102,12 +103,12 @@ def _format_agent(agent: AgentId, ledger: UsageSummary) -> str:
     return to_one_line(f"{agent_record.name or agent} ({agent_record.kind}{task})")
 
 
-def _format_spent(totals: CostTotals) -> str:
-    from shoal.core.text_format import format_count, format_dollars, format_quantity
+def _format_cost_totals(totals: CostTotals) -> str:
+    from shoal.core.text_format import format_dollars, format_quantity, format_token_count
 
     usage = totals.usage
     cache_note = (
-        f", {format_count(usage.cache_read_input_tokens)} from the cache"
+        f", {format_token_count(usage.cache_read_input_tokens)} from the cache"
         if usage.cache_read_input_tokens
         else ""
     )
@@ -117,7 +118,8 @@ def _format_spent(totals: CostTotals) -> str:
         else format_dollars(totals.usd)
     )
     tokens = (
-        f"{format_count(usage.prompt_tokens)} tokens in{cache_note}, {format_count(usage.output_tokens)} out"
+        f"{format_token_count(usage.prompt_tokens)} tokens in{cache_note}, "
+        f"{format_token_count(usage.output_tokens)} out"
     )
     return f"{format_quantity(totals.requests, 'request')}, {tokens}, {price}"
 

@@ -11,7 +11,7 @@ import click
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
-from shoal.surfaces.terminal.listings import diagnostic_lines
+from shoal.surfaces.terminal.listings import format_diagnostic_lines
 from shoal.surfaces.terminal.text_styles import has_colours
 
 
@@ -53,7 +53,7 @@ def command(
     if as_json:
         print_json({"ok": not has_errors, "facts": diagnostics})
     else:
-        for line in diagnostic_lines(diagnostics, colours=has_colours(sys.stdout)):
+        for line in format_diagnostic_lines(diagnostics, colours=has_colours(sys.stdout)):
             click.echo(line)
     return exit_codes.ERROR if has_errors else exit_codes.OK
 
@@ -76,7 +76,7 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
     from shoal.app.doctor.doctor_case import DoctorCase
     from shoal.app.doctor.symptoms import SYMPTOMS, examine_symptom
     from shoal.app.run_access.run_handle import find_latest_run
-    from shoal.app.settings.settings import find_home
+    from shoal.app.settings.settings import resolve_shoal_home
 
     if symptom not in SYMPTOMS:
         close_matches = get_close_matches(symptom, SYMPTOMS, n=1)
@@ -85,7 +85,7 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
             f"There is no symptom {symptom!r}.{suggestion} List them: shoal doctor --symptoms"
         )
     cwd = Path.cwd()
-    home = find_home(os.environ, cwd)
+    home = resolve_shoal_home(os.environ, cwd)
     run = find_latest_run(home, cwd, session)
     case = DoctorCase(cwd=cwd, home=home, environ=os.environ, symptom=symptom, run=run, about=about)
     diagnostics = examine_symptom(case)
@@ -93,12 +93,14 @@ def _diagnose_symptom(symptom: str, session: str | None, about: str, *, as_json:
     if as_json:
         print_json({"symptom": symptom, "found": has_findings, "facts": diagnostics})
     else:
-        for line in diagnostic_lines(
-            diagnostics, colours=has_colours(sys.stdout), summary=_format_summary(has_findings=has_findings)
+        for line in format_diagnostic_lines(
+            diagnostics,
+            colours=has_colours(sys.stdout),
+            summary=_format_doctor_summary(has_findings=has_findings),
         ):
             click.echo(line)
     return exit_codes.ERROR if has_findings else exit_codes.OK
 
 
-def _format_summary(*, has_findings: bool) -> str:
+def _format_doctor_summary(*, has_findings: bool) -> str:
     return "The arrows say what to do." if has_findings else "Nothing is wrong there."

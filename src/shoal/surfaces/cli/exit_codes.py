@@ -35,9 +35,9 @@ HELP_ROWS = (
 )
 
 
-def code_for_reason(reason: TurnEndReason) -> int:
+def exit_code_for_stop_reason(reason: TurnEndReason) -> int:
     return _CODES_BY_REASON.get(reason, ERROR)
 
 
-def code_for_signal(number: int) -> int:
+def exit_code_for_signal(number: int) -> int:
     return 128 + number

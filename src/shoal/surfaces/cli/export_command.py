@@ -31,7 +31,7 @@ def command(*, session: str | None, html: bool, output: str | None, as_json: boo
     `shoal export --html` writes shoal-RUN.html. Without, it is JSON on standard output.
     """
     run = _find_run(session)
-    content = render_run(run, html=html)
+    content = render_run_export(run, html=html)
     name = output or (f"shoal-{run.session[:8]}.html" if html else "-")
     if name == "-":
         sys.stdout.buffer.write(content)
@@ -48,14 +48,14 @@ def command(*, session: str | None, html: bool, output: str | None, as_json: boo
     return exit_codes.OK
 
 
-def render_run(run: RunHandle, *, html: bool) -> bytes:
+def render_run_export(run: RunHandle, *, html: bool) -> bytes:
     from shoal.core.redaction import KEY_SHAPE_REDACTOR
-    from shoal.surfaces.web.run_page import export_run, render_page
+    from shoal.surfaces.web.run_page import export_run_data, render_run_page
     from shoal.wire.json_codec import encode_json
 
     if html:
-        return render_page(run, KEY_SHAPE_REDACTOR)
-    return KEY_SHAPE_REDACTOR.redact_bytes(encode_json(export_run(run))) + b"\n"
+        return render_run_page(run, KEY_SHAPE_REDACTOR)
+    return KEY_SHAPE_REDACTOR.redact_bytes(encode_json(export_run_data(run))) + b"\n"
 
 
 def save_export(path: Path, content: bytes) -> None:
@@ -71,11 +71,11 @@ def save_export(path: Path, content: bytes) -> None:
 
 def _find_run(session: str | None) -> RunHandle:
     from shoal.app.run_access.run_handle import find_latest_run
-    from shoal.app.settings.settings import find_home
+    from shoal.app.settings.settings import resolve_shoal_home
     from shoal.core.errors import SessionNotFound
 
     cwd = Path.cwd()
-    home = find_home(os.environ, cwd)
+    home = resolve_shoal_home(os.environ, cwd)
     run = find_latest_run(home, cwd, session)
     if run is None:
         raise SessionNotFound(f"There is no run in {cwd}. Name one: shoal export ID --html", path=home)

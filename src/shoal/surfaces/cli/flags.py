@@ -240,13 +240,15 @@ FLAG_SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
 )
 
 
-def parse_rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
+def parse_permission_rules(values: Sequence[str], flag: str) -> tuple[str, ...]:
     """Parse the rules of a flag here, so that an error can name the flag."""
     from shoal.core.errors import SettingsError
-    from shoal.policy.permission_rules import parse_rule, split_rules
+    from shoal.policy.permission_rules import parse_permission_rule, split_rule_list
 
     try:
-        return tuple(str(parse_rule(rule, flag)) for value in values for rule in split_rules(value))
+        return tuple(
+            str(parse_permission_rule(rule, flag)) for value in values for rule in split_rule_list(value)
+        )
     except SettingsError as error:
         raise click.BadParameter(str(error), param_hint=flag) from error
 
@@ -257,14 +259,14 @@ def parse_tool_names(values: Sequence[str]) -> tuple[str, ...] | None:
     return None if not values or tool_names == ("default",) else tool_names
 
 
-def check_agents(value: str | None) -> str | None:
+def check_agents_flag(value: str | None) -> str | None:
     """Check the value of `--agents` here, so that an error can name the flag."""
     if value is not None:
-        from shoal.app.definitions.agent_catalog import load_given_agents
+        from shoal.app.definitions.agent_catalog import parse_agents_option
         from shoal.core.errors import InvalidAgentDefinition
 
         try:
-            load_given_agents(value, Path.cwd())
+            parse_agents_option(value, Path.cwd())
         except InvalidAgentDefinition as error:
             raise _build_flag_error("--agents", error) from error
     return value
@@ -280,28 +282,28 @@ def _build_flag_error(flag: str, error: Exception) -> click.UsageError:
     )
 
 
-def check_mcp_config(values: Sequence[str]) -> tuple[str, ...]:
+def check_mcp_config_flag(values: Sequence[str]) -> tuple[str, ...]:
     """Check the values of `--mcp-config` here, so that an error can name the flag."""
     if values:
-        from shoal.app.settings.mcp_files import load_given_servers
+        from shoal.app.settings.mcp_files import parse_mcp_config_option
         from shoal.core.errors import SettingsError
 
         try:
             for value in values:
-                load_given_servers(value, Path.cwd())
+                parse_mcp_config_option(value, Path.cwd())
         except SettingsError as error:
             raise _build_flag_error("--mcp-config", error) from error
     return tuple(values)
 
 
-def check_channels(values: Sequence[str]) -> tuple[str, ...]:
+def check_channels_flag(values: Sequence[str]) -> tuple[str, ...]:
     """Check the values of `--channels` here, so that an error can name the flag."""
     if values:
-        from shoal.app.mcp.mcp_channels import parse_channel_names
+        from shoal.app.mcp.mcp_channels import parse_mcp_channel_names
         from shoal.core.errors import SettingsError
 
         try:
-            parse_channel_names(values, "--channels")
+            parse_mcp_channel_names(values, "--channels")
         except SettingsError as error:
             raise _build_flag_error("--channels", error) from error
     return tuple(values)
@@ -314,8 +316,8 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         model=flag_values["model"],
         mode=flag_values["mode"],
         skip_permissions=flag_values["skip_permissions"],
-        allowed_tools=parse_rules(flag_values["allowed_tools"], "--allowedTools"),
-        disallowed_tools=parse_rules(flag_values["disallowed_tools"], "--disallowedTools"),
+        allowed_tools=parse_permission_rules(flag_values["allowed_tools"], "--allowedTools"),
+        disallowed_tools=parse_permission_rules(flag_values["disallowed_tools"], "--disallowedTools"),
         available_tools=parse_tool_names(flag_values["available"]),
         add_dirs=flag_values["add_dirs"],
         max_turns=flag_values["max_turns"],
@@ -327,11 +329,11 @@ def options_from_flags(flag_values: Mapping[str, Any], *, attended: bool) -> Opt
         continue_last=flag_values["continue_last"],
         fork=flag_values["fork"],
         session_id=flag_values["session_id"],
-        agents=check_agents(flag_values["agents"]),
+        agents=check_agents_flag(flag_values["agents"]),
         coordinator=flag_values["coordinator"] or None,
-        mcp_config=check_mcp_config(flag_values["mcp_config"]),
+        mcp_config=check_mcp_config_flag(flag_values["mcp_config"]),
         strict_mcp_config=flag_values["strict_mcp_config"],
-        channels=check_channels(flag_values["channels"]),
+        channels=check_channels_flag(flag_values["channels"]),
         assistant=flag_values["assistant"] or None,
         plugin_dirs=flag_values["plugin_dirs"],
         settings=flag_values["settings"],
@@ -362,10 +364,10 @@ def check_flag_conflicts(flag_values: Mapping[str, Any], *, headless: bool) -> N
         )
     if flag_values["forget"] and is_resuming:
         raise click.UsageError("--no-session-persistence keeps nothing, so it cannot go on with a session.")
-    _check_formats(flag_values)
+    _check_output_formats(flag_values)
 
 
-def _check_formats(flag_values: Mapping[str, Any]) -> None:
+def _check_output_formats(flag_values: Mapping[str, Any]) -> None:
     if flag_values["assistant"] and flag_values["output_format"] == "json":
         raise click.UsageError(
             "--assistant stays open, and json is one result at the end: use text or stream-json."

@@ -11,7 +11,7 @@ from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
-from shoal.surfaces.terminal.listings import hook_lines
+from shoal.surfaces.terminal.listings import format_hook_lines
 from shoal.surfaces.terminal.text_styles import YELLOW, apply_style, has_colours
 
 
@@ -31,7 +31,7 @@ def list_hooks(*, settings: str | None, as_json: bool) -> int:
     if as_json:
         print_json(hook_report)
         return exit_codes.OK
-    for line in hook_lines(hook_report.hooks, colours=has_colours(sys.stdout)):
+    for line in format_hook_lines(hook_report.hooks, colours=has_colours(sys.stdout)):
         click.echo(line)
     for problem in (*hook_report.problems, *hook_report.warnings):
         click.echo(apply_style(strip_terminal_codes(problem), YELLOW, colours=has_colours(sys.stdout)))

@@ -13,7 +13,7 @@ from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json
 from shoal.surfaces.cli.team_store_access import (
     PERSON,
     choose_team,
-    person_name,
+    get_person_name,
     run_with_team_store,
     team_option,
 )
@@ -21,7 +21,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, apply_style, get_agen
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_store import TeamStore
-    from shoal.core.mail import MailMessage, PostReceipt
+    from shoal.core.mail import MailMessage, MailPostReceipt
 
 _NO_LIMIT = 1_000_000
 
@@ -77,23 +77,23 @@ def send_mail(
 
     body = read_text_to_send(text)
 
-    async def post_mail(store: TeamStore) -> PostReceipt:
+    async def post_mail(store: TeamStore) -> MailPostReceipt:
         from shoal.core.clock import SystemClock, format_iso_time
         from shoal.core.ids import IdGenerator
         from shoal.core.mail import MailMessage
-        from shoal.core.mail_envelopes import prepare_envelope
+        from shoal.core.mail_envelopes import fit_mail_to_kind
         from shoal.core.names import parse_agent_name, parse_team_name
 
         name = parse_team_name(await choose_team(store, team))
         mail = MailMessage(
             id=IdGenerator().new_uuid(),
-            sender=person_name() if sender == PERSON else parse_agent_name(sender),
+            sender=get_person_name() if sender == PERSON else parse_agent_name(sender),
             text=body,
             timestamp=format_iso_time(SystemClock().now()),
             summary=summary,
         )
         return await store.post_mail(
-            name, parse_agent_name(agent), prepare_envelope(mail, "message", from_lead=False)
+            name, parse_agent_name(agent), fit_mail_to_kind(mail, "message", from_lead=False)
         )
 
     receipt = run_with_team_store(post_mail)

@@ -13,8 +13,8 @@ from msgspec import structs
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.cli.plain.input_prompt import InputPrompt, LiveInputPrompt, PlainInputPrompt
 from shoal.surfaces.cli.plain.plain_terminal import PlainTerminal
-from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_screen
-from shoal.surfaces.terminal.slash_commands import list_completions
+from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
+from shoal.surfaces.terminal.slash_commands import list_command_completions
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
 
@@ -31,43 +31,45 @@ RECALL_WIDTH = 400
 """Maximum columns of the last prompt and answer shown when a session is resumed."""
 
 
-def run_interactive(
+def run_interactive_session(
     options: Options, prompt: str | None, prepare: PreparePrompt | None = None, *, plain: bool = False
 ) -> int:
     """Run until the user ends it and return the exit code; without a terminal, announce and run headless."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _run_without_terminal(options, prompt)
-    from shoal.app.settings.settings import find_home
-    from shoal.surfaces.cli.setup_command import offer_setup
+    from shoal.app.settings.settings import resolve_shoal_home
+    from shoal.surfaces.cli.setup_command import offer_model_setup
     from shoal.surfaces.cli.trust_command import ask_for_trust
 
     ask_for_trust(options)
-    offer_setup(options)
-    from shoal.surfaces.cli.terminal_mode import is_plain_terminal
+    offer_model_setup(options)
+    from shoal.surfaces.cli.terminal_mode import should_use_plain_terminal
 
-    home = find_home(os.environ, Path.cwd())
-    if plain or is_plain_terminal(options.cwd or Path.cwd(), options.settings, options.setting_sources):
+    home = resolve_shoal_home(os.environ, Path.cwd())
+    if plain or should_use_plain_terminal(
+        options.cwd or Path.cwd(), options.settings, options.setting_sources
+    ):
         return asyncio.run(run_plain_terminal(options, prompt, home, prepare))
-    from shoal.surfaces.tui.launch import run_full_screen
+    from shoal.surfaces.tui.launch import run_full_screen_sessions
 
-    return asyncio.run(run_full_screen(options, prompt, home, prepare))
+    return asyncio.run(run_full_screen_sessions(options, prompt, home, prepare))
 
 
 def _run_without_terminal(options: Options, prompt: str | None) -> int:
     import click
 
     from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
-    from shoal.surfaces.cli.headless.output_formats import OutputOptions
+    from shoal.surfaces.cli.headless.output_formats import HeadlessOutputOptions
     from shoal.surfaces.cli.headless.stdin import append_piped_input
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     full_prompt = append_piped_input(prompt)
     if not full_prompt:
         command_path = click.get_current_context().command_path
         raise click.UsageError(f'There is no terminal to talk at. Give a prompt: {command_path} -p "…"')
-    print_message("There is no terminal to talk at, so this runs as with -p.")
+    print_user_message("There is no terminal to talk at, so this runs as with -p.")
     options = structs.replace(options, attended=False)
-    return run_headless(HeadlessJob(options=options, prompt=full_prompt, output=OutputOptions()))
+    return run_headless(HeadlessJob(options=options, prompt=full_prompt, output=HeadlessOutputOptions()))
 
 
 async def run_plain_terminal(
@@ -78,14 +80,16 @@ async def run_plain_terminal(
     `home` holds the prompt history. `prepare` returns the first prompt once the session is open.
     """
     from shoal.app.run_access.run_handle import RunHandle, load_agent_statuses
-    from shoal.surfaces.terminal.session_loop import print_farewell, run_sessions
+    from shoal.surfaces.terminal.session_loop import print_session_farewell, run_terminal_sessions
 
-    screen = open_screen(sys.stdout)
+    screen = open_terminal_screen(sys.stdout)
     input_prompt: InputPrompt
     now: list[Session] = []
     """The running session."""
     if isinstance(screen, LiveScreen):
-        input_prompt = LiveInputPrompt(screen, home / "shoal" / "history", lambda: list_completions(now))
+        input_prompt = LiveInputPrompt(
+            screen, home / "shoal" / "history", lambda: list_command_completions(now)
+        )
     else:
         input_prompt = PlainInputPrompt(screen)
 
@@ -98,12 +102,12 @@ async def run_plain_terminal(
 
     input_prompt.open()
     try:
-        return await run_sessions(
+        return await run_terminal_sessions(
             options,
             prompt,
             prepare,
             open_terminal=open_terminal,
-            on_session_end=lambda session, stopped: print_farewell(screen, session, stopped),
+            on_session_end=lambda session, stopped: print_session_farewell(screen, session, stopped),
         )
     finally:
         input_prompt.close()

@@ -26,7 +26,7 @@ EXAMPLES = """\
 """
 
 
-class RunCommand(click.Command):
+class SectionedHelpCommand(click.Command):
     """Command whose help has sections and examples, because there are many flags."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -156,14 +156,16 @@ def _run_root_command(**flag_values: Any) -> int:
         from shoal.surfaces.cli.session_command import pick_session
 
         flag_values["resume"] = pick_session()
-    from shoal.surfaces.cli.interactive_session import run_interactive
+    from shoal.surfaces.cli.interactive_session import run_interactive_session
 
-    return run_interactive(options_from_flags(flag_values, attended=True), prompt, plain=flag_values["plain"])
+    return run_interactive_session(
+        options_from_flags(flag_values, attended=True), prompt, plain=flag_values["plain"]
+    )
 
 
 def _run_headless(flag_values: dict[str, Any], prompt: str | None) -> int:
     from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
-    from shoal.surfaces.cli.headless.output_formats import OutputOptions
+    from shoal.surfaces.cli.headless.output_formats import HeadlessOutputOptions
     from shoal.surfaces.cli.program_flags import split_relayed_servers
 
     is_streaming = flag_values["input_format"] == "stream-json"
@@ -172,7 +174,7 @@ def _run_headless(flag_values: dict[str, Any], prompt: str | None) -> int:
     relayed_servers, flag_values["mcp_config"] = split_relayed_servers(flag_values["mcp_config"])
     if relayed_servers and not is_streaming:
         raise click.UsageError("MCP servers of the type sdk need --input-format stream-json.")
-    output_options = OutputOptions(
+    output_options = HeadlessOutputOptions(
         format=flag_values["output_format"],
         partial_messages=flag_values["include_partial_messages"],
         replay_user_messages=flag_values["replay_user_messages"],
@@ -194,7 +196,7 @@ def _run_headless(flag_values: dict[str, Any], prompt: str | None) -> int:
 
 
 def _parse_prompt(arguments: Sequence[str]) -> str | None:
-    from shoal.surfaces.cli.headless.stdin import decode_argument
+    from shoal.surfaces.cli.headless.stdin import decode_cli_argument
 
     if len(arguments) > 1:
         extra_words = " ".join(arguments[1:])
@@ -207,7 +209,7 @@ def _parse_prompt(arguments: Sequence[str]) -> str | None:
             f"The prompt is one argument, so put it in quotes; left over: {extra_words!r}. "
             'Lists also go in one argument: --allowedTools "Read,Edit".'
         )
-    return decode_argument(arguments[0]) if arguments else None
+    return decode_cli_argument(arguments[0]) if arguments else None
 
 
 def _add_piped_input(prompt: str | None) -> str:
@@ -238,7 +240,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, is_requested: bool) ->
         ctx.exit()
 
 
-root_command = RunCommand(
+root_command = SectionedHelpCommand(
     name="shoal",
     callback=_run_root_command,
     help="Run an agent on this directory: interactive, or headless with -p.",
@@ -281,9 +283,9 @@ def _report_usage_error(error: click.UsageError) -> int:
 
 
 def _report_error(text: str, code: int) -> int:
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
-    print_message(text)
+    print_user_message(text)
     return code
 
 

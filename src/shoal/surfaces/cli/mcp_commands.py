@@ -53,7 +53,7 @@ command.add_command(serve_mcp)
 @config_option
 @json_option
 @debug_option
-def list_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
+def list_mcp_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
     """List the servers that are configured here. None is started: see `shoal mcp test`."""
     view = _open_server_admin(mcp_config)
     if as_json:
@@ -63,7 +63,7 @@ def list_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
         (
             TableCell(server.name),
             TableCell(server.kind),
-            TableCell(_format_target(view, server)),
+            TableCell(_format_server_target(view, server)),
             TableCell(why or "on", YELLOW if why else ""),
             TableCell(server.origin, DIM),
         )
@@ -73,7 +73,7 @@ def list_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
         print_table(("NAME", "KIND", "TARGET", "STATE", "ORIGIN"), rows)
     else:
         click.echo(NO_SERVERS)
-    _print_problems(view)
+    _print_server_problems(view)
     return exit_codes.OK
 
 
@@ -82,14 +82,14 @@ def list_servers(*, mcp_config: Sequence[str], as_json: bool) -> int:
 @config_option
 @json_option
 @debug_option
-def show_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
+def show_mcp_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
     """Show how a server is configured."""
     view = _open_server_admin(mcp_config)
     row = _server_to_dict(view, *view.find_server(name))
     if as_json:
         print_json(row)
     else:
-        print_facts([(key, _format_value(value)) for key, value in row.items()])
+        print_facts([(key, _format_config_value(value)) for key, value in row.items()])
     return exit_codes.OK
 
 
@@ -98,7 +98,7 @@ def show_server(*, name: str, mcp_config: Sequence[str], as_json: bool) -> int:
 @config_option
 @json_option
 @debug_option
-def test_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> int:
+def test_mcp_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bool) -> int:
     """Start servers, list what they have, and end them: all, or those that are named."""
     view = _open_server_admin(mcp_config)
     statuses = asyncio.run(view.probe_servers(names))
@@ -111,7 +111,7 @@ def test_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bo
             click.echo(
                 "None is started here: `shoal mcp ls` says why." if view.list_servers() else NO_SERVERS
             )
-        _print_problems(view)
+        _print_server_problems(view)
     all_connected = all(status.status == "connected" for status in statuses)
     return exit_codes.OK if all_connected else exit_codes.ERROR
 
@@ -125,7 +125,7 @@ def test_servers(*, names: Sequence[str], mcp_config: Sequence[str], as_json: bo
 @click.argument("name")
 @click.argument("target", metavar="COMMAND|URL")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def add_server(
+def add_mcp_server(
     *,
     name: str,
     target: str,
@@ -144,12 +144,16 @@ def add_server(
         server_config: dict[str, Any] = {
             "command": target,
             "args": list(args),
-            "env": _parse_pairs(env, "=", "--env"),
+            "env": _parse_key_value_pairs(env, "=", "--env"),
         }
     else:
         if args:
             raise click.UsageError(f"An address takes no arguments; left over: {' '.join(args)}.")
-        server_config = {"type": kind, "url": target, "headers": _parse_pairs(header, ":", "--header")}
+        server_config = {
+            "type": kind,
+            "url": target,
+            "headers": _parse_key_value_pairs(header, ":", "--header"),
+        }
     path, was_replaced = _open_server_admin(()).add_server(name, server_config, project=project)
     click.echo(
         f"{'Replaced' if was_replaced else 'Added'} the MCP server {strip_terminal_codes(name)} in {path}."
@@ -163,7 +167,7 @@ def add_server(
 @click.argument("name")
 @scope_option
 @debug_option
-def remove_server(*, name: str, project: bool) -> int:
+def remove_mcp_server(*, name: str, project: bool) -> int:
     """Remove a server from your settings, or from the project."""
     path = _open_server_admin(()).remove_server(name, project=project)
     if path is None:
@@ -179,7 +183,7 @@ def remove_server(*, name: str, project: bool) -> int:
 @click.argument("name")
 @config_option
 @debug_option
-def log_in_to_server(*, name: str, mcp_config: Sequence[str]) -> int:
+def log_in_to_mcp_server(*, name: str, mcp_config: Sequence[str]) -> int:
     """Log in to a server at an address; your browser leads you back here."""
 
     async def log_in() -> tuple[str, ...]:
@@ -192,7 +196,7 @@ def log_in_to_server(*, name: str, mcp_config: Sequence[str]) -> int:
             await asyncio.to_thread(webbrowser.open, url)
 
         async with asyncio.timeout(LOGIN_TIMEOUT):
-            return await view.log_in(name, open_login_page)
+            return await view.log_in_to_server(name, open_login_page)
 
     view = _open_server_admin(mcp_config)
     try:
@@ -200,9 +204,9 @@ def log_in_to_server(*, name: str, mcp_config: Sequence[str]) -> int:
     except TimeoutError:
         raise click.ClickException(f"Nobody logged in within {LOGIN_TIMEOUT:g} s.") from None
     except ExceptionGroup as group:
-        from shoal.surfaces.terminal.user_messages import unwrap_error
+        from shoal.surfaces.terminal.user_messages import unwrap_error_group
 
-        raise click.ClickException(f"The login to {name} failed: {unwrap_error(group)}") from group
+        raise click.ClickException(f"The login to {name} failed: {unwrap_error_group(group)}") from group
     click.echo(f"Logged in to {strip_terminal_codes(name)}, which has {len(tools)} tools.")
     return exit_codes.OK
 
@@ -224,7 +228,7 @@ def _server_to_dict(view: McpServerAdmin, server: McpServerConfig, disabled_reas
     }
 
 
-def _format_value(value: Any) -> str:
+def _format_config_value(value: Any) -> str:
     match value:
         case bool():
             return "yes" if value else "no"
@@ -236,7 +240,7 @@ def _format_value(value: Any) -> str:
             return str(value or "")
 
 
-def _format_target(view: McpServerAdmin, server: McpServerConfig) -> str:
+def _format_server_target(view: McpServerAdmin, server: McpServerConfig) -> str:
     config = view.describe_server(server)
     return config["url"] if "url" in config else " ".join((config["command"], *config["args"]))
 
@@ -252,14 +256,14 @@ def _print_server_status(server: McpServerStatus) -> None:
         click.echo(f"  /{strip_terminal_codes(name)}")
 
 
-def _print_problems(view: McpServerAdmin) -> None:
-    from shoal.surfaces.terminal.user_messages import print_message
+def _print_server_problems(view: McpServerAdmin) -> None:
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     for problem in view.configured.problems:
-        print_message(problem)
+        print_user_message(problem)
 
 
-def _parse_pairs(values: Sequence[str], separator: str, flag: str) -> dict[str, str]:
+def _parse_key_value_pairs(values: Sequence[str], separator: str, flag: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for pair in values:
         name, has_separator, value = pair.partition(separator)

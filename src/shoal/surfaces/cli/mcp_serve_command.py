@@ -14,7 +14,7 @@ from shoal.surfaces.cli.cli_output import debug_option
 from shoal.surfaces.cli.flags import (
     parse_budget,
     parse_permission_mode,
-    parse_rules,
+    parse_permission_rules,
     plugin_dirs_option,
     settings_option,
 )
@@ -56,8 +56,8 @@ def _build_run_flags(flag_values: dict[str, Any]) -> RunFlags:
     return RunFlags(
         model=flag_values["model"],
         mode=flag_values["mode"],
-        allowed=parse_rules(flag_values["allowed"], "--allowedTools"),
-        disallowed=parse_rules(flag_values["disallowed"], "--disallowedTools"),
+        allowed=parse_permission_rules(flag_values["allowed"], "--allowedTools"),
+        disallowed=parse_permission_rules(flag_values["disallowed"], "--disallowedTools"),
         skip_permissions=flag_values["skip"],
         max_budget_usd=flag_values["max_budget_usd"],
         settings=flag_values["settings"],
@@ -74,12 +74,12 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: RunFlags) -
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
     from shoal.runs.spawn_policy import SpawnPolicy
-    from shoal.surfaces.mcp.mcp_server import McpTeamTools, create_server
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.mcp.mcp_server import McpTeamTools, create_mcp_server
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     cwd, clock, ids = Path.cwd(), SystemClock(), IdGenerator()
     settings = load_settings(cwd=cwd, given=flags.settings)
-    team_store = TeamStore(settings.home, clock=clock, ids=ids, report=print_message)
+    team_store = TeamStore(settings.home, clock=clock, ids=ids, report=print_user_message)
     try:
         external_member = ExternalMember(team_store, clock=clock, ids=ids, cwd=cwd)
         if team is not None and name is not None:
@@ -88,6 +88,6 @@ async def _run_mcp_server(team: str | None, name: str | None, flags: RunFlags) -
         runs = BackgroundRuns(settings.home, runs_directory, cwd=cwd, flags=flags, ids=ids, clock=clock)
         model = flags.model or settings.model
         tools = McpTeamTools(team_store, external_member, runs, model=model, kind=SpawnPolicy().default_kind)
-        await create_server(tools).run_stdio_async()
+        await create_mcp_server(tools).run_stdio_async()
     finally:
         await team_store.aclose()

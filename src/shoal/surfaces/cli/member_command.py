@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def command(*, words: tuple[str, ...]) -> int:
     from shoal.core.errors import InvalidName
-    from shoal.wire.launch_args_codec import parse_launch_args
+    from shoal.wire.launch_args_codec import parse_member_launch_flags
 
     try:
-        launch_args = parse_launch_args(words)
+        launch_args = parse_member_launch_flags(words)
     except (ValueError, InvalidName) as error:
         raise click.UsageError(f"This process cannot be a teammate: {error}.") from error
     return asyncio.run(_serve_member(launch_args))
 
 
 async def _serve_member(launch_args: MemberLaunchArgs) -> int:
-    from shoal.app.session.foreign_team_member import build_member_options, serve_member
+    from shoal.app.session.foreign_team_member import build_foreign_member_options, run_member_of_foreign_lead
     from shoal.app.session.session import Session
-    from shoal.surfaces.terminal.screen import open_screen
+    from shoal.surfaces.terminal.screen import open_terminal_screen
 
-    screen = open_screen(sys.stdout)
+    screen = open_terminal_screen(sys.stdout)
     try:
-        async with Session(build_member_options(launch_args)) as session:
-            _print_header(screen, launch_args)
+        async with Session(build_foreign_member_options(launch_args)) as session:
+            _print_member_header(screen, launch_args)
             session.subscribe(_create_event_printer(screen))
             async with asyncio.TaskGroup() as tasks:
                 input_task = (
@@ -54,7 +54,7 @@ async def _serve_member(launch_args: MemberLaunchArgs) -> int:
                     if sys.stdin.isatty()
                     else None
                 )
-                end = await serve_member(session)
+                end = await run_member_of_foreign_lead(session)
                 if input_task is not None:
                     input_task.cancel()
     finally:
@@ -76,7 +76,7 @@ def _create_event_printer(screen: TerminalScreen) -> Callable[[Event], None]:
     return print_event
 
 
-def _print_header(screen: TerminalScreen, launch_args: MemberLaunchArgs) -> None:
+def _print_member_header(screen: TerminalScreen, launch_args: MemberLaunchArgs) -> None:
     screen.write(f"{launch_args.name}", BOLD)
     screen.write(f"  {launch_args.kind} of the team {launch_args.team} · {launch_args.model}\n", DIM)
 

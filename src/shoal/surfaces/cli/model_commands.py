@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import format_count, strip_terminal_codes
+from shoal.core.text_format import format_token_count, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, apply_style, has_colours
 
 if TYPE_CHECKING:
-    from shoal.app.models.model_probe import ProbeResult
+    from shoal.app.models.model_probe import ModelProbeResult
     from shoal.app.reports.model_report import ModelReport, ModelRow, ProviderRow
 
 
@@ -60,17 +60,17 @@ def run_model_test(*, name: str | None, settings: str | None, as_json: bool) -> 
     from shoal.app.settings.settings import load_settings
     from shoal.core.clock import SystemClock
     from shoal.core.errors import ShoalError
-    from shoal.surfaces.terminal.user_messages import explain_error, print_message
+    from shoal.surfaces.terminal.user_messages import explain_error, print_user_message
 
     loaded_settings = load_settings(cwd=Path.cwd().resolve(), given=settings)
     try:
         probe_result = asyncio.run(probe_model(name, loaded_settings, SystemClock()))
     except ShoalError as error:
-        explanation = loaded_settings.secrets.redact_text(explain_error(error))
+        explanation = loaded_settings.secret_redactor.redact_text(explain_error(error))
         if as_json:
             print_json({"ok": False, "error": type(error).__name__, "message": explanation})
         else:
-            print_message(explanation)
+            print_user_message(explanation)
         return exit_codes.ERROR
     if as_json:
         print_json({"ok": True, "trial": probe_result})
@@ -80,7 +80,7 @@ def run_model_test(*, name: str | None, settings: str | None, as_json: bool) -> 
     return exit_codes.OK
 
 
-def format_probe_result(probe: ProbeResult, *, colours: bool) -> Iterator[str]:
+def format_probe_result(probe: ModelProbeResult, *, colours: bool) -> Iterator[str]:
     name = apply_style(f"{probe.provider}:{probe.model}", BOLD, colours=colours)
     other = f" (as {strip_terminal_codes(probe.answered_as)})" if probe.answered_as != probe.model else ""
     yield f"{name} {apply_style('answers', GREEN, colours=colours)}{other}"
@@ -92,7 +92,7 @@ def format_probe_result(probe: ProbeResult, *, colours: bool) -> Iterator[str]:
     attempts_note = f", asked {probe.attempts} times" if probe.attempts > 1 else ""
     yield f"  first word after {probe.first_seconds:.1f} s, whole after {probe.seconds:.1f} s{attempts_note}"
     price = "a price that nobody told us" if probe.usd is None else f"${probe.usd:.6f}"
-    yield f"  {format_count(probe.usage.total_tokens)} tokens for {price}"
+    yield f"  {format_token_count(probe.usage.total_tokens)} tokens for {price}"
 
 
 def format_models(view: ModelReport, *, everything: bool, colours: bool) -> Iterator[str]:
@@ -108,7 +108,7 @@ def format_models(view: ModelReport, *, everything: bool, colours: bool) -> Iter
         return
     width = max(len(f"{row.provider}:{row.id}") for row in rows)
     for row in rows:
-        yield "  " + _format_model(row, width, colours=colours)
+        yield "  " + _format_model_row(row, width, colours=colours)
     unlisted_count = len(view.models) - len(rows)
     if unlisted_count:
         yield apply_style(f"  and {unlisted_count} of providers without a key: --all", DIM, colours=colours)
@@ -128,7 +128,7 @@ def _format_provider(provider: ProviderRow) -> str:
     return f"{key}, {address}, {offer}"
 
 
-def _format_model(row: ModelRow, width: int, *, colours: bool) -> str:
+def _format_model_row(row: ModelRow, width: int, *, colours: bool) -> str:
     name = strip_terminal_codes(f"{row.provider}:{row.id}")
     styled_name = (
         apply_style(f"{name:<{width}}", BOLD, colours=colours) if row.default else f"{name:<{width}}"

@@ -15,7 +15,7 @@ from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 from shoal.surfaces.cli.flags import settings_option
-from shoal.surfaces.terminal.listings import BEHAVIOR_STYLES, rule_lines, untrusted_rule_lines
+from shoal.surfaces.terminal.listings import BEHAVIOR_STYLES, format_rule_lines, format_untrusted_rule_lines
 from shoal.surfaces.terminal.text_styles import DIM, apply_style, has_colours, truncate_text
 
 if TYPE_CHECKING:
@@ -52,24 +52,24 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
     """
     from shoal.app.reports import permission_report
     from shoal.core.messages import ToolUseBlock
-    from shoal.policy.permission_explanation import explain_call
+    from shoal.policy.permission_explanation import explain_permission_decision
 
     call = ToolUseBlock(id="explain", name=tool, input=_parse_input_object(input_json))
     cwd = Path.cwd()
     loaded_settings = permission_report.load_project_settings(cwd, given=settings)
-    explanation = explain_call(
+    explanation = explain_permission_decision(
         permission_report.create_permission_engine(loaded_settings, cwd, mode=mode), call
     )
     _warn_unknown_tool(tool, cwd, settings)
-    untrusted_rules = permission_report.list_untrusted_rules(loaded_settings)
+    untrusted_rules = permission_report.list_untrusted_permission_rules(loaded_settings)
     if as_json:
         from msgspec import to_builtins
 
         print_json({**to_builtins(explanation), "left_out": untrusted_rules})
     else:
         for line in (
-            *_format_explanation(explanation, colours=has_colours(sys.stdout)),
-            *untrusted_rule_lines(untrusted_rules),
+            *_format_permission_explanation(explanation, colours=has_colours(sys.stdout)),
+            *format_untrusted_rule_lines(untrusted_rules),
         ):
             click.echo(line)
     return exit_codes.OK
@@ -78,7 +78,7 @@ def explain_permission(*, mode: Any, settings: str | None, as_json: bool, tool: 
 @command.command("ls", short_help="List the rules in force, the strongest first.")
 @settings_option
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
-def list_rules(*, settings: str | None, as_json: bool) -> int:
+def list_permission_rules(*, settings: str | None, as_json: bool) -> int:
     """List the rules in force, the strongest first, with the file and line of each."""
     show_permissions(settings, as_json=as_json)
     return exit_codes.OK
@@ -89,7 +89,7 @@ def show_permissions(settings: str | None, *, as_json: bool) -> None:
 
     cwd = Path.cwd()
     print_permissions(
-        permission_report.build_permission_report(
+        permission_report.build_lead_permission_report(
             permission_report.load_project_settings(cwd, given=settings), cwd
         ),
         as_json=as_json,
@@ -100,23 +100,23 @@ def print_permissions(view: PermissionReport, *, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    for line in rule_lines(view, colours=has_colours(sys.stdout)):
+    for line in format_rule_lines(view, colours=has_colours(sys.stdout)):
         click.echo(line)
 
 
 def _warn_unknown_tool(tool: str, cwd: Path, settings: str | None) -> None:
     """Warn that no tool has this name: the answer is right but hardly intended. MCP tools are not checked."""
-    from shoal.app.reports.agent_report import list_offered_tools
+    from shoal.app.reports.agent_report import list_session_tools
     from shoal.core.tools import TOOL_ALIASES
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     if tool.startswith("mcp__") or tool in TOOL_ALIASES:
         return
-    tool_names = asyncio.run(list_offered_tools(cwd, settings))
+    tool_names = asyncio.run(list_session_tools(cwd, settings))
     if tool not in tool_names:
         folded = {name.casefold(): name for name in tool_names}
         matches = get_close_matches(tool.casefold(), folded, n=1)
-        print_message(
+        print_user_message(
             f"There is no tool {tool!r} here.{f' Is {folded[matches[0]]} meant?' if matches else ''}"
         )
 
@@ -125,9 +125,9 @@ def _parse_input_object(text: str) -> dict[str, Any]:
     from shoal.wire.json_codec import decode_json
 
     if text == "-":
-        from shoal.surfaces.cli.headless.stdin import read_prompt
+        from shoal.surfaces.cli.headless.stdin import read_prompt_from_stdin
 
-        text = read_prompt()
+        text = read_prompt_from_stdin()
     try:
         tool_input = decode_json(text.encode("utf-8", "surrogatepass"))
     except ValueError as error:
@@ -137,8 +137,8 @@ def _parse_input_object(text: str) -> dict[str, Any]:
     return tool_input
 
 
-def _format_explanation(explanation: PermissionExplanation, *, colours: bool) -> Iterator[str]:
-    from shoal.surfaces.terminal.question_text import describe_suggestion
+def _format_permission_explanation(explanation: PermissionExplanation, *, colours: bool) -> Iterator[str]:
+    from shoal.surfaces.terminal.question_text import describe_permission_suggestion
 
     decision = apply_style(explanation.decision, BEHAVIOR_STYLES[explanation.decision], colours=colours)
     reason = strip_terminal_codes(explanation.reason)
@@ -154,6 +154,6 @@ def _format_explanation(explanation: PermissionExplanation, *, colours: bool) ->
     if explanation.suggestions:
         yield "A person could answer once, or:"
         yield from (
-            f"  {_DESTINATION_LABELS[each.destination]}: {describe_suggestion(each)}"
+            f"  {_DESTINATION_LABELS[each.destination]}: {describe_permission_suggestion(each)}"
             for each in explanation.suggestions
         )

@@ -50,7 +50,7 @@ def list_plugins(*, plugin_dirs: Sequence[Path], as_json: bool) -> int:
                 TableCell(row.name),
                 TableCell(row.version or "-"),
                 TableCell(row.state, _STYLES[row.state]),
-                TableCell(_format_contents(row)),
+                TableCell(_format_plugin_contents(row)),
                 TableCell(row.path, DIM),
             )
             for row in rows
@@ -95,7 +95,7 @@ def validate_plugins(*, paths: Sequence[Path], as_json: bool) -> int:
     return exit_codes.ERROR if checked_plugins.problems else exit_codes.OK
 
 
-def _format_contents(row: PluginRow) -> str:
+def _format_plugin_contents(row: PluginRow) -> str:
     parts = (
         (row.agents, "agent"),
         (row.skills, "skill"),

@@ -61,8 +61,8 @@ def build_program_options(flag_values: Mapping[str, Any]) -> dict[str, Any]:
         "fallback_model": flag_values["fallback_model"],
         "thinking_tokens": _resolve_thinking_tokens(flag_values),
         "betas": tuple(name for value in flag_values["betas"] for name in value.replace(",", " ").split()),
-        "output_schema": _load_schema(flag_values["json_schema"]),
-        "setting_sources": _parse_sources(flag_values["setting_sources"]),
+        "output_schema": _load_output_schema(flag_values["json_schema"]),
+        "setting_sources": _parse_setting_sources(flag_values["setting_sources"]),
     }
 
 
@@ -99,12 +99,12 @@ def _resolve_thinking_tokens(flag_values: Mapping[str, Any]) -> int | None:
         return int(tokens)
     if effort is None and thinking_mode is None:
         return None
-    from shoal.app.agents.spawn_requests import parse_effort
+    from shoal.app.agents.spawn_requests import parse_effort_thinking_tokens
 
-    return parse_effort(effort or _DEFAULT_EFFORT)
+    return parse_effort_thinking_tokens(effort or _DEFAULT_EFFORT)
 
 
-def _load_schema(value: str | None) -> Mapping[str, Any] | None:
+def _load_output_schema(value: str | None) -> Mapping[str, Any] | None:
     if value is None:
         return None
     from shoal.wire.json_codec import decode_json
@@ -119,7 +119,7 @@ def _load_schema(value: str | None) -> Mapping[str, Any] | None:
     return schema
 
 
-def _parse_sources(value: str | None) -> tuple[str, ...] | None:
+def _parse_setting_sources(value: str | None) -> tuple[str, ...] | None:
     """Parse `--setting-sources`; None means all sources."""
     if value is None:
         return None
@@ -139,7 +139,7 @@ def split_relayed_servers(values: Sequence[str]) -> tuple[tuple[str, ...], tuple
     rest: list[str] = []
     for value in values:
         servers = _parse_inline_servers(value)
-        relayed_names = [name for name, each in servers.items() if _is_relayed(each)]
+        relayed_names = [name for name, each in servers.items() if _is_relayed_server(each)]
         others = {name: each for name, each in servers.items() if name not in relayed_names}
         names += relayed_names
         rest.append(encode_json({"mcpServers": others}).decode() if relayed_names else value)
@@ -158,5 +158,5 @@ def _parse_inline_servers(value: str) -> Mapping[str, Any]:
     return servers if isinstance(servers, dict) else {}
 
 
-def _is_relayed(server: object) -> bool:
+def _is_relayed_server(server: object) -> bool:
     return isinstance(server, Mapping) and server.get("type") == "sdk"

@@ -34,7 +34,7 @@ def command(*, session: str | None, as_json: bool) -> int:
         print_json(rows)
     elif statuses_by_run:
         for run, statuses in statuses_by_run:
-            _print_run(run, statuses, now)
+            _print_run_agents(run, statuses, now)
     else:
         click.echo("No run is live here.")
     return exit_codes.OK
@@ -44,12 +44,12 @@ def _choose_runs(session: str | None) -> list[RunHandle]:
     import os
     from pathlib import Path
 
-    from shoal.app.run_access.run_handle import find_run, list_live_runs
-    from shoal.app.settings.settings import find_home
+    from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
+    from shoal.app.settings.settings import resolve_shoal_home
 
     cwd = Path.cwd()
-    home = find_home(os.environ, cwd)
-    return list_live_runs(home, cwd) if session is None else [find_run(home, session)]
+    home = resolve_shoal_home(os.environ, cwd)
+    return list_live_runs_in_directory(home, cwd) if session is None else [find_run(home, session)]
 
 
 def agent_status_to_dict(run: RunHandle, status: AgentStatus, now: float) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def agent_status_to_dict(run: RunHandle, status: AgentStatus, now: float) -> dic
     }
 
 
-def _print_run(run: RunHandle, statuses: AgentStatusTable, now: float) -> None:
+def _print_run_agents(run: RunHandle, statuses: AgentStatusTable, now: float) -> None:
     from shoal.core.text_format import format_dollars, format_duration, to_one_line
-    from shoal.surfaces.terminal.status_text import describe_activity, format_usage
+    from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
     from shoal.surfaces.terminal.text_styles import (
         BOLD,
         DIM,
@@ -97,7 +97,7 @@ def _print_run(run: RunHandle, statuses: AgentStatusTable, now: float) -> None:
         dot = apply_style("●", get_agent_style(status.color), colours=colours)
         click.echo(f"{indent}{dot} {status.display_name}  {truncate_text(to_one_line(status.task), 70)}")
         activity = (
-            f"{status.state}: {truncate_text(to_one_line(describe_activity(status)), 50)}"
+            f"{status.state}: {truncate_text(to_one_line(describe_agent_activity(status)), 50)}"
             if status.is_live
             else status.state_label
         )
@@ -106,7 +106,7 @@ def _print_run(run: RunHandle, statuses: AgentStatusTable, now: float) -> None:
             str(status.agent),
             activity,
             to_one_line(status.model),
-            format_usage(status, ended_at),
+            format_agent_usage(status, ended_at),
             format_dollars(status.usd if status.priced else None),
             f"heard {format_duration(max(now - status.last_event_at, 0.0))} ago",
         )

@@ -28,7 +28,7 @@ RUN_FLAGS: tuple[click.Option, ...] = tuple(
 """Flags of a run, without those that choose its start or let a program drive it."""
 
 
-def run_with_flags(
+def run_session_with_flags(
     flag_values: Mapping[str, Any],
     *,
     prompt: str | None = None,
@@ -50,13 +50,13 @@ def run_with_flags(
     check_flag_conflicts(flags, headless=headless)
     options = adapt_options(options_from_flags(flags, attended=not headless))
     if not headless:
-        from shoal.surfaces.cli.interactive_session import run_interactive
+        from shoal.surfaces.cli.interactive_session import run_interactive_session
 
-        return run_interactive(options, prompt, prepare, plain=flags["plain"])
+        return run_interactive_session(options, prompt, prepare, plain=flags["plain"])
     from shoal.surfaces.cli.headless.headless_run import HeadlessJob, run_headless
-    from shoal.surfaces.cli.headless.output_formats import OutputOptions
+    from shoal.surfaces.cli.headless.output_formats import HeadlessOutputOptions
 
-    output_options = OutputOptions(
+    output_options = HeadlessOutputOptions(
         format=flags["output_format"], partial_messages=flags["include_partial_messages"]
     )
     return run_headless(

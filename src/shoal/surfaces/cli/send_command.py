@@ -22,17 +22,19 @@ def command(*, session: str, agent: str, text: str, as_json: bool) -> int:
     import asyncio
 
     from shoal.app.run_access.run_handle import find_run, send_control_command
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.surfaces.cli.headless.stdin import read_text_to_send
-    from shoal.surfaces.terminal.user_messages import describe_delivery
-    from shoal.wire.control_codec import SendTextCommand
+    from shoal.surfaces.terminal.user_messages import describe_message_delivery
+    from shoal.wire.control_codec import SendUserTextCommand
 
     body = read_text_to_send(text)
     delivery = asyncio.run(
-        send_control_command(find_run(find_home_directory(), session), SendTextCommand(to=agent, text=body))
+        send_control_command(
+            find_run(find_process_shoal_home(), session), SendUserTextCommand(to=agent, text=body)
+        )
     )
     if as_json:
         print_json(delivery)
     else:
-        click.echo(describe_delivery(delivery["name"], delivery["how"]))
+        click.echo(describe_message_delivery(delivery["name"], delivery["how"]))
     return exit_codes.OK

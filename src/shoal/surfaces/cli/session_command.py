@@ -9,7 +9,7 @@ import click
 
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
-from shoal.surfaces.terminal.listings import recent_sessions, session_lines
+from shoal.surfaces.terminal.listings import format_session_lines, list_recent_sessions
 
 if TYPE_CHECKING:
     from shoal.stores.files.session_files import SessionListEntry
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="As a JSON array.")
 def command(*, everywhere: bool, limit: int, as_json: bool) -> int:
     """List the sessions of this directory, the newest first."""
-    sessions = recent_sessions(everywhere=everywhere, limit=limit)
+    sessions = list_recent_sessions(everywhere=everywhere, limit=limit)
     if as_json:
         print_json([_session_to_dict(session) for session in sessions])
     elif sessions:
-        for line in session_lines(sessions):
+        for line in format_session_lines(sessions):
             click.echo(line)
         click.echo("\nGo on with one: shoal --resume ID (its first characters are enough)")
     else:
@@ -38,10 +38,10 @@ def command(*, everywhere: bool, limit: int, as_json: bool) -> int:
 
 def pick_session() -> str:
     """Let the user choose a session from a list, and return its id."""
-    sessions = recent_sessions(limit=10)
+    sessions = list_recent_sessions(limit=10)
     if not sessions:
         raise click.UsageError(f"There are no sessions in {Path.cwd()}; see `shoal sessions --all`.")
-    for number, line in enumerate(session_lines(sessions), 1):
+    for number, line in enumerate(format_session_lines(sessions), 1):
         click.echo(f"{number:>3}  {line}", err=True)
     chosen_number: int = click.prompt(
         "Go on with", type=click.IntRange(1, len(sessions)), default=1, err=True

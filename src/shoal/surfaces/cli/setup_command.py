@@ -65,30 +65,38 @@ def command(
                 f"Say which: --provider {'|'.join(PROVIDER_CHOICES)}, and --key-stdin for its key."
             )
         provider = _choose_provider()
-    setup_request = _ask_for_setup(
+    setup_request = _ask_for_provider_setup(
         cast("ProviderChoice", provider), base_url, key_stdin=key_stdin, interactive=is_interactive
     )
-    return _apply_setup(settings, setup_request, model, interactive=is_interactive, run_test=not no_test)
+    return _apply_provider_setup(
+        settings, setup_request, model, interactive=is_interactive, run_test=not no_test
+    )
 
 
-def offer_setup(options: Options) -> None:
+def offer_model_setup(options: Options) -> None:
     """Offer to set up a model at the start of an interactive session, if none is configured."""
     from shoal.app.settings.settings import load_settings
 
     cwd = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=cwd, given=options.settings)
-    if options.model is not None or settings.model is not None or not asyncio.run(_is_unconfigured(settings)):
+    if (
+        options.model is not None
+        or settings.model is not None
+        or not asyncio.run(_has_no_configured_model(settings))
+    ):
         return
     click.echo("No model is configured yet, so there is nobody to ask.")
     if click.confirm("Set one up now?", default=True):
-        _apply_setup(
+        _apply_provider_setup(
             settings,
-            _ask_for_setup(cast("ProviderChoice", _choose_provider()), "", key_stdin=False, interactive=True),
+            _ask_for_provider_setup(
+                cast("ProviderChoice", _choose_provider()), "", key_stdin=False, interactive=True
+            ),
             None,
         )
 
 
-async def _is_unconfigured(settings: Settings) -> bool:
+async def _has_no_configured_model(settings: Settings) -> bool:
     from shoal.app.models.model_choice import choose_model
     from shoal.core.clock import SystemClock
     from shoal.core.errors import NoModelConfigured, ShoalError
@@ -115,7 +123,7 @@ def _choose_provider() -> str:
     return names[int(answer) - 1] if answer.isdigit() else answer
 
 
-def _ask_for_setup(
+def _ask_for_provider_setup(
     choice: ProviderChoice, base_url: str, *, key_stdin: bool, interactive: bool
 ) -> ProviderSetup:
     from shoal.app.models.provider_setup import ProviderSetup
@@ -136,7 +144,7 @@ def _ask_for_setup(
     return ProviderSetup(choice=choice, key=key, base_url=base_url)
 
 
-def _apply_setup(
+def _apply_provider_setup(
     settings: Settings,
     setup_request: ProviderSetup,
     model: str | None,
@@ -172,13 +180,13 @@ def _can_use_model(settings: Settings, name: str | None) -> bool:
     from shoal.core.errors import ShoalError
     from shoal.surfaces.cli.model_commands import format_probe_result
     from shoal.surfaces.terminal.text_styles import has_colours
-    from shoal.surfaces.terminal.user_messages import explain_error, print_message
+    from shoal.surfaces.terminal.user_messages import explain_error, print_user_message
 
     click.echo("Trying it with one tiny request …")
     try:
         probe_result = asyncio.run(probe_model(name, settings, SystemClock()))
     except ShoalError as error:
-        print_message(settings.secrets.redact_text(explain_error(error)))
+        print_user_message(settings.secret_redactor.redact_text(explain_error(error)))
         return False
     for line in format_probe_result(probe_result, colours=has_colours(sys.stdout)):
         click.echo(line)
@@ -191,7 +199,7 @@ def _choose_model(settings: Settings, setup_request: ProviderSetup, *, interacti
 
     default_model = provider_setup.DEFAULT_MODELS.get(setup_request.choice)
     if default_model is None:
-        names: Sequence[str] = asyncio.run(provider_setup.list_offered_models(settings))
+        names: Sequence[str] = asyncio.run(provider_setup.list_self_hosted_models(settings))
         for name in names[:20]:
             click.echo(f"  {strip_terminal_codes(name)}")
         default_model = names[0] if names else None

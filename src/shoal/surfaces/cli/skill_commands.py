@@ -38,7 +38,7 @@ def command() -> None:
 @debug_option
 def list_skills(*, as_json: bool) -> int:
     """List the skills and commands that can be used here."""
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     catalog, trust = _load_skills()
     all_skills = _list_all_skills(catalog)
@@ -49,7 +49,7 @@ def list_skills(*, as_json: bool) -> int:
         (
             TableCell(skill.name),
             TableCell(skill.kind),
-            TableCell(_format_audience(skill)),
+            TableCell(_format_skill_audience(skill)),
             TableCell(skill.source.kind, DIM),
             TableCell(skill.description),
         )
@@ -60,7 +60,7 @@ def list_skills(*, as_json: bool) -> int:
     else:
         click.echo("There are no skills or commands here. A skill is a file .claude/skills/NAME/SKILL.md.")
     for problem in catalog.describe_problems():
-        print_message(problem)
+        print_user_message(problem)
     return exit_codes.OK
 
 
@@ -76,7 +76,7 @@ def show_skill(*, name: str, as_json: bool) -> int:
         print_json({**_skill_to_dict(skill, trust), "body": skill.body})
         return exit_codes.OK
     click.echo(f"{strip_terminal_codes(skill.name)}\n")
-    print_facts([*_format_facts(skill, trust)])
+    print_facts([*_format_skill_facts(skill, trust)])
     click.echo(f"\n{strip_terminal_codes(skill.body)}")
     return exit_codes.OK
 
@@ -107,7 +107,7 @@ def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
         summary = {
             "skills": counts[0],
             "commands": counts[1],
-            "problems": [_problem_to_dict(each) for each in problems],
+            "problems": [_skill_problem_to_dict(each) for each in problems],
         }
         print_json({**summary, "warnings": warnings, "shadowed": shadowed})
     else:
@@ -121,11 +121,11 @@ def validate_skills(*, paths: Sequence[Path], as_json: bool) -> int:
 
 
 def _load_skills() -> tuple[SkillLibrary, SkillTrust]:
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.skills.skill_catalog import load_skills
     from shoal.app.skills.skill_trust import SkillTrust
 
-    cwd, home = Path.cwd().resolve(), find_home_directory()
+    cwd, home = Path.cwd().resolve(), find_process_shoal_home()
     return load_skills(cwd=cwd, home=home), SkillTrust(home, cwd)
 
 
@@ -138,12 +138,12 @@ def _find_skill(skills: SkillLibrary, name: str) -> Skill:
     from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 
     name = name.removeprefix("/")
-    skill = skills.skills.get(name) or skills.commands.get(name)
+    skill = skills.skills.get_skill_or_problem(name) or skills.commands.get_skill_or_problem(name)
     if isinstance(skill, DefinitionProblem):
         raise InvalidAgentDefinition(skill)
     if skill is None:
         try:
-            return skills.find_typed(name)
+            return skills.find_typed_skill(name)
         except UnknownSkill as error:
             if error.available:
                 raise click.UsageError(str(error)) from error
@@ -152,7 +152,7 @@ def _find_skill(skills: SkillLibrary, name: str) -> Skill:
     return skill
 
 
-def _format_audience(skill: Skill) -> str:
+def _format_skill_audience(skill: Skill) -> str:
     if skill.kind == "command" or not skill.for_model:
         return "you"
     return "both" if skill.for_person else "agents"
@@ -178,10 +178,13 @@ def _skill_to_dict(skill: Skill, trust: SkillTrust) -> dict[str, Any]:
     }
 
 
-def _format_facts(skill: Skill, trust: SkillTrust) -> Iterator[tuple[str, str]]:
+def _format_skill_facts(skill: Skill, trust: SkillTrust) -> Iterator[tuple[str, str]]:
     yield "description", skill.description
     yield "source", f"{skill.source.kind}, {skill.source}"
-    yield "called by", {"you": "you", "agents": "agents", "both": "you and agents"}[_format_audience(skill)]
+    yield (
+        "called by",
+        {"you": "you", "agents": "agents", "both": "you and agents"}[_format_skill_audience(skill)],
+    )
     if skill.allowed_tools:
         state = "" if trust.read_trust(skill) == "trusted" else "  (not trusted: see `shoal trust --show`)"
         yield "allowed-tools", ", ".join(skill.allowed_tools) + state
@@ -197,7 +200,7 @@ def _format_facts(skill: Skill, trust: SkillTrust) -> Iterator[tuple[str, str]]:
         yield f"metadata.{key}", value
 
 
-def _problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
+def _skill_problem_to_dict(problem: DefinitionProblem) -> dict[str, Any]:
     return {
         "path": None if problem.source.path is None else str(problem.source.path),
         "line": problem.line,

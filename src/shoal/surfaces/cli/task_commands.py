@@ -16,7 +16,12 @@ from shoal.surfaces.cli.cli_output import (
     print_json,
     print_table,
 )
-from shoal.surfaces.cli.team_store_access import choose_board, person_name, run_with_team_store, team_option
+from shoal.surfaces.cli.team_store_access import (
+    choose_board,
+    get_person_name,
+    run_with_team_store,
+    team_option,
+)
 from shoal.surfaces.terminal.text_styles import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
@@ -107,7 +112,7 @@ def add_board_task(
 ) -> int:
     """Put a task on the board."""
 
-    _check_subject(subject)
+    _check_task_subject(subject)
 
     async def create_task(store: TeamStore) -> Task:
         from shoal.app.teams.board_changes import add_board_task
@@ -117,7 +122,7 @@ def add_board_task(
         name = await choose_board(store, team, session)
         draft = TaskDraft(subject=subject, description=description, active_form=active_form)
         blocker_ids = tuple(map(parse_task_id, blocked_by))
-        return await add_board_task(store, name, draft, blocked_by=blocker_ids, by=person_name())
+        return await add_board_task(store, name, draft, blocked_by=blocker_ids, by=get_person_name())
 
     task = run_with_team_store(create_task)
     if as_json:
@@ -150,7 +155,7 @@ def update_task(*, task: str, team: str | None, session: str | None, as_json: bo
 
         name = await choose_board(store, team, session)
         return await change_board_task(
-            store, name, parse_task_id(task), _build_change(given), by=person_name()
+            store, name, parse_task_id(task), _build_task_update(given), by=get_person_name()
         )
 
     updated_task = run_with_team_store(apply_change)
@@ -163,12 +168,12 @@ def update_task(*, task: str, team: str | None, session: str | None, as_json: bo
     return exit_codes.OK
 
 
-def _check_subject(subject: str | None) -> None:
+def _check_task_subject(subject: str | None) -> None:
     if subject is not None and not subject.strip():
         raise click.UsageError("The subject is empty: say in a line what is to be done.")
 
 
-def _build_change(flag_values: dict[str, Any]) -> TaskUpdate:
+def _build_task_update(flag_values: dict[str, Any]) -> TaskUpdate:
     from msgspec import UNSET
 
     from shoal.core.names import parse_agent_name, parse_task_id
@@ -178,7 +183,7 @@ def _build_change(flag_values: dict[str, Any]) -> TaskUpdate:
         return UNSET if flag_values[name] is None else flag_values[name]
 
     owner = flag_values["owner"]
-    _check_subject(flag_values["subject"])
+    _check_task_subject(flag_values["subject"])
     change = TaskUpdate(
         subject=value_or_unset("subject"),
         description=value_or_unset("description"),
@@ -219,7 +224,7 @@ def _print_tasks(tasks: Sequence[Task], all_tasks: Sequence[Task]) -> None:
                 TableCell(task.id, row_style),
                 TableCell(task.status.replace("_", " "), _STYLES[task.status]),
                 TableCell(task.owner or "-", CYAN if task.owner else DIM),
-                TableCell(_join_ids(open_blockers) or "-", YELLOW if open_blockers else DIM),
+                TableCell(_join_task_ids(open_blockers) or "-", YELLOW if open_blockers else DIM),
                 TableCell(task.subject, row_style),
             )
         )
@@ -230,18 +235,18 @@ def _print_task(task: Task, *, as_json: bool) -> None:
     if as_json:
         print_json(_task_to_dict(task))
         return
-    from shoal.tools.task_format import get_visible_metadata
+    from shoal.tools.task_format import get_visible_task_metadata
     from shoal.wire.json_codec import encode_json
 
-    metadata = get_visible_metadata(task)
+    metadata = get_visible_task_metadata(task)
     print_facts(
         (
             ("task", task.id),
             ("subject", task.subject),
             ("status", task.status.replace("_", " ")),
             ("owner", task.owner or ""),
-            ("waits for", _join_ids(task.blocked_by)),
-            ("blocks", _join_ids(task.blocks)),
+            ("waits for", _join_task_ids(task.blocked_by)),
+            ("blocks", _join_task_ids(task.blocks)),
             ("active form", task.active_form),
             ("metadata", encode_json(metadata).decode() if metadata else ""),
             ("description", task.description),
@@ -249,7 +254,7 @@ def _print_task(task: Task, *, as_json: bool) -> None:
     )
 
 
-def _join_ids(ids: Sequence[TaskId]) -> str:
+def _join_task_ids(ids: Sequence[TaskId]) -> str:
     return ", ".join(ids)
 
 

@@ -22,15 +22,15 @@ team_option = click.option("--team", metavar="NAME", help="The team; needed only
 
 def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> ResultT:
     """Run the work with the team store of the user's home."""
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_store import TeamStore
     from shoal.core.clock import SystemClock
     from shoal.core.ids import IdGenerator
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     async def run_work() -> ResultT:
         team_store = TeamStore(
-            find_home_directory(), clock=SystemClock(), ids=IdGenerator(), report=print_message
+            find_process_shoal_home(), clock=SystemClock(), ids=IdGenerator(), report=print_user_message
         )
         try:
             return await work(team_store)
@@ -40,7 +40,7 @@ def run_with_team_store(work: Callable[[TeamStore], Awaitable[ResultT]]) -> Resu
     return asyncio.run(run_work())
 
 
-def person_name() -> AgentName:
+def get_person_name() -> AgentName:
     from shoal.core.names import AgentName
 
     return AgentName(PERSON)
@@ -75,12 +75,12 @@ async def choose_board(store: TeamStore, team: str | None, session: str | None) 
 
 
 def _find_session_board(requested: str | None) -> str:
-    from shoal.app.settings.settings import find_home_directory
-    from shoal.stores.files.session_files import find_latest_session, find_session
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.stores.files.session_files import find_latest_session, find_session_transcript
 
     if requested is not None:
-        return find_session(find_home_directory(), requested).stem
-    latest = find_latest_session(find_home_directory(), str(Path.cwd()))
+        return find_session_transcript(find_process_shoal_home(), requested).stem
+    latest = find_latest_session(find_process_shoal_home(), str(Path.cwd()))
     if latest is None:
         raise click.UsageError(
             f"There is no team, and no session has worked in {Path.cwd()}. "

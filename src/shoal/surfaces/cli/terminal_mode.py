@@ -8,10 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from shoal.surfaces.terminal.text_styles import is_live_terminal
-from shoal.surfaces.terminal.user_messages import print_message
+from shoal.surfaces.terminal.user_messages import print_user_message
 
 
-def is_plain_terminal(cwd: Path, settings: str | None = None, sources: Sequence[str] | None = None) -> bool:
+def should_use_plain_terminal(
+    cwd: Path, settings: str | None = None, sources: Sequence[str] | None = None
+) -> bool:
     # The full screen is drawn on stderr.
     if not (is_live_terminal(sys.stdout) and sys.stderr.isatty()):
         return True
@@ -20,7 +22,7 @@ def is_plain_terminal(cwd: Path, settings: str | None = None, sources: Sequence[
     if load_settings(cwd=cwd.resolve(), given=settings, sources=sources).own.plain:
         return True
     if find_spec("textual") is None:
-        print_message(
+        print_user_message(
             "The full-screen terminal is not installed: pip install 'shoal[tui]'. This is the plain one."
         )
         return True

@@ -33,7 +33,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
 
     A change of what they allow needs trust again. What they forbid always counts.
     """
-    from shoal.app.definitions.agent_trust import find_escalations
+    from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins
     from shoal.app.settings import settings_trust
     from shoal.app.settings.settings import load_settings
@@ -45,7 +45,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
         raise click.UsageError("--json goes with --show: what is trusted or taken back is told in words.")
     project = Path.cwd().resolve()
     settings = load_settings(cwd=project)
-    escalations = (*find_escalations(settings, project), *load_plugins(settings, project).escalations)
+    escalations = (*find_project_escalations(settings, project), *load_plugins(settings, project).escalations)
     skills, skill_trust = _load_escalating_skills(settings.home, project)
     rows = (*list_trust_rows(escalations), *skill_trust.list_trust_rows(skills))
     if as_json:
@@ -54,10 +54,10 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
         for line in format_trust_rows(rows, colours=has_colours(sys.stdout)):
             click.echo(line)
     if revoke:
-        settings_trust.forget_trust(settings.home, project)
+        settings_trust.forget_project_trust(settings.home, project)
         click.echo(f"Nothing that {project} allows itself is trusted any more.")
     elif rows and not show:
-        settings_trust.save_trust_decision(settings, project, trusted=True, escalations=escalations)
+        settings_trust.save_project_trust_decision(settings, project, trusted=True, escalations=escalations)
         skill_trust.save_decisions(skills, trusted=True)
         click.echo(f"Trusted for {project}, until it changes. Take it back with: shoal trust --revoke")
     return exit_codes.OK
@@ -65,7 +65,7 @@ def command(*, show: bool, revoke: bool, as_json: bool) -> int:
 
 def ask_for_trust(options: Options) -> None:
     """Ask at the start of an interactive session whether to trust settings nobody has decided on yet."""
-    from shoal.app.definitions.agent_trust import find_escalations
+    from shoal.app.definitions.agent_trust import find_project_escalations
     from shoal.app.definitions.plugin_set import load_plugins
     from shoal.app.settings import settings_trust
     from shoal.app.settings.settings import load_settings
@@ -73,7 +73,7 @@ def ask_for_trust(options: Options) -> None:
 
     project = (options.cwd or Path.cwd()).expanduser().resolve()
     settings = load_settings(cwd=project, given=options.settings)
-    escalations = (*find_escalations(settings, project), *load_plugins(settings, project).escalations)
+    escalations = (*find_project_escalations(settings, project), *load_plugins(settings, project).escalations)
     new = [each for each in escalations if each.trust == "unasked"]
     skills, skill_trust = _load_escalating_skills(settings.home, project)
     skills = tuple(skill for skill in skills if skill_trust.read_trust(skill) == "unasked")
@@ -88,7 +88,7 @@ def ask_for_trust(options: Options) -> None:
         click.echo(line)
     trusted = click.confirm("Trust these settings, until they change?", default=False)
     if new:
-        settings_trust.save_trust_decision(settings, project, trusted=trusted, escalations=new)
+        settings_trust.save_project_trust_decision(settings, project, trusted=trusted, escalations=new)
     skill_trust.save_decisions(skills, trusted=trusted)
 
 

@@ -11,7 +11,7 @@ import click
 
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.cli.cli_output import json_option, print_json
-from shoal.surfaces.terminal.listings import format_path, undo_lines
+from shoal.surfaces.terminal.listings import format_path_for_user, format_undo_lines
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, apply_style, has_colours, truncate_text
 
 if TYPE_CHECKING:
@@ -35,15 +35,15 @@ _MAX_FILES_SHOWN = 6
 def command(
     *, turn: int | None, session: str | None, conversation: bool, list_: bool, as_json: bool, yes: bool
 ) -> int:
-    from shoal.app.config.undo_history import select_turn, undo_closed_session
+    from shoal.app.config.undo_history import select_undoable_turn, undo_closed_session
     from shoal.core.clock import SystemClock
 
     history = _open_undo_history(session)
-    turns = history.list_turns()
+    turns = history.list_undoable_turns()
     if list_:
         _print_turns(turns, as_json=as_json)
         return 0
-    chosen_turn = select_turn(turns, turn)
+    chosen_turn = select_undoable_turn(turns, turn)
     if not yes and not as_json and not _confirm_undo(turns, chosen_turn, conversation=conversation):
         print("Nothing was changed.", file=sys.stderr)
         return 1
@@ -51,7 +51,7 @@ def command(
     if as_json:
         print_json(_undo_report_to_dict(report, history, conversation=conversation))
     else:
-        for line, style in undo_lines(report, Path.cwd()):
+        for line, style in format_undo_lines(report, Path.cwd()):
             _print_line(line, style)
         if conversation:
             _print_line(
@@ -62,15 +62,15 @@ def command(
 
 def _open_undo_history(session: str | None) -> UndoHistory:
     from shoal.app.config.undo_history import UndoHistory
-    from shoal.app.settings.settings import find_home
+    from shoal.app.settings.settings import resolve_shoal_home
     from shoal.core.errors import SessionNotFound
     from shoal.core.ids import SessionId
     from shoal.stores.files.home_paths import get_transcript_path
-    from shoal.stores.files.session_files import find_latest_session, find_session
+    from shoal.stores.files.session_files import find_latest_session, find_session_transcript
 
-    home = find_home(os.environ, Path.cwd())
+    home = resolve_shoal_home(os.environ, Path.cwd())
     if session is not None:
-        path = find_session(home, session)
+        path = find_session_transcript(home, session)
         return UndoHistory(home=home, session=SessionId(path.stem), transcript=path)
     latest = find_latest_session(home, str(Path.cwd()))
     if latest is None:
@@ -113,7 +113,7 @@ def _print_turns(turns: tuple[UndoableTurn, ...], *, as_json: bool) -> None:
 def _print_turn(turn: UndoableTurn) -> None:
     _print_line(f"turn {turn.turn}  {truncate_text(to_one_line(turn.prompt), 60)}", BOLD)
     for file in turn.files[:_MAX_FILES_SHOWN]:
-        _print_line(f"    {file.how:<8} {format_path(file.path, Path.cwd())}")
+        _print_line(f"    {file.how:<8} {format_path_for_user(file.path, Path.cwd())}")
     if len(turn.files) > _MAX_FILES_SHOWN:
         _print_line(f"    … and {len(turn.files) - _MAX_FILES_SHOWN} more", DIM)
 

@@ -23,7 +23,7 @@ from shoal.surfaces.cli.plain.input_prompt import (
     LiveInputPrompt,
     PlainInputPrompt,
 )
-from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_screen
+from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW, apply_style, truncate_text
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ REPLAYED_EVENTS = 200
 def command(*, session: str, agent: str, leave: bool) -> int:
     """Show AGENT (a name, or an id) of the run SESSION (the start of its id); what is typed is said to it."""
     from shoal.app.run_access.run_handle import find_run, load_agent_statuses
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
 
-    run = find_run(find_home_directory(), session)
-    screen = open_screen(sys.stdout)
+    run = find_run(find_process_shoal_home(), session)
+    screen = open_terminal_screen(sys.stdout)
     is_terminal = sys.stdin.isatty()
     view = AgentViewer(run, agent, screen, exits_with_agent=leave or not is_terminal)
     # A live run may still start this agent; an ended run never will.
@@ -75,7 +75,7 @@ class AgentViewer:
 
     def has_agent(self) -> bool:
         """Return True if the run's journal mentions the agent."""
-        return any(map(self._is_relevant, read_journal(self._run.journal)))
+        return any(map(self._is_about_agent, read_journal(self._run.journal_path)))
 
     async def run_with_prompt(self) -> int:
         history = self._run.home / "shoal" / "history"
@@ -113,11 +113,11 @@ class AgentViewer:
 
     async def follow_agent(self) -> int:
         """Follow the agent until the run ends, or until the agent ends if the view exits with it."""
-        journal, offset = self._run.journal, 0
+        journal, offset = self._run.journal_path, 0
         pending_records: deque[JournalRecord] = deque(maxlen=REPLAYED_EVENTS)
         for record in read_journal(journal):
             offset = record.next
-            if self._is_relevant(record):
+            if self._is_about_agent(record):
                 pending_records.append(record)
                 if isinstance(record.event, AgentStarted):
                     self._printer.agent = record.event.agent
@@ -126,7 +126,7 @@ class AgentViewer:
         if not pending_records:
             self._printer.print_note(f"{self._printer.name} has not started yet", YELLOW)
         async for record in follow_journal(journal, offset, is_running=lambda: self._run.is_live):
-            if self._is_relevant(record):
+            if self._is_about_agent(record):
                 self._print_event(record)
             if self._is_over:
                 break
@@ -135,7 +135,7 @@ class AgentViewer:
         self._close_view()
         return exit_codes.OK
 
-    def _is_relevant(self, record: JournalRecord) -> bool:
+    def _is_about_agent(self, record: JournalRecord) -> bool:
         event = record.event
         if isinstance(event, SessionStarted):
             self._cwd = self._cwd or event.cwd
@@ -166,7 +166,7 @@ class AgentViewer:
     def _close_view(self) -> None:
         self._is_over = True
         if self._prompt is not None:
-            self._prompt.wake()
+            self._prompt.wake_reader()
 
     def _render_unsent(self, columns: int) -> list[str]:
         rows = [truncate_text(f"  on its way: {to_one_line(text)}", columns) for text in self._unsent]
@@ -185,21 +185,21 @@ class AgentViewer:
 
     async def _send_message(self, text: str) -> None:
         from shoal.app.run_access.run_handle import send_control_command
-        from shoal.surfaces.terminal.user_messages import describe_delivery
-        from shoal.wire.control_codec import SendTextCommand
+        from shoal.surfaces.terminal.user_messages import describe_message_delivery
+        from shoal.wire.control_codec import SendUserTextCommand
 
         printer = self._printer
         try:
             # No timeout: a repeated message would be delivered twice.
             delivery = await send_control_command(
-                self._run, SendTextCommand(to=printer.agent, text=text), patience=None
+                self._run, SendUserTextCommand(to=printer.agent, text=text), patience=None
             )
         except ShoalError as error:
             printer.print_note(f"It was not said: {to_one_line(str(error))}", RED)
             if self._prompt is not None:
-                self._prompt.offer_text(text)
+                self._prompt.prepend_to_draft(text)
             return
-        printer.print_note(describe_delivery(printer.name, delivery["how"]).removesuffix("."), DIM)
+        printer.print_note(describe_message_delivery(printer.name, delivery["how"]).removesuffix("."), DIM)
 
     def _print_farewell(self) -> None:
         name = self._printer.name

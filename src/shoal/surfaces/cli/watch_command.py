@@ -16,8 +16,8 @@ from shoal.core.clock import Clock, SystemClock
 from shoal.core.events import (
     Event,
     MailPosted,
+    ModelRequestSettled,
     QuestionAsked,
-    RequestSettled,
     SessionEnded,
     SessionStarted,
     TaskChanged,
@@ -25,19 +25,19 @@ from shoal.core.events import (
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_count, format_dollars, to_one_line
+from shoal.core.text_format import format_dollars, format_token_count, to_one_line
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
 from shoal.surfaces.cli.plain.agent_rows import format_detailed_rows
 from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
 from shoal.surfaces.terminal.event_text import mark_truncated_preview
-from shoal.surfaces.terminal.screen import TerminalScreen, open_screen
+from shoal.surfaces.terminal.screen import TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, truncate_at_word
 from shoal.surfaces.terminal.turn_activity import TurnActivity
 
 if TYPE_CHECKING:
     from shoal.app.run_access.run_handle import RunHandle, TimedEvent
-    from shoal.wire.journal_codec import UnknownEvent
+    from shoal.wire.journal_codec import UnknownJournalEvent
 
 
 _TASK_MARKS = {"pending": "☐", "in_progress": "◐", "completed": "☑", "deleted": "☒"}
@@ -59,21 +59,27 @@ def command(*, session: str | None, as_json: bool, frames: bool) -> int:
     if run is None:
         return 1
     try:
-        asyncio.run(print_view_deltas(run) if frames else print_events(run) if as_json else _print_run(run))
+        asyncio.run(
+            print_view_deltas_as_json(run)
+            if frames
+            else print_events_as_json(run)
+            if as_json
+            else _print_run(run)
+        )
     except KeyboardInterrupt:
         return 130
     return 0
 
 
 def _choose_run(session: str | None) -> RunHandle | None:
-    from shoal.app.run_access.run_handle import find_run, list_live_runs
-    from shoal.app.settings.settings import find_home
+    from shoal.app.run_access.run_handle import find_run, list_live_runs_in_directory
+    from shoal.app.settings.settings import resolve_shoal_home
 
     cwd = Path.cwd()
-    home = find_home(os.environ, cwd)
+    home = resolve_shoal_home(os.environ, cwd)
     if session is not None:
         return find_run(home, session)
-    runs = list_live_runs(home, cwd)
+    runs = list_live_runs_in_directory(home, cwd)
     if not runs:
         print(_describe_no_live_run(home, cwd), file=sys.stderr)
         return None
@@ -96,16 +102,16 @@ def _describe_no_live_run(home: Path, cwd: Path) -> str:
     return "\n".join(lines)
 
 
-async def print_events(run: RunHandle) -> None:
-    from shoal.app.run_access.run_handle import watch_run
+async def print_events_as_json(run: RunHandle) -> None:
+    from shoal.app.run_access.run_handle import watch_run_events
     from shoal.wire.json_codec import encode_json
 
-    async for timed_event in watch_run(run, SystemClock()):
+    async for timed_event in watch_run_events(run, SystemClock()):
         sys.stdout.buffer.write(encode_json(getattr(timed_event.event, "raw", timed_event.event)) + b"\n")
         sys.stdout.buffer.flush()
 
 
-async def print_view_deltas(run: RunHandle) -> None:
+async def print_view_deltas_as_json(run: RunHandle) -> None:
     from shoal.app.run_access.run_follower import RunFollower
     from shoal.wire.json_codec import encode_json
 
@@ -118,12 +124,12 @@ async def print_view_deltas(run: RunHandle) -> None:
 
 
 async def _print_run(run: RunHandle) -> None:
-    from shoal.app.run_access.run_handle import watch_run
+    from shoal.app.run_access.run_handle import watch_run_events
 
-    screen, clock = open_screen(sys.stdout), SystemClock()
+    screen, clock = open_terminal_screen(sys.stdout), SystemClock()
     printer = _RunWatchPrinter(screen, clock, live=run.is_live, session=run.session)
     try:
-        async for timed_event in watch_run(run, clock):
+        async for timed_event in watch_run_events(run, clock):
             printer.print_event(timed_event)
     except asyncio.CancelledError:
         printer.close()
@@ -165,16 +171,16 @@ class _RunWatchPrinter:
             case TurnEnded() | SessionEnded():
                 self._in_turn = False
                 self._has_ended = isinstance(event, SessionEnded)
-            case RequestSettled(usage=usage, cost_usd=cost):
+            case ModelRequestSettled(usage=usage, cost_usd=cost):
                 self._usage, self._usd = self._usage + usage, self._usd + (cost or 0.0)
             case _:
                 pass
         self._activity.apply_event(event)
         self._printer.print_event(event)
         self._print_team_event(event)
-        self._update_live_rows(is_active=self._in_turn or bool(self._statuses.list_working()))
+        self._update_live_rows(is_active=self._in_turn or bool(self._statuses.list_working_agents()))
 
-    def _note_unknown(self, event: UnknownEvent) -> None:
+    def _note_unknown(self, event: UnknownJournalEvent) -> None:
         if event.type not in self._unknown:
             self._unknown.add(event.type)
             self._printer.write_note(describe_unknown_event(event))
@@ -202,7 +208,7 @@ class _RunWatchPrinter:
             self._screen.write("  the run ended without saying so: its process is gone\n", YELLOW)
             self._screen.write(f"  go on with it: shoal --resume {self._session}\n", YELLOW)
         self._screen.write(
-            f"\n  {format_count(self._usage.total_tokens)} tokens · {format_dollars(self._usd)}\n", DIM
+            f"\n  {format_token_count(self._usage.total_tokens)} tokens · {format_dollars(self._usd)}\n", DIM
         )
         self._screen.close()
 
@@ -216,7 +222,9 @@ class _RunWatchPrinter:
     def _render_rows(self, columns: int) -> list[str]:
         colours = self._screen.colours
         lead = (
-            [apply_style(self._activity.format_line(columns), DIM, colours=colours)] if self._in_turn else []
+            [apply_style(self._activity.format_activity_line(columns), DIM, colours=colours)]
+            if self._in_turn
+            else []
         )
         agents = [each for each in self._statuses.iter_tree() if each.agent != LEAD_ID and each.is_live]
         return [*lead, *format_detailed_rows(agents, self._clock.now() / 1000, columns, colours=colours)]

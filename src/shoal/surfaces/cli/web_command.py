@@ -15,7 +15,7 @@ from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import print_json
 
 if TYPE_CHECKING:
-    from shoal.surfaces.web.web_server import ServerAddress
+    from shoal.surfaces.web.web_server import WebServerAddress
 
 _MIN_TOKEN_LENGTH = 16
 LOOPBACK = "127.0.0.1"
@@ -39,11 +39,11 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
     another machine or a phone, come through ssh: ssh -L 8080:localhost:PORT HOST.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        from shoal.core.errors import MissingExtra
+        from shoal.core.errors import MissingPackageExtra
 
-        raise MissingExtra("The web view", "web")
-    from shoal.app.settings.settings import find_home_directory
-    from shoal.surfaces.web.web_server import ServerAddress, is_loopback
+        raise MissingPackageExtra("The web view", "web")
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.surfaces.web.web_server import WebServerAddress, is_loopback
 
     if token is None and not is_loopback(host):
         raise click.UsageError(
@@ -53,18 +53,18 @@ def command(*, port: int, host: str, token: str | None, opens: bool, as_json: bo
         raise click.UsageError(f"The token must have at least {_MIN_TOKEN_LENGTH} characters.")
     if token is not None and not (token.isascii() and token.isprintable()):
         raise click.UsageError("The token must be of ASCII letters, digits and signs: it goes into a cookie.")
-    home = find_home_directory()
+    home = find_process_shoal_home()
     if home.exists() and not home.is_dir():
         raise click.ClickException(
             f"{home} is not a directory, so no run is kept there. Name one with SHOAL_HOME=DIRECTORY."
         )
     ticket = secrets.token_urlsafe(24) if opens else ""
-    address = ServerAddress(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
+    address = WebServerAddress(host=host, port=port, token=token or secrets.token_urlsafe(24), ticket=ticket)
     asyncio.run(_serve_web(home, address, open_browser=opens, as_json=as_json))
     return exit_codes.OK
 
 
-async def _serve_web(home: Path, endpoint: ServerAddress, *, open_browser: bool, as_json: bool) -> None:
+async def _serve_web(home: Path, endpoint: WebServerAddress, *, open_browser: bool, as_json: bool) -> None:
     from shoal.surfaces.web.web_server import serve_web
 
     stop_event = asyncio.Event()

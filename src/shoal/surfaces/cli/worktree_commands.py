@@ -20,7 +20,7 @@ from shoal.surfaces.cli.cli_output import (
     print_json,
     print_table,
 )
-from shoal.surfaces.terminal.listings import format_age
+from shoal.surfaces.terminal.listings import format_time_since
 from shoal.surfaces.terminal.text_styles import CYAN, DIM, GREEN, YELLOW
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def list_worktrees(*, as_json: bool) -> int:
         print_json([_worktree_to_dict(each) for each in statuses])
     elif statuses:
         heads = ("NAME", "STATE", "AGE", "COMMITS", "FILES", "AGENT", "BRANCH OR REF")
-        print_table(heads, [_build_row(each) for each in statuses])
+        print_table(heads, [_build_worktree_row(each) for each in statuses])
     else:
         click.echo("This repository has no worktrees of agents.")
     return exit_codes.OK
@@ -68,13 +68,16 @@ def show_worktree(*, name: str, as_json: bool) -> int:
     print_facts(
         (
             ("worktree", status.name),
-            ("state", _build_state_cell(status).text),
+            ("state", _build_worktree_state_cell(status).text),
             ("path", "" if record is None else str(record.path)),
             ("branch", "" if record is None else record.branch),
-            ("made", "" if record is None else f"{format_age(record.made_at)} ago, from {record.base[:12]}"),
+            (
+                "made",
+                "" if record is None else f"{format_time_since(record.made_at)} ago, from {record.base[:12]}",
+            ),
             ("agent", "" if record is None else record.agent),
             ("session", "" if record is None else record.owner.session),
-            ("process", "" if record is None else _format_process(status)),
+            ("process", "" if record is None else _format_owner_process(status)),
             ("kept as", "" if status.ref is None else f"{status.ref} ({status.ref_commit[:12]})"),
             ("commits", "" if work is None else "\n".join(work.subjects[:_SUBJECTS_SHOWN])),
             ("not committed", "" if work is None else "\n".join(work.uncommitted)),
@@ -163,13 +166,13 @@ def reap_worktrees(*, as_json: bool) -> int:
 
 def _run_with_worktrees(work: Callable[[WorktreeService], Awaitable[ResultT]]) -> ResultT:
     from shoal.app.isolation.repository_worktrees import open_worktrees
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.clock import SystemClock
 
     async def run_work() -> ResultT:
         clock = SystemClock()
         return await work(
-            open_worktrees(Path.cwd(), home=find_home_directory(), environ=os.environ, clock=clock)
+            open_worktrees(Path.cwd(), home=find_process_shoal_home(), environ=os.environ, clock=clock)
         )
 
     return asyncio.run(run_work())
@@ -180,12 +183,12 @@ def _to_worktree_name(name: str) -> str:
     return name if name.startswith("agent-") else f"agent-{name[:8]}"
 
 
-def _build_row(status: WorktreeStatus) -> tuple[TableCell, ...]:
+def _build_worktree_row(status: WorktreeStatus) -> tuple[TableCell, ...]:
     record, work = status.record, status.work
     return (
         TableCell(status.name, CYAN),
-        _build_state_cell(status),
-        TableCell("-" if record is None else format_age(record.made_at)),
+        _build_worktree_state_cell(status),
+        TableCell("-" if record is None else format_time_since(record.made_at)),
         TableCell("-" if work is None else str(work.commits)),
         TableCell("-" if work is None else str(len(work.files))),
         TableCell("-" if record is None else record.agent),
@@ -193,7 +196,7 @@ def _build_row(status: WorktreeStatus) -> tuple[TableCell, ...]:
     )
 
 
-def _build_state_cell(status: WorktreeStatus) -> TableCell:
+def _build_worktree_state_cell(status: WorktreeStatus) -> TableCell:
     record = status.record
     if record is None:
         return TableCell("ref only, merged" if status.merged else "ref only", DIM)
@@ -202,7 +205,7 @@ def _build_state_cell(status: WorktreeStatus) -> TableCell:
     return TableCell("merged", DIM) if status.merged else TableCell("kept", YELLOW)
 
 
-def _format_process(status: WorktreeStatus) -> str:
+def _format_owner_process(status: WorktreeStatus) -> str:
     assert status.record is not None
     return f"{status.record.owner.pid} ({'runs' if status.alive else 'has ended'})"
 
@@ -236,7 +239,7 @@ def _worktree_to_dict(status: WorktreeStatus) -> dict[str, Any]:
     )
     return {
         "name": status.name,
-        "state": _build_state_cell(status).text,
+        "state": _build_worktree_state_cell(status).text,
         "alive": status.alive,
         "merged": status.merged,
         "ref": status.ref,

@@ -12,7 +12,7 @@ from pydantic import Field
 
 import shoal
 from shoal.app.run_access.background_runs import BackgroundRuns
-from shoal.app.teams.external_member import ExternalMember, TeamIdentity, VerifiedMail
+from shoal.app.teams.external_member import ExternalMember, ExternalTeamIdentity, VerifiedMail
 from shoal.app.teams.external_task_board import ExternalTaskBoard, TaskUpdateRequest, encode_task_with_attempt
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.errors import AgentRequestRefused, ShoalError
@@ -21,7 +21,7 @@ from shoal.core.member_backends import MemberLaunchArgs
 from shoal.core.names import parse_agent_name
 from shoal.core.roster import NewMember, RosterEntry, TeamRoster
 from shoal.core.tasks import TaskDraft
-from shoal.wire.launch_args_codec import build_command_line
+from shoal.wire.launch_args_codec import build_member_launch_flags
 
 Given = ParamSpec("Given")
 Data: TypeAlias = dict[str, Any]
@@ -42,7 +42,7 @@ _INSTRUCTIONS = (
 )
 
 
-def report_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
+def report_tool_errors(work: Callable[Given, Awaitable[Data]]) -> Callable[Given, Awaitable[Data]]:
     """Report a `ShoalError` to the client as a failed call with its message."""
 
     @wraps(work)
@@ -233,8 +233,8 @@ class McpTeamTools:
         if agent_type is not None:
             raise AgentRequestRefused("agent_type is for a member of your team: give it a name too.")
         if template is not None:
-            return {"id": self._runs.start_team(template, prompt, max_budget_usd=max_budget_usd)}
-        return {"id": self._runs.start(prompt, max_budget_usd=max_budget_usd)}
+            return {"id": self._runs.start_team_run(template, prompt, max_budget_usd=max_budget_usd)}
+        return {"id": self._runs.start_prompt_run(prompt, max_budget_usd=max_budget_usd)}
 
     async def run_status(self, id: str) -> Data:  # noqa: A002 - the tool's input
         """How a run stands: running, done, failed or died."""
@@ -252,7 +252,12 @@ class McpTeamTools:
         return {**data, "text": _truncate_text(outcome.text)}
 
     async def _start_member(
-        self, identity: TeamIdentity, name: str, prompt: str, kind: str | None, max_budget_usd: float | None
+        self,
+        identity: ExternalTeamIdentity,
+        name: str,
+        prompt: str,
+        kind: str | None,
+        max_budget_usd: float | None,
     ) -> Data:
         if self._model is None:
             raise AgentRequestRefused(
@@ -287,7 +292,7 @@ class McpTeamTools:
             plugin_dirs=tuple(map(str, flags.plugin_dirs)),
         )
         try:
-            self._runs.start_member(member.agent_id, build_command_line(launch_args))
+            self._runs.start_member_process(member.agent_id, build_member_launch_flags(launch_args))
         except BaseException:
             await self._external_member.remove_member(identity.team, member.name)
             raise
@@ -358,10 +363,10 @@ TOOLS = (
 )
 
 
-def create_server(tools: McpTeamTools) -> MCPServer[Any]:
+def create_mcp_server(tools: McpTeamTools) -> MCPServer[Any]:
     server: MCPServer[Any] = MCPServer(
         "shoal", instructions=_INSTRUCTIONS, version=shoal.__version__, log_level="ERROR"
     )
     for name in TOOLS:
-        server.add_tool(report_errors(getattr(tools, name)), name=name)
+        server.add_tool(report_tool_errors(getattr(tools, name)), name=name)
     return server

@@ -11,7 +11,7 @@ from shoal.core.messages import (
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.text_format import strip_terminal_codes
 
@@ -37,7 +37,7 @@ def render_markdown(messages: Sequence[Message], session: str) -> Iterator[str]:
                         json.dumps(tool_input, indent=2, ensure_ascii=False, default=str), "json"
                     )
                 case ToolResultBlock():
-                    yield _fence_text(extract_result_text(block))
+                    yield _fence_text(extract_tool_result_text(block))
                 case _:
                     pass
 

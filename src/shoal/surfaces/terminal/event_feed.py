@@ -40,7 +40,7 @@ class EventFeed:
         self._has_events.set()
 
 
-async def run_to_end(session: Session, prompt: str) -> RunFinished:
+async def run_prompt_to_end(session: Session, prompt: str) -> RunFinished:
     """Run a prompt and every follow-up turn; return how the last one finished."""
     turn = session.run(prompt)
     while True:

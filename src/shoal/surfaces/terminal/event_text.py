@@ -15,21 +15,21 @@ from shoal.core.events import (
     ConversationCompacted,
     Event,
     NoteAdded,
-    StreamDiscarded,
+    PartialReplyDiscarded,
     TurnUndone,
-    WorkRetained,
+    WorktreeWorkRetained,
 )
-from shoal.core.text_format import format_count, format_duration, format_quantity, to_one_line
+from shoal.core.text_format import format_duration, format_quantity, format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import DIM, YELLOW, keep_whole_words, truncate_text
 from shoal.surfaces.terminal.user_messages import describe_budget_warning
 
 _WIDEST = 100
 
 
-def describe_notice(event: Event) -> tuple[str, str] | None:
+def describe_notice_event(event: Event) -> tuple[str, str] | None:
     """Return the notice and its style; None for other events."""
     match event:
-        case StreamDiscarded(reason=reason, retry_in=delay, attempt=attempt):
+        case PartialReplyDiscarded(reason=reason, retry_in=delay, attempt=attempt):
             return (
                 f"⟳ asked again in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}",
                 YELLOW,
@@ -59,8 +59,8 @@ def describe_agent_event(event: Event, status: AgentStatus) -> str | None:
         case AgentMovedToBackground():
             return f"agent {status.display_name} goes on in the background{task}"
         case AgentEnded(completion=completion) if completion.background:
-            return f"agent {status.display_name} {describe_completion(completion)}{task}"
-        case WorkRetained(work=retained_work):
+            return f"agent {status.display_name} {describe_agent_completion(completion)}{task}"
+        case WorktreeWorkRetained(work=retained_work):
             name = to_one_line(Path(retained_work.path).name)
             return (
                 f"agent {status.display_name} left work in a worktree; "
@@ -70,13 +70,13 @@ def describe_agent_event(event: Event, status: AgentStatus) -> str | None:
             return None
 
 
-def describe_completion(result: AgentResult) -> str:
+def describe_agent_completion(result: AgentResult) -> str:
     """Describe how the agent ended and its usage."""
     calls = format_quantity(result.evidence.tool_calls, "tool call")
     outcome = "was stopped" if result.status == "killed" else result.status
     detail = f", {truncate_text(to_one_line(result.detail), _WIDEST)}" if result.detail else ""
     duration = format_duration(result.duration_ms / 1000)
-    return f"{outcome} ({calls}, {format_count(result.usage.total_tokens)} tokens, {duration}{detail})"
+    return f"{outcome} ({calls}, {format_token_count(result.usage.total_tokens)} tokens, {duration}{detail})"
 
 
 def mark_truncated_preview(text: str) -> str:

@@ -16,7 +16,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, a
 if TYPE_CHECKING:
     from shoal.app.isolation.machine_checks import Diagnostic
     from shoal.app.reports.hook_report import HookRow
-    from shoal.app.reports.permission_report import PermissionReport, RuleRow
+    from shoal.app.reports.permission_report import PermissionReport, PermissionRuleRow
     from shoal.stores.files.session_files import SessionListEntry
     from shoal.workspaces.checkpoints import UndoReport
 
@@ -32,47 +32,47 @@ _NO_HOOKS = 'There are no hooks here. They stand in settings files under "hooks"
 _WIDEST_HOOK = 100
 
 
-def session_lines(sessions: Sequence[SessionListEntry]) -> Iterator[str]:
+def format_session_lines(sessions: Sequence[SessionListEntry]) -> Iterator[str]:
     """Yield one line per session: id, age, first prompt."""
     available_width = get_terminal_size((_BEFORE_PROMPT + _WIDEST_PROMPT, 24)).columns - _BEFORE_PROMPT
     prompt_width = max(20, min(available_width, _WIDEST_PROMPT))
     for session in sessions:
         prompt = truncate_text(to_one_line(session.prompt), prompt_width)
-        yield f"{session.session}  {format_age(session.at):>6}  {prompt}"
+        yield f"{session.session}  {format_time_since(session.at):>6}  {prompt}"
 
 
-def recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[SessionListEntry, ...]:
-    from shoal.app.settings.settings import find_home_directory
+def list_recent_sessions(*, everywhere: bool = False, limit: int = 20) -> tuple[SessionListEntry, ...]:
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.stores.files.session_files import list_sessions
 
-    return list_sessions(find_home_directory(), None if everywhere else str(Path.cwd()), limit=limit)
+    return list_sessions(find_process_shoal_home(), None if everywhere else str(Path.cwd()), limit=limit)
 
 
-def format_age(at: int) -> str:
+def format_time_since(at: int) -> str:
     """Format the age of a timestamp in milliseconds: 4 s, 3 min, 2 h, 5 d."""
     seconds = max(0, int(time.time() - at / 1000))
     size, unit = next((step for step in _STEPS if seconds >= step[0]), _STEPS[-1])
     return f"{seconds // size} {unit}"
 
 
-def undo_lines(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
+def format_undo_lines(report: UndoReport, root: Path) -> Iterator[tuple[str, str]]:
     """Yield lines with their styles that describe an undo."""
     for path in report.restored:
-        yield f"restored    {format_path(path, root)}", GREEN
+        yield f"restored    {format_path_for_user(path, root)}", GREEN
     for path in report.removed:
-        yield f"deleted     {format_path(path, root)}  (the agent had made it)", GREEN
+        yield f"deleted     {format_path_for_user(path, root)}  (the agent had made it)", GREEN
     for skipped_file in report.left_alone:
-        yield f"left alone  {format_path(skipped_file.path, root)}: {skipped_file.why}", YELLOW
+        yield f"left alone  {format_path_for_user(skipped_file.path, root)}: {skipped_file.why}", YELLOW
     if not (report.restored or report.removed or report.left_alone):
         yield "No file had to be changed.", DIM
 
 
-def format_path(path: Path, root: Path) -> str:
+def format_path_for_user(path: Path, root: Path) -> str:
     """Return the path as a person in `root` would type it."""
     return escape_filename(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
-def hook_lines(hooks: Iterable[HookRow], *, colours: bool) -> Iterator[str]:
+def format_hook_lines(hooks: Iterable[HookRow], *, colours: bool) -> Iterator[str]:
     all_hooks = list(hooks)
     if not all_hooks:
         yield _NO_HOOKS
@@ -89,7 +89,7 @@ def hook_lines(hooks: Iterable[HookRow], *, colours: bool) -> Iterator[str]:
         yield "What is not trusted is not run. See it with `shoal trust --show`, trust it with `shoal trust`."
 
 
-def rule_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:
+def format_rule_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:
     yield f"{apply_style('mode', BOLD, colours=colours)}  {report.mode}  ({report.mode_source})"
     yield apply_style("directories", BOLD, colours=colours)
     yield from (f"  {strip_terminal_codes(directory)}" for directory in report.directories)
@@ -101,10 +101,10 @@ def rule_lines(report: PermissionReport, *, colours: bool) -> Iterator[str]:
         behavior = apply_style(f"{row.behavior:<5}", BEHAVIOR_STYLES[row.behavior], colours=colours)
         rule = strip_terminal_codes(row.rule)
         yield f"  {behavior}  {rule:<{min(width, 60)}}  {strip_terminal_codes(row.source)}"
-    yield from untrusted_rule_lines(report.left_out)
+    yield from format_untrusted_rule_lines(report.left_out)
 
 
-def untrusted_rule_lines(left_out: Sequence[RuleRow]) -> Iterator[str]:
+def format_untrusted_rule_lines(left_out: Sequence[PermissionRuleRow]) -> Iterator[str]:
     if left_out:
         yield "Not counted, since nobody trusted this project's own settings (`shoal trust`):"
         yield from (
@@ -113,7 +113,7 @@ def untrusted_rule_lines(left_out: Sequence[RuleRow]) -> Iterator[str]:
         )
 
 
-def diagnostic_lines(
+def format_diagnostic_lines(
     diagnostics: Sequence[Diagnostic], *, colours: bool, summary: str | None = None
 ) -> Iterator[str]:
     width = max((len(fact.name) for fact in diagnostics), default=0)

@@ -12,7 +12,7 @@ MAX_ENTRIES = 1_000
 _decode = msgspec.json.Decoder(str).decode
 
 
-def read_history(path: Path) -> list[str]:
+def read_prompt_history(path: Path) -> list[str]:
     try:
         content = path.read_bytes()
     except OSError:
@@ -24,7 +24,7 @@ def read_history(path: Path) -> list[str]:
     return texts
 
 
-def append_history(path: Path, text: str) -> None:
+def append_prompt_history(path: Path, text: str) -> None:
     """Append a prompt. A history that cannot be written is ignored."""
     with suppress(OSError, UnicodeEncodeError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

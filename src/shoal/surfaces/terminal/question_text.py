@@ -7,10 +7,10 @@ from typing import Any
 
 from shoal.core.permissions import (
     AddDirectoriesSuggestion,
-    AddRulesSuggestion,
+    AddPermissionRulesSuggestion,
     PermissionSuggestion,
-    SetModeSuggestion,
-    find_suggestion,
+    SetPermissionModeSuggestion,
+    find_permission_suggestion,
 )
 from shoal.core.questions import (
     AllowAnswer,
@@ -43,7 +43,7 @@ def describe_question(question: Question) -> str:
 def list_remember_options(question: PermissionQuestion) -> tuple[RememberScope, ...]:
     """Return how long a yes can last: longer than once only if there is a rule or setting to store."""
     session_options: tuple[RememberScope, ...] = ("session",) if question.rule else ()
-    can_save = find_suggestion(question.suggestions, "localSettings") is not None
+    can_save = find_permission_suggestion(question.suggestions, "localSettings") is not None
     return ("once", *session_options, *(("settings",) if can_save else ()))
 
 
@@ -64,18 +64,18 @@ def describe_answer(answer: Answer) -> str | None:
             return None
 
 
-def describe_suggestion(suggestion: PermissionSuggestion) -> str:
+def describe_permission_suggestion(suggestion: PermissionSuggestion) -> str:
     """Describe the suggested permission change."""
     match suggestion:
-        case AddRulesSuggestion(rules=rules, behavior=behavior):
+        case AddPermissionRulesSuggestion(rules=rules, behavior=behavior):
             return to_one_line(f"{behavior} {', '.join(map(str, rules))}")
         case AddDirectoriesSuggestion(directories=directories):
             return to_one_line(f"work in {', '.join(directories)}")
-        case SetModeSuggestion(mode=mode):
+        case SetPermissionModeSuggestion(mode=mode):
             return f"mode {mode}"
 
 
-def format_value(value: Any) -> str:
+def format_input_value(value: Any) -> str:
     return strip_terminal_codes(
         value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     )

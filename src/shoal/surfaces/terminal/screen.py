@@ -9,10 +9,10 @@ from typing import Protocol, TextIO
 from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.text_styles import (
     apply_style,
-    count_fitting,
+    count_fitting_characters,
     has_colours,
     is_live_terminal,
-    measure_width,
+    measure_text_width,
 )
 
 _LONGEST_WORD = 4
@@ -48,7 +48,7 @@ class TerminalScreen(Protocol):
     def close(self) -> None: ...
 
 
-def open_screen(stream: TextIO) -> TerminalScreen:
+def open_terminal_screen(stream: TextIO) -> TerminalScreen:
     return LiveScreen(stream) if is_live_terminal(stream) else PlainScreen(stream)
 
 
@@ -147,9 +147,9 @@ class LiveScreen:
         self._line.append((style, text))
         columns = self.columns
         plain_text = "".join(part for _, part in self._line)
-        while measure_width(plain_text) > columns:
+        while measure_text_width(plain_text) > columns:
             line_break = _find_line_break(plain_text, columns)
-            if line_break < 0 and measure_width(plain_text) <= columns * _LONGEST_WORD:
+            if line_break < 0 and measure_text_width(plain_text) <= columns * _LONGEST_WORD:
                 return
             end, next_start = (
                 (line_break, line_break + 1) if line_break > 0 else (len(plain_text), len(plain_text))
@@ -166,10 +166,10 @@ class LiveScreen:
 
     def _draw_rows(self, complete_lines: Sequence[str]) -> None:
         rows = [self._style_line(self._line)] if self._line else []
-        widths = [measure_width("".join(text for _, text in self._line))] if self._line else []
+        widths = [measure_text_width("".join(text for _, text in self._line))] if self._line else []
         first_bottom_row = len(rows)
         rows.extend(self._rows)
-        widths.extend(measure_width(strip_terminal_codes(row)) for row in self._rows)
+        widths.extend(measure_text_width(strip_terminal_codes(row)) for row in self._rows)
         out = ["\x1b[?2026h", self._move_to_first_row(), "\x1b[J", *(f"{row}\n" for row in complete_lines)]
         out.append("\n".join(rows))
         cursor_row = max(len(rows) - 1, 0)
@@ -197,10 +197,10 @@ def _find_line_break(plain_text: str, columns: int) -> int:
 
     A path or command wider than a row is kept in one piece, so that it can be copied: the terminal wraps it.
     """
-    fitting_count = count_fitting(plain_text, columns)
+    fitting_count = count_fitting_characters(plain_text, columns)
     space = plain_text.rfind(" ", 1, fitting_count + 1)
     word = plain_text[space + 1 :].split(" ", 1)[0]
-    if plain_text[: max(space, 0)].strip() and measure_width(word) <= columns:
+    if plain_text[: max(space, 0)].strip() and measure_text_width(word) <= columns:
         return space
     return plain_text.find(" ", fitting_count)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from shoal.core.text_format import format_count, format_dollars
+from shoal.core.text_format import format_dollars, format_token_count
 from shoal.surfaces.terminal.text_styles import DIM, YELLOW
 from shoal.surfaces.terminal.user_messages import describe_stopped_agents
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     OnSessionEnd: TypeAlias = Callable[[Session, Sequence[AgentSnapshot]], None]
 
 
-async def run_sessions(
+async def run_terminal_sessions(
     options: Options,
     prompt: str | None,
     prepare_prompt: PreparePrompt | None,
@@ -64,7 +64,9 @@ async def run_sessions(
         options = structs.replace(options, begun=start_source, **new_options)
 
 
-def print_farewell(screen: TerminalScreen, session: Session, stopped: Sequence[AgentSnapshot]) -> None:
+def print_session_farewell(
+    screen: TerminalScreen, session: Session, stopped: Sequence[AgentSnapshot]
+) -> None:
     """Print the usage, the stopped agents, and how to resume the session."""
     screen.end_line()
     if stopped:
@@ -75,7 +77,7 @@ def print_farewell(screen: TerminalScreen, session: Session, stopped: Sequence[A
     budget = session.agent.budget.budget
     screen.write(
         f"  {format_dollars(budget.usd if budget.is_priced else None)} · "
-        f"{format_count(budget.usage.total_tokens)} tokens\n",
+        f"{format_token_count(budget.usage.total_tokens)} tokens\n",
         DIM,
     )
     screen.write("  Go on with: ", DIM)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from shoal.core.errors import AgentRequestRefused
 from shoal.core.text_format import format_dollars, format_duration, strip_terminal_codes, to_one_line
-from shoal.surfaces.terminal.status_text import describe_activity, format_usage
+from shoal.surfaces.terminal.status_text import describe_agent_activity, format_agent_usage
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, get_agent_style
-from shoal.surfaces.terminal.user_messages import describe_delivery, join_names
+from shoal.surfaces.terminal.user_messages import describe_message_delivery, join_names
 
 if TYPE_CHECKING:
     from shoal.app.run_view.agent_status import AgentStatus
     from shoal.core.agents import AgentSnapshot
-    from shoal.surfaces.terminal.terminal_controller import TerminalController, WriteText
+    from shoal.surfaces.terminal.terminal_controller import StyledTextWriter, TerminalController
 
 USAGE = "/agents, /agents show ID, stop ID|all, background [ID], send ID TEXT"
 _LAST = 4_000
@@ -43,7 +43,7 @@ async def manage_agents(controller: TerminalController, argument: str) -> None:
                 controller.notices.write_note("No agent is waited for.", YELLOW)
         case ["send", agent, text]:
             delivery = await controller.session.send(_resolve_agent(controller, agent), text)
-            controller.notices.write_note(describe_delivery(delivery.name, delivery.how))
+            controller.notices.write_note(describe_message_delivery(delivery.name, delivery.how))
         case _:
             controller.notices.write_note(f"Say one of these: {USAGE}", YELLOW)
 
@@ -56,21 +56,21 @@ def _list_agents(controller: TerminalController) -> None:
     if not statuses and not shells:
         controller.notices.write_note("No agent has been started.")
         return
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         for status in (each for each in controller.statuses.iter_tree() if each in statuses):
-            _write_agent(write, status, controller.now)
+            _write_agent_rows(write, status, controller.now)
         for shell in shells:
             write(f"  $ {shell.id}  {to_one_line(shell.command)}\n", DIM)
         write(f"  {USAGE}\n", DIM)
 
 
-def _write_agent(write: WriteText, status: AgentStatus, now: float) -> None:
+def _write_agent_rows(write: StyledTextWriter, status: AgentStatus, now: float) -> None:
     write(f"{'  ' * max(status.depth, 1)}● ", get_agent_style(status.color))
     write(f"{status.display_name}", BOLD)
     write(f"  {to_one_line(status.task)}\n")
-    usage = format_usage(status, now if status.is_live else status.since + _get_duration(status))
+    usage = format_agent_usage(status, now if status.is_live else status.since + _get_agent_duration(status))
     cost = format_dollars(status.usd if status.priced else None)
-    activity = f"{status.state}: {describe_activity(status)}" if status.is_live else status.state_label
+    activity = f"{status.state}: {describe_agent_activity(status)}" if status.is_live else status.state_label
     background_note = " · in the background" if status.background and status.is_live else ""
     write(
         f"{'  ' * max(status.depth, 1)}  {status.agent} · {activity}{background_note} · {usage} · {cost}\n",
@@ -78,20 +78,20 @@ def _write_agent(write: WriteText, status: AgentStatus, now: float) -> None:
     )
 
 
-def _get_duration(status: AgentStatus) -> float:
+def _get_agent_duration(status: AgentStatus) -> float:
     return status.completion.duration_ms / 1000 if status.completion else 0.0
 
 
 def _show_agent(controller: TerminalController, agent: str) -> None:
     snapshot = _find_agent(controller, agent)
-    text = _read_tail(Path(snapshot.output)) if snapshot.output else ""
-    with controller.notices.open_block() as write:
+    text = _read_file_tail(Path(snapshot.output)) if snapshot.output else ""
+    with controller.notices.open_notice_block() as write:
         write(f"  {snapshot.output}  {snapshot.status}, {format_duration(snapshot.seconds)}\n", DIM)
         for line in strip_terminal_codes(text).splitlines():
             write(f"    {line}\n")
 
 
-def _read_tail(path: Path) -> str:
+def _read_file_tail(path: Path) -> str:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -12,8 +12,8 @@ from msgspec import Struct
 from shoal.app.session.slash_commands import SlashInvocation
 from shoal.core.errors import InvalidAgentDefinition, UnknownSkill
 from shoal.core.skills import Skill, SlashPrompt
-from shoal.core.text_format import format_count, format_dollars, to_one_line
-from shoal.surfaces.terminal.listings import hook_lines, undo_lines
+from shoal.core.text_format import format_dollars, format_token_count, to_one_line
+from shoal.surfaces.terminal.listings import format_hook_lines, format_undo_lines
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class SlashCommand(Struct, frozen=True, kw_only=True):
     """True if the command may also run during a turn."""
 
 
-def is_command(text: str) -> bool:
+def is_slash_command(text: str) -> bool:
     """Return True for a slash command; a path at the start of a prompt is not one."""
     word = text.split(maxsplit=1)[0]
     return word.startswith("/") and "/" not in word[1:] and "\n" not in text.strip()
 
 
-def find_command(text: str, session: Session) -> SlashCommand | SlashInvocation | str:
+def find_slash_command(text: str, session: Session) -> SlashCommand | SlashInvocation | str:
     """Return the terminal's or the session's command, or an error message for the person."""
     from shoal.app.session.slash_commands import parse_slash_command
 
@@ -54,61 +54,63 @@ def find_command(text: str, session: Session) -> SlashCommand | SlashInvocation 
         invocation = text
     if isinstance(invocation, SlashInvocation):
         return invocation
-    matches = get_close_matches(word, list_completions([session]), n=1)
+    matches = get_close_matches(word, list_command_completions([session]), n=1)
     return f"There is no command {word}. {f'Did you mean {matches[0]}? ' if matches else ''}/help lists them."
 
 
-def list_completions(sessions: Sequence[Session]) -> list[str]:
+def list_command_completions(sessions: Sequence[Session]) -> list[str]:
     """List the command names that can be typed, of the terminal and of the session."""
     skill_commands = [
-        f"/{each.name}" for session in sessions for each in session.services.knowledge.list_commands()
+        f"/{each.name}" for session in sessions for each in session.services.knowledge.list_slash_commands()
     ]
     return [*(command.name for command in COMMANDS), *skill_commands]
 
 
-def describe_commands(session: Session) -> list[tuple[str, str]]:
+def describe_slash_commands(session: Session) -> list[tuple[str, str]]:
     """List each command with its description."""
     skill_commands = [
         (f"/{each.name}", to_one_line(each.description))
-        for each in session.services.knowledge.list_commands()
+        for each in session.services.knowledge.list_slash_commands()
     ]
     return [*((command.name, command.help) for command in COMMANDS), *skill_commands]
 
 
-def parse_argument(text: str) -> str:
+def parse_command_argument(text: str) -> str:
     return text.partition(" ")[2].strip()
 
 
 async def _show_help(controller: TerminalController, _: str) -> None:
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         for command in COMMANDS:
             write(f"  {command.usage:<20}", BOLD)
             write(f"{command.help}\n", DIM)
-        for skill in controller.session.services.knowledge.list_commands():
+        for skill in controller.session.services.knowledge.list_slash_commands():
             write(f"  {f'/{skill.name} {skill.argument_hint}'.strip():<19} ", BOLD)
-            write(f"{truncate_text(to_one_line(skill.description), 70)}{_format_source(skill)}\n", DIM)
+            write(
+                f"{truncate_text(to_one_line(skill.description), 70)}{_format_command_source(skill)}\n", DIM
+            )
         for line in controller.key_help:
             write(f"  {line}\n", DIM)
 
 
 async def _suggest_prompt(controller: TerminalController, _: str) -> None:
     suggestion = await controller.session.suggest_prompt()
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         write(f"  ↳ {suggestion or 'There is nothing to propose yet.'}\n", "" if suggestion else DIM)
 
 
-def _format_source(command: Skill | SlashPrompt) -> str:
+def _format_command_source(command: Skill | SlashPrompt) -> str:
     return f" ({command.source.kind})" if isinstance(command, Skill) else ""
 
 
-async def _ask_aside(controller: TerminalController, question: str) -> None:
+async def _ask_side_question(controller: TerminalController, question: str) -> None:
     if not question:
         controller.notices.write_note(
             "/btw QUESTION asks the agent something that its conversation never holds."
         )
         return
     answer = await controller.session.ask_side_question(question)
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         write(f"  ↳ {to_one_line(question)}\n", DIM)
         for line in (answer or "It had no answer.").splitlines():
             write(f"  {line}\n")
@@ -118,7 +120,7 @@ async def _compact_conversation(controller: TerminalController, instructions: st
     if not controller.session.agent.conversation.messages:
         controller.notices.write_note("Nothing was said yet that a summary could tell.")
         return
-    controller.start_activity().current_activity = "summarising the conversation"
+    controller.start_turn_activity().current_activity = "summarising the conversation"
     await controller.session.compact(instructions)
     if not controller.shows_entries:
         controller.notices.write_note("The conversation goes on from a summary of itself.")
@@ -131,7 +133,7 @@ async def _show_notes(controller: TerminalController, action: str) -> None:
     if not isinstance(session_memory, SessionMemory):
         controller.notices.write_note("This session keeps no notes: the setting shoal.session_memory is off.")
     elif action == "save":
-        controller.start_activity().current_activity = "writing its notes"
+        controller.start_turn_activity().current_activity = "writing its notes"
         saved_notes = await session_memory.save_notes(controller.session.agent)
         controller.notices.write_note(
             f"The notes are in {session_memory.path}." if saved_notes else "It had nothing to note."
@@ -142,7 +144,7 @@ async def _show_notes(controller: TerminalController, action: str) -> None:
         )
     else:
         for line in (
-            session_memory.read_text() or "There are no notes yet: /notes save writes them."
+            session_memory.read_notes() or "There are no notes yet: /notes save writes them."
         ).splitlines():
             controller.notices.write_note(line)
 
@@ -151,13 +153,13 @@ async def _show_cost(controller: TerminalController, _: str) -> None:
     budget = controller.session.agent.budget.budget
     controller.notices.write_note(
         f"{format_dollars(budget.usd if budget.is_priced else None)} · "
-        f"{format_count(budget.usage.prompt_tokens)} tokens in, "
-        f"{format_count(budget.usage.output_tokens)} out"
+        f"{format_token_count(budget.usage.prompt_tokens)} tokens in, "
+        f"{format_token_count(budget.usage.output_tokens)} out"
     )
-    if len(budget.by_model) > 1:
-        for model, (usage, usd) in budget.by_model.items():
+    if len(budget.spending_by_model) > 1:
+        for model, (usage, usd) in budget.spending_by_model.items():
             controller.notices.write_note(
-                f"  {model}: {format_dollars(usd)} · {format_count(usage.total_tokens)} tokens"
+                f"  {model}: {format_dollars(usd)} · {format_token_count(usage.total_tokens)} tokens"
             )
 
 
@@ -187,7 +189,7 @@ async def _rewind_turn(controller: TerminalController, turn: str) -> None:
     report = await controller.session.undo(
         turns_by_number[turn], conversation=reply.strip().lower().startswith("y")
     )
-    for line, style in undo_lines(report, controller.session.services.workspace.root):
+    for line, style in format_undo_lines(report, controller.session.services.workspace.root):
         controller.notices.write_note(line, style)
 
 
@@ -209,7 +211,7 @@ async def _show_hooks(controller: TerminalController, _: str) -> None:
     parts = controller.session.services
     shared_rows = make_hook_rows(hook for hooks in parts.hooks.by_event.values() for hook in hooks)
     others = [row for row in build_hook_report(parts.workspace.root).hooks if row.agent or not row.trusted]
-    for line in hook_lines((*shared_rows, *others), colours=False):
+    for line in format_hook_lines((*shared_rows, *others), colours=False):
         controller.notices.write_note(line)
 
 
@@ -240,7 +242,7 @@ async def _exit_terminal(controller: TerminalController, _: str) -> None:
     controller.finish()
 
 
-def _make_command(
+def _make_slash_command(
     usage: str, description: str, run: SlashHandler, *, during_turn: bool = True
 ) -> SlashCommand:
     return SlashCommand(
@@ -249,51 +251,51 @@ def _make_command(
 
 
 COMMANDS = (
-    _make_command("/help", "this list", _show_help),
-    _make_command("/btw QUESTION", "ask beside the work", _ask_aside),
-    _make_command("/suggest", "what you may want to say next", _suggest_prompt),
-    _make_command(
+    _make_slash_command("/help", "this list", _show_help),
+    _make_slash_command("/btw QUESTION", "ask beside the work", _ask_side_question),
+    _make_slash_command("/suggest", "what you may want to say next", _suggest_prompt),
+    _make_slash_command(
         "/agents [stop ID]",
         "who is at work; also stop all, show, send, background",
         _lazy_handler("slash_agent_commands", "manage_agents"),
     ),
-    _make_command("/tasks", "the task board", _lazy_handler("slash_session_commands", "show_tasks")),
-    _make_command("/team", "who is in the team", _lazy_handler("slash_session_commands", "show_team")),
-    _make_command("/skills", "what agents can look up", _show_skills),
-    _make_command("/memory", "the files with instructions", _show_memory),
-    _make_command(
+    _make_slash_command("/tasks", "the task board", _lazy_handler("slash_session_commands", "show_tasks")),
+    _make_slash_command("/team", "who is in the team", _lazy_handler("slash_session_commands", "show_team")),
+    _make_slash_command("/skills", "what agents can look up", _show_skills),
+    _make_slash_command("/memory", "the files with instructions", _show_memory),
+    _make_slash_command(
         "/to NAME|lead", "talk to a teammate", _lazy_handler("slash_team_commands", "choose_addressee")
     ),
-    _make_command(
+    _make_slash_command(
         "/delegate [on|off]",
         "let the lead only give work out",
         _lazy_handler("slash_team_commands", "set_delegate_mode"),
     ),
-    _make_command("/compact [WISH]", "go on from a summary", _compact_conversation, during_turn=False),
-    _make_command("/notes [save]", "the session's own notes", _show_notes, during_turn=False),
-    _make_command("/cost", "spent since the session was opened", _show_cost),
-    _make_command(
+    _make_slash_command("/compact [WISH]", "go on from a summary", _compact_conversation, during_turn=False),
+    _make_slash_command("/notes [save]", "the session's own notes", _show_notes, during_turn=False),
+    _make_slash_command("/cost", "spent since the session was opened", _show_cost),
+    _make_slash_command(
         "/permissions [MODE]",
         "what agents may do",
         _lazy_handler("slash_session_commands", "show_permissions"),
     ),
-    _make_command("/hooks", "the hooks there are", _show_hooks),
-    _make_command("/mcp", "the MCP servers and how they stand", _show_mcp_servers),
-    _make_command("/doctor", "check the set-up", _lazy_handler("slash_session_commands", "run_doctor")),
-    _make_command("/model [NAME]", "the model, or another one", _switch_model, during_turn=False),
-    _make_command(
+    _make_slash_command("/hooks", "the hooks there are", _show_hooks),
+    _make_slash_command("/mcp", "the MCP servers and how they stand", _show_mcp_servers),
+    _make_slash_command("/doctor", "check the set-up", _lazy_handler("slash_session_commands", "run_doctor")),
+    _make_slash_command("/model [NAME]", "the model, or another one", _switch_model, during_turn=False),
+    _make_slash_command(
         "/export [FILE]",
         "write the conversation down",
         _lazy_handler("slash_session_commands", "export_conversation"),
         during_turn=False,
     ),
-    _make_command("/rewind [TURN]", "go back to before a turn", _rewind_turn, during_turn=False),
-    _make_command(
+    _make_slash_command("/rewind [TURN]", "go back to before a turn", _rewind_turn, during_turn=False),
+    _make_slash_command(
         "/resume [ID]",
         "go on with another session",
         _lazy_handler("slash_session_commands", "resume_session"),
         during_turn=False,
     ),
-    _make_command("/clear", "start a new session", _clear_session, during_turn=False),
-    _make_command("/exit", "end Shoal", _exit_terminal),
+    _make_slash_command("/clear", "start a new session", _clear_session, during_turn=False),
+    _make_slash_command("/exit", "end Shoal", _exit_terminal),
 )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, get_args
 
 from shoal.core.errors import ShoalError
 from shoal.core.ids import SessionId
-from shoal.core.text_format import format_count, format_dollars, to_one_line
-from shoal.surfaces.terminal.listings import diagnostic_lines, rule_lines, session_lines
-from shoal.surfaces.terminal.status_text import describe_activity
+from shoal.core.text_format import format_dollars, format_token_count, to_one_line
+from shoal.surfaces.terminal.listings import format_diagnostic_lines, format_rule_lines, format_session_lines
+from shoal.surfaces.terminal.status_text import describe_agent_activity
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW, get_agent_style
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def show_tasks(controller: TerminalController, _: str) -> None:
         )
         return
     open_ids = {str(task.id) for task in tasks if task.status != "completed"}
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         for task in tasks:
             mark, style = _MARKS.get(task.status, ("?", ""))
             write(f"  {mark} ", style)
@@ -66,7 +66,7 @@ async def show_team(controller: TerminalController, _: str) -> None:
             "There is no team. Ask for one, or begin with one: shoal team start NAME"
         )
         return
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         write(
             f"  team {name or members[0].start_event.team if members and members[0].start_event else name}\n",
             BOLD,
@@ -75,10 +75,10 @@ async def show_team(controller: TerminalController, _: str) -> None:
             write("  ● ", get_agent_style(status.color))
             write(f"{status.display_name}  ")
             activity = (
-                f"{status.state}: {describe_activity(status)}" if status.is_live else status.state_label
+                f"{status.state}: {describe_agent_activity(status)}" if status.is_live else status.state_label
             )
             cost = format_dollars(status.usd if status.priced else None)
-            write(f"{to_one_line(activity)} · {format_count(status.tokens)} tokens · {cost}\n", DIM)
+            write(f"{to_one_line(activity)} · {format_token_count(status.tokens)} tokens · {cost}\n", DIM)
 
 
 async def show_permissions(controller: TerminalController, mode: str) -> None:
@@ -96,8 +96,8 @@ async def show_permissions(controller: TerminalController, mode: str) -> None:
         controller.session.set_mode(modes[mode.lower()])
         controller.notices.write_note(f"The mode is {modes[mode.lower()]}.")
         return
-    with controller.notices.open_block() as write:
-        for line in rule_lines(build_session_permission_report(controller.session), colours=False):
+    with controller.notices.open_notice_block() as write:
+        for line in format_rule_lines(build_session_permission_report(controller.session), colours=False):
             write(f"  {line}\n")
 
 
@@ -106,27 +106,27 @@ async def run_doctor(controller: TerminalController, _: str) -> None:
 
     cwd = controller.session.services.workspace.root
     diagnostics = await asyncio.to_thread(run_health_checks, os.environ, cwd)
-    with controller.notices.open_block() as write:
-        for line in diagnostic_lines(diagnostics, colours=False):
+    with controller.notices.open_notice_block() as write:
+        for line in format_diagnostic_lines(diagnostics, colours=False):
             write(f"  {line}\n", RED if line.strip().startswith("BAD") else "")
 
 
 async def resume_session(controller: TerminalController, name: str) -> None:
     """End this session and resume another; without a name, list the sessions."""
     from shoal.stores.files.pid_locks import is_session_running
-    from shoal.stores.files.session_files import find_session, list_sessions
+    from shoal.stores.files.session_files import find_session_transcript, list_sessions
 
     home, current_session = controller.session.services.settings.home, controller.session.id
     if not name:
         sessions = list_sessions(home, str(controller.session.services.workspace.root), limit=11)
         others = [each for each in sessions if each.session != current_session][:10]
-        with controller.notices.open_block() as write:
-            for line in session_lines(others):
+        with controller.notices.open_notice_block() as write:
+            for line in format_session_lines(others):
                 write(f"  {line}\n")
             usage_hint = "/resume ID goes on with one; its first characters are enough."
             write(f"  {usage_hint if others else 'There is no other session of this directory.'}\n", DIM)
         return
-    session = SessionId(find_session(home, name).stem)
+    session = SessionId(find_session_transcript(home, name).stem)
     if session == current_session:
         controller.notices.write_note("That is this session.", YELLOW)
     elif is_session_running(home, session):

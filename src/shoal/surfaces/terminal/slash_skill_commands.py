@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shoal.core.filenames import escape_filename
-from shoal.core.text_format import format_count, to_one_line
+from shoal.core.text_format import format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, truncate_text
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def show_skills(controller: TerminalController) -> None:
     if not all_skills and not catalog.skills.problems:
         controller.notices.write_note("There is no skill here. They stand in .claude/skills/NAME/SKILL.md.")
         return
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         for skill in all_skills:
             audience = "" if skill.for_model else ", for you alone"
             write(f"  {skill.name:<18}", BOLD)
@@ -34,10 +34,10 @@ def show_memory(controller: TerminalController) -> None:
     if not instructions.files and not instructions.notes:
         controller.notices.write_note("No file tells agents how to work here. CLAUDE.md or AGENTS.md would.")
         return
-    with controller.notices.open_block() as write:
+    with controller.notices.open_notice_block() as write:
         for file in instructions.files:
             import_note = f", imported by {escape_filename(file.imported_by)}" if file.imported_by else ""
             write(f"  {escape_filename(file.path)}", BOLD)
-            write(f"  {format_count(file.size)} characters{import_note}\n", DIM)
+            write(f"  {format_token_count(file.size)} characters{import_note}\n", DIM)
         for note in instructions.notes:
             write(f"  {to_one_line(note)}\n", YELLOW)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.app.session.delegate_mode import is_delegating
+from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.core.errors import AgentRequestRefused
 from shoal.runs.agent_registry import LEAD_NAMES
 from shoal.surfaces.terminal.text_styles import YELLOW
@@ -26,7 +26,7 @@ class Addressee(Struct, frozen=True):
 
 
 async def set_delegate_mode(controller: TerminalController, switch: str) -> None:
-    states_by_switch = {"": not is_delegating(controller.session), "on": True, "off": False}
+    states_by_switch = {"": not is_in_delegate_mode(controller.session), "on": True, "off": False}
     if switch not in states_by_switch:
         controller.notices.write_note(
             "/delegate switches the mode; /delegate on and /delegate off set it.", YELLOW

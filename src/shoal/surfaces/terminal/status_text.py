@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from shoal.app.run_view.agent_status import AgentStatus
-from shoal.core.text_format import format_count, format_duration, format_quantity, to_one_line
+from shoal.core.text_format import format_duration, format_quantity, format_token_count, to_one_line
 from shoal.surfaces.terminal.question_text import describe_question
 
 
-def describe_activity(status: AgentStatus) -> str:
+def describe_agent_activity(status: AgentStatus) -> str:
     if status.question is not None:
         return f"asks: {to_one_line(describe_question(status.question))}"
     return status.activity or status.state
 
 
-def format_usage(status: AgentStatus, now: float) -> str:
+def format_agent_usage(status: AgentStatus, now: float) -> str:
     duration = format_duration(max(now - status.since, 0.0))
-    return f"{format_quantity(status.tool_calls, 'call')} · {format_count(status.tokens)} tokens · {duration}"
+    calls = format_quantity(status.tool_calls, "call")
+    return f"{calls} · {format_token_count(status.tokens)} tokens · {duration}"

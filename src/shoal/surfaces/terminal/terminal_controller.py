@@ -32,7 +32,7 @@ _GIST_COLUMNS = 160
 TerminalOutcome: TypeAlias = Literal["ended", "cleared", "resumed"]
 
 
-class WriteText(Protocol):
+class StyledTextWriter(Protocol):
     def __call__(self, text: str, style: str = "") -> None: ...
 
 
@@ -43,7 +43,7 @@ class NoticeWriter(Protocol):
         """Write one line between the agent's texts."""
         ...
 
-    def open_block(self) -> AbstractContextManager[WriteText]:
+    def open_notice_block(self) -> AbstractContextManager[StyledTextWriter]:
         """Return a writer for several lines that form one block."""
         ...
 
@@ -102,11 +102,11 @@ class TerminalController(ABC):
     def show_event(self, event: Event) -> None: ...
 
     @abstractmethod
-    def show_prompt(self, text: str) -> None:
+    def echo_user_prompt(self, text: str) -> None:
         """Show the person's prompt, unless the screen shows it already."""
 
     @abstractmethod
-    def restore_unsent(self, message: Message) -> None:
+    def restore_unsent_message(self, message: Message) -> None:
         """Put an unsent message back into the input, where the person can edit and submit it."""
 
     @abstractmethod
@@ -127,8 +127,8 @@ class TerminalController(ABC):
         else:
             self._idle.clear()
 
-    def show_input(self, text: str) -> None:
-        self.show_prompt(text)
+    def echo_typed_input(self, text: str) -> None:
+        self.echo_user_prompt(text)
 
     # Shared by all terminals
 
@@ -146,10 +146,10 @@ class TerminalController(ABC):
         self._tasks = tasks
         self.update_idle()
         if first and is_slash_command(self.session.services, first):
-            self.show_prompt(first)
-            self._run_command(first)
+            self.echo_user_prompt(first)
+            self._run_slash_command(first)
         elif first:
-            self._start_prompt(user_message(first))
+            self._start_prompt_turn(user_message(first))
         background = (self._watch_for_stop(), self._follow_events(), self._run_queued_turns())
         return [tasks.create_task(each) for each in background]
 
@@ -168,22 +168,22 @@ class TerminalController(ABC):
         text = message.text
         if not text.strip() and not message.content:
             return
-        if text.strip() and slash_commands.is_command(text):
-            self.show_input(text)
-            self._run_command(text)
+        if text.strip() and slash_commands.is_slash_command(text):
+            self.echo_typed_input(text)
+            self._run_slash_command(text)
         elif (mention := parse_mention(self.session, text)) is not None:
-            self.show_input(text)
-            self.run_aside(self._message_agent(*mention))
+            self.echo_typed_input(text)
+            self.run_alongside_work(self._send_to_addressee(*mention))
         elif suggestion := suggest_addressee(self.session, text):
-            self.show_input(text)
+            self.echo_typed_input(text)
             self.notices.write_note(suggestion, YELLOW)
         elif self.addressee is not None:
-            self.show_input(text)
-            self.run_aside(self._message_agent(self.addressee, text))
+            self.echo_typed_input(text)
+            self.run_alongside_work(self._send_to_addressee(self.addressee, text))
         elif self._current_work is not None:
             self._steer_turn(message)
         else:
-            self.show_input(text)
+            self.echo_typed_input(text)
             self._start_work(self._run_turn(self.session.run(message)))
 
     def set_addressee(self, addressee: Addressee | None) -> None:
@@ -217,13 +217,13 @@ class TerminalController(ABC):
         self._tasks.create_task(self._interrupt_work(self._current_work))
         return True
 
-    def run_aside(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_alongside_work(self, work: Coroutine[Any, Any, None]) -> None:
         """Run it next to the current work."""
         aside_task = self._tasks.create_task(self._report_errors(work))
         self._aside_tasks.add(aside_task)
         aside_task.add_done_callback(self._aside_tasks.discard)
 
-    def start_activity(self) -> TurnActivity:
+    def start_turn_activity(self) -> TurnActivity:
         """Show the activity of the current work until it ends."""
         activity = self.activity = TurnActivity(self._clock)
         self.update_idle()
@@ -246,7 +246,7 @@ class TerminalController(ABC):
         """Start a turn when something is queued and the person is not answering a question."""
         while not self._is_past_deadline:
             await self._idle.wait()
-            await self.session.services.queue.wait_for_item(LEAD_ID)
+            await self.session.services.queue.wait_for_waking_item(LEAD_ID)
             self.update_idle()
             if self._idle.is_set():
                 self._start_work(self._run_next_turn())
@@ -257,7 +257,7 @@ class TerminalController(ABC):
         self.notices.write_note("stopped from outside", YELLOW)
         self.finish()
 
-    async def _message_agent(self, addressee: Addressee, text: str) -> None:
+    async def _send_to_addressee(self, addressee: Addressee, text: str) -> None:
         try:
             receipt = await self.session.send(addressee.agent, text)
         except ShoalError:
@@ -266,8 +266,8 @@ class TerminalController(ABC):
             raise
         self.notices.write_note(f"↳ told {receipt.name}: {_shorten_text(text)}")
 
-    def _start_prompt(self, message: Message) -> None:
-        self.show_prompt(message.text)
+    def _start_prompt_turn(self, message: Message) -> None:
+        self.echo_user_prompt(message.text)
         self._start_work(self._run_turn(self.session.run(message)))
 
     def _steer_turn(self, message: Message) -> None:
@@ -279,15 +279,17 @@ class TerminalController(ABC):
             self._pending_messages.append(message)
             self.notices.write_note(f"↳ said when this is done: {_shorten_text(message.text)}")
 
-    def _run_command(self, text: str) -> None:
-        command = slash_commands.find_command(text, self.session)
+    def _run_slash_command(self, text: str) -> None:
+        command = slash_commands.find_slash_command(text, self.session)
         if isinstance(command, str):
             self.notices.write_note(command, RED)
         elif isinstance(command, SlashInvocation):
-            self._run_invocation(command)
+            self._run_slash_invocation(command)
         elif command.during_turn:
-            self.run_aside(
-                self._contain_faults(command.name, command.run(self, slash_commands.parse_argument(text)))
+            self.run_alongside_work(
+                self._contain_faults(
+                    command.name, command.run(self, slash_commands.parse_command_argument(text))
+                )
             )
         elif self._current_work is not None:
             self.notices.write_note(
@@ -295,10 +297,12 @@ class TerminalController(ABC):
             )
         else:
             self._start_work(
-                self._contain_faults(command.name, command.run(self, slash_commands.parse_argument(text)))
+                self._contain_faults(
+                    command.name, command.run(self, slash_commands.parse_command_argument(text))
+                )
             )
 
-    def _run_invocation(self, command: SlashInvocation) -> None:
+    def _run_slash_invocation(self, command: SlashInvocation) -> None:
         if self._current_work is not None:
             name = command.command.name
             self.notices.write_note(f"/{name} has to wait until the agent is done: Ctrl-C stops it.", YELLOW)
@@ -318,9 +322,9 @@ class TerminalController(ABC):
     def _handle_work_done(self, task: asyncio.Task[None]) -> None:
         self._current_work = self.activity = None
         self.catch_up()
-        self._submit_leftovers()
+        self._submit_leftover_input()
 
-    def _submit_leftovers(self) -> None:
+    def _submit_leftover_input(self) -> None:
         """Submit the input that arrived too late for the agent.
 
         After a stop, or if another session begins, put it back into the input line instead.
@@ -331,9 +335,9 @@ class TerminalController(ABC):
             return
         message = join_messages(leftovers)
         if self._was_interrupted or self.outcome is not None:
-            self.restore_unsent(message)
+            self.restore_unsent_message(message)
         else:
-            self._start_prompt(message)
+            self._start_prompt_turn(message)
 
     async def _contain_faults(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -354,14 +358,14 @@ class TerminalController(ABC):
         turn = await self.session.next_turn()
         if turn is not None:
             await self._run_turn(turn)
-        elif self.session.services.queue.count_waking(LEAD_ID):
+        elif self.session.services.queue.count_waking_items(LEAD_ID):
             self._is_past_deadline = True
             self.notices.write_note(
                 "The deadline has passed: what agents report is not taken up any more.", YELLOW
             )
 
     async def _run_turn(self, turn: Turn) -> None:
-        self.start_activity()
+        self.start_turn_activity()
         # Reading the turn keeps its agents from running far ahead of what is shown.
         async for _ in turn:
             self.schedule_catch_up()
@@ -375,7 +379,7 @@ def join_messages(messages: Sequence[Message]) -> Message:
     return Message(role="user", content=(*((TextBlock(text=text),) if text else ()), *others))
 
 
-def prepend_text(text: str, draft: str) -> str:
+def prepend_to_draft(text: str, draft: str) -> str:
     """Put the text before the half-typed draft, so that neither is lost."""
     return f"{text}\n{draft}" if draft else text
 

@@ -54,26 +54,26 @@ def get_agent_style(color: str | None) -> str:
     return _AGENT_COLOURS.get(color or "", CYAN)
 
 
-def measure_width(text: str) -> int:
+def measure_text_width(text: str) -> int:
     """Return the number of columns the text takes."""
     if text.isascii():
         return len(text)
-    return sum(map(_measure_character, text))
+    return sum(map(_measure_character_width, text))
 
 
-def _measure_character(character: str) -> int:
+def _measure_character_width(character: str) -> int:
     if unicodedata.east_asian_width(character) in "WF":
         return 2
     return 0 if unicodedata.category(character) in ("Mn", "Me", "Cf") else 1
 
 
-def count_fitting(text: str, columns: int) -> int:
+def count_fitting_characters(text: str, columns: int) -> int:
     """Return how many characters of the text fit into the columns."""
     if text.isascii():
         return min(len(text), columns)
     used_width = 0
     for index, character in enumerate(text):
-        used_width += _measure_character(character)
+        used_width += _measure_character_width(character)
         if used_width > columns:
             return index
     return len(text)
@@ -81,16 +81,18 @@ def count_fitting(text: str, columns: int) -> int:
 
 def truncate_text(text: str, columns: int) -> str:
     """Return the text, shortened with an ellipsis if it is wider than `columns`."""
-    if measure_width(text) <= columns:
+    if measure_text_width(text) <= columns:
         return text
-    return text[: count_fitting(text, columns - 1)] + "…" if columns > 0 else ""
+    return text[: count_fitting_characters(text, columns - 1)] + "…" if columns > 0 else ""
 
 
 def truncate_at_word(text: str, columns: int) -> str:
     """Like `truncate_text`, but cut after a whole word if possible."""
-    if measure_width(text) <= columns:
+    if measure_text_width(text) <= columns:
         return text
-    return keep_whole_words(text[: count_fitting(text, columns - 2) + 1]) or truncate_text(text, columns)
+    return keep_whole_words(text[: count_fitting_characters(text, columns - 2) + 1]) or truncate_text(
+        text, columns
+    )
 
 
 def keep_whole_words(text: str) -> str:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.text_format import format_count, format_quantity, to_one_line
+from shoal.core.text_format import format_quantity, format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED
 
 _STEPS = {"pending": ("☐", DIM), "in_progress": ("▸", BOLD), "completed": ("☑", DIM)}
 _NOTE = re.compile(r"\[.*\]")
 
 
-def describe_outcome(tool: str, text: str, data: Any, *, is_error: bool) -> tuple[str, str]:
+def describe_tool_outcome(tool: str, text: str, data: Any, *, is_error: bool) -> tuple[str, str]:
     """Return the description and its style. `data` is the tool's structured output; a journal has none."""
     facts: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
     if tool == "Bash":
@@ -50,11 +50,11 @@ def _describe_agent_result(data: Mapping[str, Any], status: str) -> tuple[str, s
     if status == "teammate_spawned":
         return f"→ {data.get('name', 'it')} has joined {data.get('team_name', 'the team')}", GREEN
     calls, tokens = int(data.get("totalToolUseCount") or 0), int(data.get("totalTokens") or 0)
-    usage = f"{format_quantity(calls, 'call')} · {format_count(tokens)} tokens"
+    usage = f"{format_quantity(calls, 'call')} · {format_token_count(tokens)} tokens"
     return (f"→ done · {usage}", GREEN) if status == "completed" else (f"✗ {status} · {usage}", RED)
 
 
-def todo_lines(data: Any) -> list[tuple[str, str]]:
+def format_todo_lines(data: Any) -> list[tuple[str, str]]:
     """Return the to-do items with their styles; empty for the output of any other tool."""
     todos = data.get("todos", ()) if isinstance(data, Mapping) else ()
     return [

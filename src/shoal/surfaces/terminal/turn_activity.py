@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shoal.app.run_view.agent_activity import describe_activity
+from shoal.app.run_view.agent_activity import describe_agent_activity
 from shoal.core.clock import Clock
-from shoal.core.events import Event, RequestSettled
+from shoal.core.events import Event, ModelRequestSettled
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_count, format_dollars, format_duration, format_quantity
+from shoal.core.text_format import format_dollars, format_duration, format_quantity, format_token_count
 from shoal.surfaces.terminal.text_styles import truncate_text
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -26,26 +26,26 @@ class TurnActivity:
         self.priced = True
 
     def apply_event(self, event: Event) -> None:
-        if isinstance(event, RequestSettled):
+        if isinstance(event, ModelRequestSettled):
             self.requests += 1
             self.tokens += event.usage.total_tokens
             self.usd += event.cost_usd or 0.0
             self.priced = self.priced and event.cost_usd is not None
         if event.agent == LEAD_ID:
-            self.current_activity = describe_activity(event, self._running, self.current_activity)
+            self.current_activity = describe_agent_activity(event, self._running, self.current_activity)
 
     @property
     def elapsed(self) -> float:
         return self._clock.monotonic() - self._since
 
-    def format_line(self, columns: int) -> str:
+    def format_activity_line(self, columns: int) -> str:
         """Return the line, never wider than `columns`: the numbers stay, the activity is shortened."""
         numbers = [f"{self.elapsed:.0f} s" if self.elapsed < 60 else format_duration(self.elapsed)]
         if self.requests:
             cost = [format_dollars(self.usd)] if self.priced else []
             numbers = [
                 format_quantity(self.requests, "request"),
-                f"{format_count(self.tokens)} tokens",
+                f"{format_token_count(self.tokens)} tokens",
                 *cost,
                 *numbers,
             ]

@@ -11,12 +11,12 @@ from contextlib import suppress
 from shoal.core import errors
 from shoal.core.agents import AgentResult, AgentSnapshot
 from shoal.core.events import BudgetThresholdReached, RunFinished
-from shoal.core.limits import LimitKind, format_amount
+from shoal.core.limits import LimitKind, format_limit_amount
 from shoal.core.questions import PermissionQuestion
 from shoal.core.text_format import (
-    format_count,
     format_duration,
     format_quantity,
+    format_token_count,
     strip_terminal_codes,
     to_one_line,
 )
@@ -47,7 +47,7 @@ KEY_VARIABLES = {
 }
 
 
-def print_message(text: str) -> None:
+def print_user_message(text: str) -> None:
     """Print a message to the person. A closed terminal is ignored.
 
     Models, servers and hooks wrote parts of it, so control codes are removed.
@@ -58,7 +58,7 @@ def print_message(text: str) -> None:
 
 def explain_error(error: BaseException) -> str:
     """Return the message for an exception that ends a command."""
-    error = unwrap_error(error)
+    error = unwrap_error_group(error)
     match error:
         case errors.ModelError():
             return _explain_model_error(error)
@@ -79,7 +79,7 @@ def explain_error(error: BaseException) -> str:
             )
 
 
-def unwrap_error(error: BaseException) -> BaseException:
+def unwrap_error_group(error: BaseException) -> BaseException:
     """Return the single error inside nested groups: leaving a session passes errors through task groups."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
@@ -125,8 +125,8 @@ def _suggest_higher_limit(limit: LimitKind | None) -> str:
 def describe_budget_warning(warned: BudgetThresholdReached) -> str:
     owner_note = f" of {warned.whose}" if warned.whose else ""
     spent_amount, limit_amount = (
-        format_amount(warned.limit, warned.spent),
-        format_amount(warned.limit, warned.of),
+        format_limit_amount(warned.limit, warned.spent),
+        format_limit_amount(warned.limit, warned.of),
     )
     return f"{warned.percent} % of the budget{owner_note} is spent: {spent_amount} of {limit_amount}"
 
@@ -139,7 +139,7 @@ def describe_stopped_agents(stopped: Sequence[AgentSnapshot]) -> str:
         lines.append(
             f"  {snapshot.agent}  {to_one_line(snapshot.name or snapshot.kind)}: "
             f"{truncate_text(to_one_line(snapshot.description), 60)} "
-            f"({calls}, {format_count(snapshot.tokens)} tokens, {format_duration(snapshot.seconds)}; "
+            f"({calls}, {format_token_count(snapshot.tokens)} tokens, {format_duration(snapshot.seconds)}; "
             f"output: {snapshot.output})"
         )
     return "\n".join(lines)
@@ -163,28 +163,28 @@ def describe_ended_shells(shells: Sequence[tuple[str, str]]) -> str:
     return "\n".join(("Still running in the background, and ended now:", *lines))
 
 
-def describe_delivery(name: str, how: str) -> str:
+def describe_message_delivery(name: str, how: str) -> str:
     """Describe what happens with a message to an agent, by the way it was delivered."""
     return f"{name} {'goes on with it' if how == 'resumed' else 'hears it at its next step'}."
 
 
-def resume_hint(session: str) -> str:
+def format_resume_hint(session: str) -> str:
     return f"The session is kept. Go on with it:  shoal --resume {session}"
 
 
-def permission_hint(refused: Sequence[PermissionQuestion]) -> str:
+def format_permission_hint(refused: Sequence[PermissionQuestion]) -> str:
     """Tell how to allow calls that were not run because nobody could be asked."""
     import shlex
 
     tools = dict.fromkeys(question.tool for question in refused)
-    rules = dict.fromkeys(_format_rule(question) for question in refused)
+    rules = dict.fromkeys(_format_allow_rule(question) for question in refused)
     return (
         f"Not run, because nobody is there to be asked: {join_names(tools)}. "
         f"Allow it with --allowedTools {shlex.quote(' '.join(rules))}, or choose a --permission-mode."
     )
 
 
-def _format_rule(question: PermissionQuestion) -> str:
+def _format_allow_rule(question: PermissionQuestion) -> str:
     """Return the rule as a person can type it; a placeholder if it cannot be typed."""
     rule = question.rule
     is_typable = 0 < len(rule) <= _LONGEST_RULE and rule.count("(") < 2 and rule.count(")") < 2
@@ -241,11 +241,11 @@ def _is_cwd_deleted() -> bool:
 
 
 def _recent_session_lines() -> Iterator[str]:
-    from shoal.surfaces.terminal.listings import recent_sessions, session_lines
+    from shoal.surfaces.terminal.listings import format_session_lines, list_recent_sessions
 
-    if sessions := recent_sessions(limit=5):
+    if sessions := list_recent_sessions(limit=5):
         yield "The latest of this directory:"
-        yield from (f"  {line}" for line in session_lines(sessions))
+        yield from (f"  {line}" for line in format_session_lines(sessions))
 
 
 def _join_sentences(*parts: str) -> str:

@@ -18,7 +18,7 @@ from shoal.core.ids import AgentId
 from shoal.core.questions import ChoiceQuestion, DenyAnswer, PermissionQuestion, PlanApprovalQuestion
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.tui.choices_form import ChoicesForm
-from shoal.surfaces.tui.panels.cells import ASKS, build_line, get_agent_colour
+from shoal.surfaces.tui.panels.cells import ASKS, build_clean_line, get_agent_colour
 from shoal.surfaces.tui.panels.panel import Panel, notify_user
 from shoal.surfaces.tui.permission_form import PermissionForm
 from shoal.surfaces.tui.plan_form import PlanForm, find_earlier_plan
@@ -75,7 +75,7 @@ class AnswerScreen(ModalScreen[bool | None]):
             to_one_line(self.row.name),
             f"bold {get_agent_colour(agent.color if agent is not None else '')}",
         )
-        box.border_title = build_line(("? ", ASKS), name, (f" {_describe_request(self.row)}", ""))
+        box.border_title = build_clean_line(("? ", ASKS), name, (f" {_describe_request(self.row)}", ""))
 
     def _create_form(self) -> QuestionForm:
         match self.row.question:
@@ -111,7 +111,7 @@ class AnswerScreen(ModalScreen[bool | None]):
 
     def action_back(self) -> None:
         """Leave the editor, else leave the question open and close the screen."""
-        if self.ready.is_set() and not self.form.step_back():
+        if self.ready.is_set() and not self.form.return_to_options():
             self.dismiss(None)
 
     # The answer
@@ -130,7 +130,7 @@ class AnswerScreen(ModalScreen[bool | None]):
             notify_user(self, f"Somebody answered {self.row.name} first; this answer is dropped.", "warning")
         self._dismiss_screen(was_accepted=was_accepted)
 
-    def check_answered(self) -> None:
+    def close_if_answered(self) -> None:
         """Close the screen if another surface answered. Called when the run view changed."""
         row = self.run_view.questions.get(self.row.id) if self.run_view is not None else None
         if row is not None and row.answered:

@@ -20,10 +20,10 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.surfaces.terminal.terminal_controller import prepend_text
+from shoal.surfaces.terminal.terminal_controller import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import YELLOW
 from shoal.surfaces.tui.answer_screen import AnswerScreen
-from shoal.surfaces.tui.attachments import build_message
+from shoal.surfaces.tui.attachments import build_prompt_message
 from shoal.surfaces.tui.completions import (
     CompletionProposal,
     PartialWord,
@@ -38,7 +38,7 @@ from shoal.surfaces.tui.panels.agents_panel import AgentsPanel
 from shoal.surfaces.tui.panels.panel import Panel
 from shoal.surfaces.tui.run_client import RunClient
 from shoal.surfaces.tui.side_panel import SidePanel
-from shoal.surfaces.tui.status_lines import activity_line, foot_line, head_line
+from shoal.surfaces.tui.status_lines import build_activity_line, build_foot_line, build_head_line
 
 PACE = 1 / 15
 """Seconds between two draws."""
@@ -181,20 +181,20 @@ class ShoalApp(App[None]):
             run_client.catch_up()
             if run_client.is_open and self._leave_status is not None:
                 run_client.leave_run(self._leave_status)
-            await self._send_pending()
+            await self._send_pending_texts()
             conversation = run_client.presenter.get_conversation(run_client.viewed)
             if self.view.conversation is not conversation:
                 await self.view.show_conversation(conversation)
             await self.view.draw_changes()
             self.side_panel.refresh_panels()
-            self._update_edges()
+            self._update_head_and_foot_lines()
             self._show_next_question()
         finally:
             self._drawing = False
 
     def _handle_tick(self) -> None:
         if self.run_client is not None and self.run_client.activity_text:
-            self._update_edges()
+            self._update_head_and_foot_lines()
         self._show_next_question()
 
     # Questions
@@ -235,15 +235,15 @@ class ShoalApp(App[None]):
                 self.push_screen(screen, lambda _: self.schedule_draw())
                 return
 
-    def _update_edges(self) -> None:
+    def _update_head_and_foot_lines(self) -> None:
         run_client = self.run_client
         if run_client is None:
             return
         columns = self.size.width
-        self._head.update(head_line(run_client, columns))
-        self._foot.update(foot_line(run_client, columns))
+        self._head.update(build_head_line(run_client, columns))
+        self._foot.update(build_foot_line(run_client, columns))
         self._activity.display = bool(run_client.activity_text)
-        self._activity.update(activity_line(run_client))
+        self._activity.update(build_activity_line(run_client))
         line = self._box
         mode = run_client.presenter.run_view.run.mode
         for marked_mode in ("acceptEdits", "plan", "bypassPermissions"):
@@ -254,7 +254,7 @@ class ShoalApp(App[None]):
             line.border_title = recipient_note
 
     def on_resize(self) -> None:
-        self._update_edges()
+        self._update_head_and_foot_lines()
 
     @property
     def _open_client(self) -> RunClient | None:
@@ -271,15 +271,15 @@ class ShoalApp(App[None]):
         if event.text.strip():
             self.view.anchor()
             self._pending_texts.append(event.text)
-            await self._send_pending()
+            await self._send_pending_texts()
 
-    async def _send_pending(self) -> None:
+    async def _send_pending_texts(self) -> None:
         """Send the submitted texts in order, as soon as the run accepts them."""
         while self._pending_texts and self.run_client is not None and self.run_client.is_open:
             await self._send_text(self.run_client, self._pending_texts.pop(0))
 
     async def _send_text(self, run_client: RunClient, text: str) -> None:
-        message, warnings = build_message(text, run_client.root, images=run_client.takes_images)
+        message, warnings = build_prompt_message(text, run_client.root, images=run_client.takes_images)
         for warning in warnings:
             run_client.presenter.get_conversation(run_client.viewed).timeline.add_remark(warning, YELLOW)
         run_client.submit_message(message)
@@ -306,9 +306,9 @@ class ShoalApp(App[None]):
     def restore_text(self, text: str) -> None:
         """Put the text before the draft; if a question is open, before the draft that returns after it."""
         if self._awaited_answer is not None:
-            self._draft = prepend_text(text, self._draft)
+            self._draft = prepend_to_draft(text, self._draft)
         else:
-            self.composer.set_text(prepend_text(text, self.composer.text))
+            self.composer.set_text(prepend_to_draft(text, self.composer.text))
 
     def clear_line(self) -> None:
         self.composer.clear_line()
@@ -321,10 +321,10 @@ class ShoalApp(App[None]):
             return match_proposals(word.typed, run_client.list_commands())
         if self._files is None:
             self._files = []
-            self.run_worker(self._load_files(run_client), exclusive=True, group="files")
+            self.run_worker(self._load_project_files(run_client), exclusive=True, group="files")
         return propose_mentions(word.typed, self._files, run_client.list_agents())
 
-    async def _load_files(self, run_client: RunClient) -> None:
+    async def _load_project_files(self, run_client: RunClient) -> None:
         self._files = await asyncio.to_thread(list_project_files, run_client.root)
         self.composer.update_proposals()
 

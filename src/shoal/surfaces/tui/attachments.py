@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from shoal.core.messages import Base64Source, ImageBlock, Message, TextBlock
+from shoal.core.messages import Base64ImageSource, ImageBlock, Message, TextBlock
 
 LONG_LINES = 10
 LONG_TEXT = 1_000
@@ -30,7 +30,7 @@ class PastedTexts:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def fold(self, text: str) -> str:
+    def fold_into_placeholder(self, text: str) -> str:
         """Return the placeholder for a long text; a short text is returned unchanged."""
         lines = text.count("\n") + 1
         if lines <= LONG_LINES and len(text) <= LONG_TEXT:
@@ -44,7 +44,7 @@ class PastedTexts:
         self._texts[mark] = text
         return mark
 
-    def unfold(self, text: str) -> str:
+    def unfold_placeholders(self, text: str) -> str:
         for mark, full_text in self._texts.items():
             text = text.replace(mark, full_text)
         return text
@@ -53,11 +53,11 @@ class PastedTexts:
         self._texts.clear()
 
 
-def build_message(text: str, root: Path, *, images: bool) -> tuple[Message, list[str]]:
+def build_prompt_message(text: str, root: Path, *, images: bool) -> tuple[Message, list[str]]:
     """Return the prompt with the images it names, and notes about images that are not sent."""
     content: list[TextBlock | ImageBlock] = [TextBlock(text=text)]
     warnings: list[str] = []
-    for path in _find_images(text, root):
+    for path in _find_image_paths(text, root):
         if not images:
             warnings.append(f"{path.name} is not sent: this model takes no images.")
             continue
@@ -71,12 +71,14 @@ def build_message(text: str, root: Path, *, images: bool) -> tuple[Message, list
         except OSError as error:
             warnings.append(f"{path.name} is not sent: {error.strerror}.")
             continue
-        source = Base64Source(media_type=_TYPES[path.suffix.lower()], data=base64.b64encode(data).decode())
+        source = Base64ImageSource(
+            media_type=_TYPES[path.suffix.lower()], data=base64.b64encode(data).decode()
+        )
         content.append(ImageBlock(source=source))
     return Message(role="user", content=tuple(content)), warnings
 
 
-def _find_images(text: str, root: Path) -> Iterator[Path]:
+def _find_image_paths(text: str, root: Path) -> Iterator[Path]:
     seen_paths: set[Path] = set()
     for single, double, bare in _PATH.findall(text):
         word = single or double or re.sub(r"\\(.)", r"\1", bare)

@@ -16,13 +16,13 @@ from textual.widgets import Markdown, Static
 
 from shoal.core.text_diffs import format_diff
 from shoal.core.text_format import (
-    format_count,
     format_duration,
     format_quantity,
+    format_token_count,
     strip_terminal_codes,
     to_one_line,
 )
-from shoal.surfaces.terminal.tool_outcomes import describe_outcome, todo_lines
+from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome, format_todo_lines
 from shoal.surfaces.tui.conversation_timeline import (
     AnswerItem,
     ConversationItem,
@@ -57,7 +57,7 @@ def create_block_widget(
             return RemarkBlock(block)
 
 
-def styled_text(text: str, style: str) -> Text:
+def to_rich_text(text: str, style: str) -> Text:
     """Convert a style of the plain terminal, which is an ANSI code, to Rich text."""
     return Text.from_ansi(f"\x1b[{style}m{text}\x1b[0m", end="") if style else Text(text, end="")
 
@@ -66,15 +66,15 @@ class PromptBlock(Static):
     """A message to the agent."""
 
     def __init__(self, block: PromptItem) -> None:
-        super().__init__(_prompt_text(block), classes="prompt")
+        super().__init__(_build_prompt_text(block), classes="prompt")
         self.set_class(bool(block.sender), "-letter")
 
     async def show(self, block: ConversationItem) -> None:
         assert isinstance(block, PromptItem)
-        self.update(_prompt_text(block))
+        self.update(_build_prompt_text(block))
 
 
-def _prompt_text(block: PromptItem) -> Table:
+def _build_prompt_text(block: PromptItem) -> Table:
     """Put the sender before the text, with the text indented on every line."""
     text = Text(block.text)
     if block.images:
@@ -91,7 +91,9 @@ class AnswerBlock(Markdown):
 
     def __init__(self, block: AnswerItem) -> None:
         self._shown = _format_answer(block)
-        super().__init__(self._shown, classes="answer", open_links=False, parser_factory=_create_parser)
+        super().__init__(
+            self._shown, classes="answer", open_links=False, parser_factory=_create_markdown_parser
+        )
 
     async def show(self, block: ConversationItem) -> None:
         assert isinstance(block, AnswerItem)
@@ -108,7 +110,7 @@ def _format_answer(block: AnswerItem) -> str:
     return f"{block.text}\n\n*(broken off)*" if block.is_broken_off else block.text
 
 
-def _create_parser() -> MarkdownIt:
+def _create_markdown_parser() -> MarkdownIt:
     # File names are not links.
     return MarkdownIt("gfm-like", {"linkify": False})
 
@@ -200,7 +202,7 @@ class CallBlock(CollapsibleBlock):
 
     def render_heading(self) -> Text:
         call = self._block
-        mark, style = _status_mark(call)
+        mark, style = _get_call_status_mark(call)
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append("▾ " if self.is_unfolded else "▸ ", "dim")
         text.append(f"{mark} ", style)
@@ -209,7 +211,9 @@ class CallBlock(CollapsibleBlock):
         outcome, outcome_style = ("", "")
         if call.done:
             call_text = call.text.replace(call.root, "") if call.root else call.text
-            outcome, outcome_style = describe_outcome(call.tool, call_text, call.data, is_error=call.is_error)
+            outcome, outcome_style = describe_tool_outcome(
+                call.tool, call_text, call.data, is_error=call.is_error
+            )
             outcome = outcome.removeprefix("✗ ").removeprefix("→ ")
         elif call.running and call.text:
             outcome, outcome_style = to_one_line(call.text.strip().rsplit("\n", 1)[-1]), "2"
@@ -222,7 +226,7 @@ class CallBlock(CollapsibleBlock):
             text.append(f" {preview if len(preview) <= text_width else preview[: text_width - 1] + '…'}")
         if outcome:
             text.append("  ")
-            text.append_text(styled_text(outcome, outcome_style))
+            text.append_text(to_rich_text(outcome, outcome_style))
         text.append(duration, "dim")
         return text
 
@@ -230,11 +234,11 @@ class CallBlock(CollapsibleBlock):
         self._title.update(self.render_heading())
 
     def render_body(self) -> Text:
-        return Text("\n").join(_detail_lines(self._block))
+        return Text("\n").join(_build_call_detail_lines(self._block))
 
     def render_folded(self) -> Text | None:
         """Return the first lines of the diff."""
-        lines = None if self._block.is_error else _diff_lines(self._block)
+        lines = None if self._block.is_error else _build_call_diff_lines(self._block)
         if lines is None:
             return None
         lines = [line for line in lines[1:] if not line.plain.startswith("@@")]
@@ -244,7 +248,7 @@ class CallBlock(CollapsibleBlock):
         return Text("\n").join(shown_lines)
 
 
-def _status_mark(call: ToolCallItem) -> tuple[str, str]:
+def _get_call_status_mark(call: ToolCallItem) -> tuple[str, str]:
     if call.running:
         return "●", "yellow"
     if not call.done:
@@ -252,32 +256,34 @@ def _status_mark(call: ToolCallItem) -> tuple[str, str]:
     return ("✗", "red") if call.is_error else ("✓", "green")
 
 
-def _detail_lines(call: ToolCallItem) -> Iterator[Text]:
+def _build_call_detail_lines(call: ToolCallItem) -> Iterator[Text]:
     tool_input = call.input or {}
-    diff = _diff_lines(call)
+    diff = _build_call_diff_lines(call)
     if diff is not None:
         yield from diff
     else:
         for key, value in tool_input.items():
             text = strip_terminal_codes(value if isinstance(value, str) else str(value))
-            yield Text.assemble((f"{to_one_line(key)}: ", "dim"), _bound_text(text))
-    for line, style in todo_lines(call.data):
-        yield styled_text(line, style)
+            yield Text.assemble((f"{to_one_line(key)}: ", "dim"), _truncate_output_text(text))
+    for line, style in format_todo_lines(call.data):
+        yield to_rich_text(line, style)
     if call.text and (diff is None or call.is_error):
         if tool_input:
             yield Text()
-        yield Text(_bound_text(strip_terminal_codes(call.text)))
+        yield Text(_truncate_output_text(strip_terminal_codes(call.text)))
 
 
-def _bound_text(text: str) -> str:
+def _truncate_output_text(text: str) -> str:
     lines = text.rstrip("\n").split("\n")
     shown_lines = [line if len(line) <= _WIDEST else f"{line[:_WIDEST]}…" for line in lines[:_MOST]]
     if len(lines) > _MOST:
-        shown_lines.append(f"… {len(lines) - _MOST} more lines ({format_count(len(text))} characters in all)")
+        shown_lines.append(
+            f"… {len(lines) - _MOST} more lines ({format_token_count(len(text))} characters in all)"
+        )
     return "\n".join(shown_lines)
 
 
-def _diff_lines(call: ToolCallItem) -> list[Text] | None:
+def _build_call_diff_lines(call: ToolCallItem) -> list[Text] | None:
     """Return the diff of a call that changes a file; None for any other call."""
     tool_input = call.input or {}
     if call.tool not in _CHANGES_FILES:
@@ -296,16 +302,16 @@ class RemarkBlock(Static):
     """Shoal's own remark."""
 
     def __init__(self, block: RemarkItem) -> None:
-        super().__init__(_remark_text(block), classes="remark")
+        super().__init__(_build_remark_text(block), classes="remark")
 
     async def show(self, block: ConversationItem) -> None:
         assert isinstance(block, RemarkItem)
-        self.update(_remark_text(block))
+        self.update(_build_remark_text(block))
 
 
-def _remark_text(block: RemarkItem) -> Text:
+def _build_remark_text(block: RemarkItem) -> Text:
     text = Text()
     for piece_text, style in block.pieces:
-        text.append_text(styled_text(piece_text, style))
+        text.append_text(to_rich_text(piece_text, style))
     text.rstrip()
     return text

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from shoal.core.questions import ChoiceAnswer, ChoiceQuestion, MultipleChoice
 from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.surfaces.tui.panels.cells import MUTED, build_line
+from shoal.surfaces.tui.panels.cells import MUTED, build_clean_line
 from shoal.surfaces.tui.question_form import AnswerOption, QuestionForm
 
 
@@ -34,7 +34,7 @@ class ChoicesForm(QuestionForm):
     def show_options(self, *, at: int = 0) -> None:
         number, total = self._choice_index + 1, len(self.question.choices)
         progress = f"{number} of {total} · " if total > 1 else ""
-        head = build_line((f"{progress}{to_one_line(self._choice.header)}", MUTED))
+        head = build_clean_line((f"{progress}{to_one_line(self._choice.header)}", MUTED))
         question_text = Content.styled(strip_terminal_codes(self._choice.question), "bold")
         self.query_one(".choice", Static).update(Content("\n").join([head, question_text]))
         super().show_options(at=at)
@@ -48,7 +48,7 @@ class ChoicesForm(QuestionForm):
             description = next((each.description for each in choice.options if each.label == label), "")
             mark = ("☑ " if label in self._marked else "☐ ") if choice.multi_select else ""
             description_part = f"  {to_one_line(description)}" if description else ""
-            option_line = build_line((mark, ""), (to_one_line(label), ""), (description_part, MUTED))
+            option_line = build_clean_line((mark, ""), (to_one_line(label), ""), (description_part, MUTED))
             answer_options.append(
                 AnswerOption(
                     str(number) if number < 10 else "·", option_line, partial(self._choose_label, label)
@@ -59,10 +59,10 @@ class ChoicesForm(QuestionForm):
             answer_options.append(AnswerOption("d", Content("Done"), self._finish_choice))
         if self._choice_index:
             answer_options.append(
-                AnswerOption("b", build_line(("Back to the one before", MUTED)), self._go_back)
+                AnswerOption("b", build_clean_line(("Back to the one before", MUTED)), self._go_back)
             )
         answer_options.append(
-            AnswerOption("n", build_line(("Do not answer, and say why", MUTED)), self.ask_reason)
+            AnswerOption("n", build_clean_line(("Do not answer, and say why", MUTED)), self.ask_reason)
         )
         return answer_options
 

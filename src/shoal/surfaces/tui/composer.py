@@ -16,7 +16,7 @@ from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
 from shoal.core.text_format import strip_terminal_codes
-from shoal.surfaces.terminal.prompt_history import append_history, read_history
+from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
 from shoal.surfaces.tui.attachments import PastedTexts
 from shoal.surfaces.tui.completions import CompletionProposal, PartialWord, find_partial_word
 
@@ -70,7 +70,7 @@ class Composer(TextArea):
             placeholder="Say what is to be done. / for commands, @ for files",
         )
         self._history_file = history
-        self._history = read_history(history)
+        self._history = read_prompt_history(history)
         self._history_index = len(self._history)
         self._draft = ""
         self._proposals = proposals
@@ -161,7 +161,7 @@ class Composer(TextArea):
         event.stop()
         event.prevent_default()
         text = strip_terminal_codes(event.text.replace("\r\n", "\n").replace("\r", "\n"))
-        result = self.replace(self._pasted_texts.fold(text), *self.selection)
+        result = self.replace(self._pasted_texts.fold_into_placeholder(text), *self.selection)
         self.move_cursor(result.end_location)
 
     # The text
@@ -173,7 +173,7 @@ class Composer(TextArea):
     @property
     def full_text(self) -> str:
         """The text with its pasted texts unfolded."""
-        return self._pasted_texts.unfold(self.text)
+        return self._pasted_texts.unfold_placeholders(self.text)
 
     def clear_line(self) -> None:
         self.set_text("")
@@ -195,7 +195,7 @@ class Composer(TextArea):
     def _add_to_history(self, text: str) -> None:
         if text.strip() and self._history[-1:] != [text]:
             self._history.append(text)
-            append_history(self._history_file, text)
+            append_prompt_history(self._history_file, text)
         self._history_index = len(self._history)
 
     def _recall_history(self, step: int) -> bool:
@@ -208,7 +208,7 @@ class Composer(TextArea):
         self.set_text(
             self._draft
             if new_index == len(self._history)
-            else self._pasted_texts.fold(self._history[new_index])
+            else self._pasted_texts.fold_into_placeholder(self._history[new_index])
         )
         if step < 0:
             self.move_cursor((0, len(self.document.get_line(0))))

@@ -12,21 +12,21 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from shoal.agent.tool_calls import preview_call
+from shoal.agent.tool_calls import preview_tool_call
 from shoal.core.events import (
     Event,
     MemberWentIdle,
     MessageAdded,
     MessageAuthor,
+    ModelRequestFailed,
+    PartialReplyDiscarded,
     QuestionAnswered,
     QuestionAsked,
-    RequestFailed,
     RunFinished,
-    StreamDiscarded,
     TextStreamed,
     ToolFinished,
+    ToolOutputReturned,
     ToolProgressed,
-    ToolReturned,
     ToolStarted,
 )
 from shoal.core.messages import (
@@ -36,12 +36,17 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.questions import Question
 from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, RewindEntry, TranscriptEntry
-from shoal.surfaces.terminal.event_text import describe_notice
+from shoal.core.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptEntry,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
+from shoal.surfaces.terminal.event_text import describe_notice_event
 from shoal.surfaces.terminal.question_text import describe_answer, describe_question
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW
 from shoal.surfaces.terminal.user_messages import describe_turn_end
@@ -142,7 +147,7 @@ class ConversationTimeline:
     def is_long(self) -> bool:
         return len(self.items) >= MAX_ITEMS + _STEP
 
-    def drop_oldest(self) -> int:
+    def drop_oldest_items(self) -> int:
         """Drop the oldest items and return their number; `prepend_entries` can add them again."""
         excess = max(0, len(self.items) - MAX_ITEMS)
         # Cut between two entries, so that no entry is shown in part.
@@ -175,7 +180,7 @@ class ConversationTimeline:
         for call in self._calls.values():
             if not call.done:
                 call.running = True
-                self._mark_changed(call)
+                self._mark_item_changed(call)
 
     # Live events
 
@@ -187,30 +192,32 @@ class ConversationTimeline:
                 self._stream_text(text, thinking=kind == "thinking")
             case MessageAdded(entry=entry, message=message, by=author):
                 self.add_message(entry, message, by=author)
-            case ToolStarted() | ToolProgressed() | ToolReturned() | ToolFinished():
+            case ToolStarted() | ToolProgressed() | ToolOutputReturned() | ToolFinished():
                 self._apply_tool_event(event)
             case _:
                 self._apply_other_event(event)
 
-    def _apply_tool_event(self, event: ToolStarted | ToolProgressed | ToolReturned | ToolFinished) -> None:
+    def _apply_tool_event(
+        self, event: ToolStarted | ToolProgressed | ToolOutputReturned | ToolFinished
+    ) -> None:
         tool = "" if isinstance(event, ToolProgressed) else event.tool
-        call = self._get_call(event.call, tool)
+        call = self._get_tool_call_item(event.call, tool)
         match event:
             case ToolStarted(preview=call_text):
-                call.preview, call.running = self._strip_root(call_text), not call.done
+                call.preview, call.running = self._strip_project_root(call_text), not call.done
             case ToolProgressed(text=text):
                 call.text = (call.text + text)[-_MOST_PROGRESS:]
-            case ToolReturned(result=result, data=data):
-                call.text, call.data, call.is_error = extract_result_text(result), data, result.is_error
+            case ToolOutputReturned(result=result, data=data):
+                call.text, call.data, call.is_error = extract_tool_result_text(result), data, result.is_error
                 call.running, call.done = False, True
             case ToolFinished(is_error=is_error, duration_ms=ms, preview=preview):
                 call.is_error, call.duration_ms, call.running, call.done = is_error, ms, False, True
                 call.text = call.text or preview
-        self._mark_changed(call)
+        self._mark_item_changed(call)
 
     def _apply_other_event(self, event: Event) -> None:
         match event:
-            case StreamDiscarded() | RequestFailed(retry_in=None):
+            case PartialReplyDiscarded() | ModelRequestFailed(retry_in=None):
                 self._break_off_answer()
             case QuestionAsked(question=question):
                 self.add_question(question)
@@ -222,7 +229,7 @@ class ConversationTimeline:
                 self.add_remark(f"idle: {reason} {to_one_line(detail)}".rstrip(), YELLOW)
             case _:
                 pass
-        if (notice := describe_notice(event)) is not None:
+        if (notice := describe_notice_event(event)) is not None:
             self.add_remark(*notice)
 
     def add_question(self, question: Question, asker: str = "") -> None:
@@ -239,7 +246,7 @@ class ConversationTimeline:
         if (remark := self._open_questions.pop(question, None)) is not None:
             question_line = remark.pieces[0][0]
             remark.pieces = [(f"{question_line}  ", DIM), (text, DIM)]
-            self._mark_changed(remark)
+            self._mark_item_changed(remark)
 
     def _apply_finished(self, event: RunFinished) -> None:
         text = describe_turn_end(event) or ""
@@ -248,14 +255,14 @@ class ConversationTimeline:
             if call.running:
                 call.running, call.done, call.is_error = False, True, True
                 call.text = call.text or "it did not come to an end"
-                self._mark_changed(call)
+                self._mark_item_changed(call)
         if event.reason == "interrupted":
             self.add_remark("interrupted", YELLOW)
         elif event.reason != "done":
             self.add_remark(f"✗ {text or event.detail or event.reason}", RED)
         elif event.requests == 0 and event.text:
             # No model was called: the report of a command's own agent is the answer.
-            self._append_item(AnswerItem(self._next_number(), strip_terminal_codes(event.text)))
+            self._append_item(AnswerItem(self._next_item_number(), strip_terminal_codes(event.text)))
         elif text:
             self.add_remark(text, YELLOW)
 
@@ -263,7 +270,7 @@ class ConversationTimeline:
 
     def add_prompt(self, text: str, *, is_awaited: bool) -> None:
         self._append_item(
-            PromptItem(self._next_number(), strip_terminal_codes(text).strip(), is_awaited=is_awaited)
+            PromptItem(self._next_item_number(), strip_terminal_codes(text).strip(), is_awaited=is_awaited)
         )
 
     def add_remark(self, text: str, style: str = DIM) -> None:
@@ -271,19 +278,23 @@ class ConversationTimeline:
 
     def add_remark_pieces(self, pieces: list[tuple[str, str]]) -> None:
         self._append_item(
-            RemarkItem(self._next_number(), [(strip_terminal_codes(text), style) for text, style in pieces])
+            RemarkItem(
+                self._next_item_number(), [(strip_terminal_codes(text), style) for text, style in pieces]
+            )
         )
 
     # Transcript entries
 
-    def add_entry(self, entry: TranscriptEntry) -> None:
+    def add_transcript_entry(self, entry: TranscriptEntry) -> None:
         match entry:
-            case MessageEntry(id=ident, message=message, meta=meta):
+            case TranscriptMessageEntry(id=ident, message=message, meta=meta):
                 self.add_message(ident, message, by="runtime" if meta else "person")
-            case CompactionEntry(id=ident, tokens_before=tokens) if ident not in self._shown_entries:
+            case TranscriptCompactionMarker(id=ident, tokens_before=tokens) if (
+                ident not in self._shown_entries
+            ):
                 self._mark_shown(ident, first_item=self._last_number + 1)
                 self.add_remark(f"the conversation goes on from a summary of itself ({tokens} tokens before)")
-            case RewindEntry(id=ident, turn=turn) if ident not in self._shown_entries:
+            case TranscriptRewindMarker(id=ident, turn=turn) if ident not in self._shown_entries:
                 self._mark_shown(ident, first_item=self._last_number + 1)
                 self.add_remark(f"the conversation went back to before turn {turn}")
             case _:
@@ -301,7 +312,7 @@ class ConversationTimeline:
             self._close_streaming()
             for block in message.content:
                 if isinstance(block, ToolResultBlock):
-                    self._apply_result(block)
+                    self._apply_tool_result(block)
             if text := message.text:
                 self._add_user_text(text, message, by)
         self._mark_shown(entry, first_item=first if first <= self._last_number else None)
@@ -317,9 +328,9 @@ class ConversationTimeline:
         older_timeline = ConversationTimeline(self._root.removesuffix("/"))
         for older_entry in entries:
             if older_entry.id not in self._shown_entries:
-                older_timeline.add_entry(older_entry)
+                older_timeline.add_transcript_entry(older_entry)
         for call_id in [each for each in older_timeline._calls if each in self._unclaimed]:
-            older_timeline._apply_result(self._unclaimed.pop(call_id))
+            older_timeline._apply_tool_result(self._unclaimed.pop(call_id))
         self._unclaimed |= older_timeline._unclaimed
         self._first_number -= older_timeline._last_number
         for block in older_timeline.items:
@@ -337,7 +348,7 @@ class ConversationTimeline:
         for mail_match in MAIL_MESSAGE_PATTERN.finditer(text):
             self._append_item(
                 PromptItem(
-                    self._next_number(),
+                    self._next_item_number(),
                     strip_terminal_codes(mail_match["words"]).strip(),
                     sender=strip_terminal_codes(mail_match["sender"]),
                 )
@@ -353,9 +364,9 @@ class ConversationTimeline:
         for block in reversed(self.items[-20:]):
             if isinstance(block, PromptItem) and block.is_awaited and block.text == user_text:
                 block.is_awaited, block.images = False, image_count
-                self._mark_changed(block)
+                self._mark_item_changed(block)
                 return
-        self._append_item(PromptItem(self._next_number(), user_text, images=image_count))
+        self._append_item(PromptItem(self._next_item_number(), user_text, images=image_count))
 
     def _settle_answer(self, content: tuple[Any, ...]) -> None:
         """Replace the streamed text with the complete answer."""
@@ -363,47 +374,47 @@ class ConversationTimeline:
         for block in content:
             match block:
                 case ThinkingBlock(thinking=text):
-                    self._settle_text(streamed, text, is_thinking=True)
+                    self._settle_streamed_text(streamed, text, is_thinking=True)
                 case TextBlock(text=text):
-                    self._settle_text(streamed, text, is_thinking=False)
+                    self._settle_streamed_text(streamed, text, is_thinking=False)
                 case ToolUseBlock(id=call_id, name=name, input=tool_input):
-                    call = self._get_call(call_id, name)
+                    call = self._get_tool_call_item(call_id, name)
                     call.input = tool_input
-                    call.preview = call.preview or self._strip_root(preview_call(block))
-                    self._mark_changed(call)
+                    call.preview = call.preview or self._strip_project_root(preview_tool_call(block))
+                    self._mark_item_changed(call)
                 case _:
                     pass
         for rest in streamed:
             rest.is_open = False
-            self._mark_changed(rest)
+            self._mark_item_changed(rest)
 
-    def _settle_text(self, streamed: list[AnswerItem], text: str, *, is_thinking: bool) -> None:
+    def _settle_streamed_text(self, streamed: list[AnswerItem], text: str, *, is_thinking: bool) -> None:
         text = strip_terminal_codes(text).strip("\n")
         match = next((each for each in streamed if each.thinking == is_thinking), None)
         if match is not None:
             streamed.remove(match)
             match.text, match.is_open = text, False
-            self._mark_changed(match)
+            self._mark_item_changed(match)
         elif text.strip():
-            self._append_item(AnswerItem(self._next_number(), text, thinking=is_thinking))
+            self._append_item(AnswerItem(self._next_item_number(), text, thinking=is_thinking))
 
-    def _apply_result(self, result: ToolResultBlock) -> None:
+    def _apply_tool_result(self, result: ToolResultBlock) -> None:
         call = self._calls.get(result.tool_use_id)
         if call is None or call.number < self.items[0].number:
             self._unclaimed[result.tool_use_id] = result
         if call is not None and not call.done:
-            call.text, call.is_error = extract_result_text(result), result.is_error
+            call.text, call.is_error = extract_tool_result_text(result), result.is_error
             call.running, call.done = False, True
-            self._mark_changed(call)
+            self._mark_item_changed(call)
 
     def _stream_text(self, text: str, *, thinking: bool) -> None:
         text = strip_terminal_codes(text)
         opened = self._streaming[-1] if self._streaming else None
         if opened is not None and opened.thinking == thinking:
             opened.text += text
-            self._mark_changed(opened)
+            self._mark_item_changed(opened)
         elif text.strip() or opened is not None:
-            item = AnswerItem(self._next_number(), text.lstrip("\n"), thinking=thinking, is_open=True)
+            item = AnswerItem(self._next_item_number(), text.lstrip("\n"), thinking=thinking, is_open=True)
             self._streaming.append(item)
             self._append_item(item)
 
@@ -417,29 +428,29 @@ class ConversationTimeline:
         open_items, self._streaming = self._streaming, []
         for block in open_items:
             block.is_open = False
-            self._mark_changed(block)
+            self._mark_item_changed(block)
 
-    def _get_call(self, call_id: str, tool: str) -> ToolCallItem:
+    def _get_tool_call_item(self, call_id: str, tool: str) -> ToolCallItem:
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = ToolCallItem(
-                self._next_number(), call_id, strip_terminal_codes(tool), root=self._root
+                self._next_item_number(), call_id, strip_terminal_codes(tool), root=self._root
             )
             self._append_item(call)
         return call
 
-    def _strip_root(self, text: str) -> str:
+    def _strip_project_root(self, text: str) -> str:
         return text.removeprefix(self._root) if self._root else text
 
-    def _next_number(self) -> int:
+    def _next_item_number(self) -> int:
         self._last_number += 1
         return self._last_number
 
     def _append_item(self, block: ConversationItem) -> None:
         self.items.append(block)
-        self._mark_changed(block)
+        self._mark_item_changed(block)
 
-    def _mark_changed(self, block: ConversationItem) -> None:
+    def _mark_item_changed(self, block: ConversationItem) -> None:
         self._changed[block.number] = block
 
 

@@ -27,7 +27,7 @@ class EarlierMarker(Static):
         event.stop()
         view = self.parent
         assert isinstance(view, ConversationView)
-        view.run_worker(view.show_earlier())
+        view.run_worker(view.show_earlier_blocks())
 
 
 class ConversationView(VerticalScroll):
@@ -88,9 +88,9 @@ class ConversationView(VerticalScroll):
                 with self.app.batch_update():
                     await self.mount_all(self._create_widgets(new_items))
                     if self.is_following:
-                        await self._drop_oldest()
+                        await self._drop_oldest_blocks()
 
-    async def show_earlier(self) -> None:
+    async def show_earlier_blocks(self) -> None:
         """Mount earlier blocks; the scroll position stays."""
         async with self._lock:
             conversation = self._conversation
@@ -98,7 +98,7 @@ class ConversationView(VerticalScroll):
                 return
             if self._first == 0 and conversation.has_older:
                 count_before = len(conversation.timeline.items)
-                conversation.load_older()
+                conversation.load_older_entries()
                 self._first = len(conversation.timeline.items) - count_before
             start = max(0, self._first - STEP)
             older_items = conversation.timeline.items[start : self._first]
@@ -127,7 +127,7 @@ class ConversationView(VerticalScroll):
         """Return True if it comes after the mounted blocks; a removed block is not mounted again."""
         return not self._widgets or block.number > max(self._widgets)
 
-    async def _drop_oldest(self) -> None:
+    async def _drop_oldest_blocks(self) -> None:
         """Remove the oldest blocks of a long conversation while the view follows the end."""
         if len(self._widgets) <= MOUNTED + STEP:
             return
@@ -136,7 +136,7 @@ class ConversationView(VerticalScroll):
         self._first += len(oldest)
         await self.remove_children(widgets)  # type: ignore[arg-type]
         if self._conversation is not None:
-            self._first -= self._conversation.drop_oldest()
+            self._first -= self._conversation.drop_oldest_items()
         await self._update_earlier_marker()
 
     async def _update_earlier_marker(self) -> None:
@@ -155,7 +155,7 @@ class ConversationView(VerticalScroll):
             self.release_anchor()
             self.scroll_home(animate=False)
         else:
-            await self.show_earlier()
+            await self.show_earlier_blocks()
 
     def action_latest(self) -> None:
         self.anchor()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from shoal.core.clock import SystemClock
 from shoal.core.text_format import to_one_line
-from shoal.surfaces.terminal.screen import open_screen
-from shoal.surfaces.terminal.session_loop import print_farewell, run_sessions
+from shoal.surfaces.terminal.screen import open_terminal_screen
+from shoal.surfaces.terminal.session_loop import print_session_farewell, run_terminal_sessions
 from shoal.surfaces.terminal.text_styles import DIM, YELLOW
 from shoal.surfaces.terminal.user_messages import describe_cut_off_agents
 from shoal.surfaces.tui.app import ShoalApp
-from shoal.surfaces.tui.fault_report import report_fault, report_remote_fault
+from shoal.surfaces.tui.fault_report import report_attached_crash, report_local_crash
 from shoal.surfaces.tui.local_run_client import LocalRunClient
 from shoal.surfaces.tui.remote_run_client import RemoteRunClient
 
@@ -38,7 +38,7 @@ LEAVE_SECONDS = 20.0
 """Seconds for a run to end cleanly after the screen crashed."""
 
 
-async def run_full_screen(
+async def run_full_screen_sessions(
     options: Options, prompt: str | None, home: Path, prepare_prompt: PreparePrompt | None = None
 ) -> int:
     """Run sessions until the person leaves; return the exit status."""
@@ -50,7 +50,7 @@ async def run_full_screen(
 
     async def run_until_ended() -> int:
         try:
-            return await run_sessions(
+            return await run_terminal_sessions(
                 options,
                 prompt,
                 prepare_prompt,
@@ -61,21 +61,21 @@ async def run_full_screen(
             app.exit()
 
     try:
-        status = await run_app_with(app, run_until_ended)
+        status = await run_app_with_coroutine(app, run_until_ended)
     finally:
         if app.fault is not None and not options.debug:
             session = app.run_client.session if isinstance(app.run_client, LocalRunClient) else None
-            report_fault(app.fault, session, app.unsent, persisted=options.persist)
+            report_local_crash(app.fault, session, app.unsent, persisted=options.persist)
     if app.fault is not None and options.debug:
         raise app.fault
-    screen = open_screen(sys.stdout)
+    screen = open_terminal_screen(sys.stdout)
     for session, stopped_agents in ended_sessions:
-        print_farewell(screen, session, stopped_agents)
+        print_session_farewell(screen, session, stopped_agents)
     screen.close()
     return status
 
 
-async def run_attached(run: RunHandle, home: Path) -> int:
+async def run_attached_full_screen(run: RunHandle, home: Path) -> int:
     """Show a run of another process until the person leaves; return the exit status."""
     app = ShoalApp(home / "shoal" / "history")
     app.theme = choose_theme(None, os.environ)
@@ -88,11 +88,11 @@ async def run_attached(run: RunHandle, home: Path) -> int:
         finally:
             app.exit()
 
-    status = await run_app_with(app, run_until_ended)
+    status = await run_app_with_coroutine(app, run_until_ended)
     if app.fault is not None:
-        report_remote_fault(app.fault, run, app.unsent)
+        report_attached_crash(app.fault, run, app.unsent)
         return status
-    screen = open_screen(sys.stdout)
+    screen = open_terminal_screen(sys.stdout)
     if run.is_live:
         screen.write(f"  The run goes on. Come back: shoal attach {run.session[:8]}\n", DIM)
     screen.close()
@@ -120,7 +120,7 @@ def choose_theme(setting: str | None, environ: Mapping[str, str]) -> str:
     return f"ansi-{background}" if setting == "ansi" else f"textual-{setting or background}"
 
 
-async def run_app_with(app: ShoalApp, run_inside: Callable[[], Coroutine[Any, Any, int]]) -> int:
+async def run_app_with_coroutine(app: ShoalApp, run_inside: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the app and a coroutine; the end of one ends both. Raises the exception that ended it."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, app.leave_run, 128 + signal.SIGTERM)

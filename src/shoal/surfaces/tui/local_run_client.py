@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from shoal.app.run_view.run_view import RunView, build_run_view
-from shoal.app.session.delegate_mode import is_delegating
+from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.app.session.run_controller import LocalRunController
 from shoal.core.errors import ShoalError
 from shoal.core.events import Event
@@ -18,15 +18,15 @@ from shoal.core.messages import Message
 from shoal.core.text_format import to_one_line
 from shoal.stores.files.file_journal import FileJournal, read_journal
 from shoal.stores.memory_stores import MemoryJournal
-from shoal.surfaces.terminal.slash_commands import describe_commands
+from shoal.surfaces.terminal.slash_commands import describe_slash_commands
 from shoal.surfaces.terminal.slash_team_commands import Addressee, list_addressees
-from shoal.surfaces.terminal.terminal_controller import TerminalController, TerminalOutcome, WriteText
+from shoal.surfaces.terminal.terminal_controller import StyledTextWriter, TerminalController, TerminalOutcome
 from shoal.surfaces.terminal.text_styles import DIM, RED
 from shoal.surfaces.tui.completions import CompletionProposal
 from shoal.surfaces.tui.conversation_timeline import ConversationTimeline
-from shoal.surfaces.tui.mode_cycle import ModeCycle
+from shoal.surfaces.tui.mode_cycle import PermissionModeCycle
 from shoal.surfaces.tui.run_presenter import RunPresenter
-from shoal.wire.control_codec import InterruptCommand
+from shoal.wire.control_codec import InterruptTurnCommand
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -58,7 +58,7 @@ class ConversationNotices:
         self._run_client.presenter.request_draw()
 
     @contextmanager
-    def open_block(self) -> Iterator[WriteText]:
+    def open_notice_block(self) -> Iterator[StyledTextWriter]:
         pieces: list[tuple[str, str]] = []
 
         def write_piece(text: str, style: str = "") -> None:
@@ -89,7 +89,7 @@ class LocalRunClient(TerminalController):
         super().__init__(session, run_view.statuses)
         self._prompt_input = prompt_input
         self._leave_event = asyncio.Event()
-        self._modes = ModeCycle()
+        self._modes = PermissionModeCycle()
         self.is_open = False
         clock, cwd = session.agent.clock, str(session.services.workspace.root)
         self.presenter = RunPresenter(run_view, LocalRunController(session), clock, cwd)
@@ -125,14 +125,14 @@ class LocalRunClient(TerminalController):
     def show_event(self, event: Event) -> None:
         self.presenter.apply_event(event, self._clock.now())
 
-    def show_prompt(self, text: str) -> None:
-        from shoal.surfaces.terminal.slash_commands import is_command
+    def echo_user_prompt(self, text: str) -> None:
+        from shoal.surfaces.terminal.slash_commands import is_slash_command
 
-        is_awaited = not is_command(text) if text.strip() else False
+        is_awaited = not is_slash_command(text) if text.strip() else False
         self.presenter.get_conversation(self.viewed).timeline.add_prompt(text, is_awaited=is_awaited)
         self.presenter.request_draw()
 
-    def restore_unsent(self, message: Message) -> None:
+    def restore_unsent_message(self, message: Message) -> None:
         self._prompt_input.restore_text(message.text)
 
     def clear_line(self) -> None:
@@ -157,7 +157,7 @@ class LocalRunClient(TerminalController):
 
     @property
     def activity_text(self) -> str:
-        return "" if self.activity is None else self.activity.format_line(1_000)
+        return "" if self.activity is None else self.activity.format_activity_line(1_000)
 
     @property
     def footer_facts(self) -> Sequence[str]:
@@ -167,12 +167,12 @@ class LocalRunClient(TerminalController):
             f"{100 * agent.context_tokens // window}% context" if window and agent.context_tokens else ""
         )
         return [
-            *(["delegate"] if is_delegating(self.session) else ()),
+            *(["delegate"] if is_in_delegate_mode(self.session) else ()),
             *([context_usage] if context_usage else ()),
         ]
 
     def list_commands(self) -> list[CompletionProposal]:
-        return [CompletionProposal(name, about) for name, about in describe_commands(self.session)]
+        return [CompletionProposal(name, about) for name, about in describe_slash_commands(self.session)]
 
     def list_agents(self) -> list[CompletionProposal]:
         return [CompletionProposal(f"@{each.name}", "agent") for each in list_addressees(self.session)]
@@ -191,11 +191,11 @@ class LocalRunClient(TerminalController):
         row = self.presenter.run_view.find_agent(self.viewed)
         if row is None or row.state not in ("working", "waiting"):
             return False
-        self.run_aside(self._interrupt_agent(self.viewed))
+        self.run_alongside_work(self._interrupt_agent(self.viewed))
         return True
 
     async def _interrupt_agent(self, agent: AgentId) -> None:
-        answer = await self.presenter.controller.send_command(InterruptCommand(task_id=agent))
+        answer = await self.presenter.controller.send_command(InterruptTurnCommand(task_id=agent))
         if isinstance(answer, dict) and not answer.get("interrupted"):
             self.notices.write_note("It is in no turn: there is nothing to interrupt.")
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _CYCLE: tuple[PermissionMode, ...] = ("default", "acceptEdits", "plan")
 
 
-class ModeCycle:
+class PermissionModeCycle:
     """Cycles through the modes. Another mode, such as that of the settings, becomes the last of the cycle."""
 
     def __init__(self) -> None:

@@ -11,11 +11,15 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
-from shoal.core.permissions import find_suggestion
+from shoal.core.permissions import find_permission_suggestion
 from shoal.core.questions import AllowAnswer, PermissionQuestion
 from shoal.core.text_format import strip_control_characters, strip_terminal_codes, to_one_line
-from shoal.surfaces.terminal.question_text import describe_suggestion, format_value, list_remember_options
-from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, build_line
+from shoal.surfaces.terminal.question_text import (
+    describe_permission_suggestion,
+    format_input_value,
+    list_remember_options,
+)
+from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, build_clean_line
 from shoal.surfaces.tui.question_form import AnswerOption, AnswerOptionList, QuestionForm
 
 MOST_LINES = 2_000
@@ -35,8 +39,8 @@ class PermissionForm(QuestionForm):
         self.question = question
 
     def compose_body(self) -> Iterator[Widget]:
-        yield Static(build_line((to_one_line(self.question.reason), MUTED)), markup=False)
-        yield Static(Content("\n").join([Content(""), *render_input(self.question)]), markup=False)
+        yield Static(build_clean_line((to_one_line(self.question.reason), MUTED)), markup=False)
+        yield Static(Content("\n").join([Content(""), *render_tool_input(self.question)]), markup=False)
 
     def compose_extra(self) -> Iterator[Widget]:
         yield TextArea(tab_behavior="focus")
@@ -46,16 +50,17 @@ class PermissionForm(QuestionForm):
             AnswerOption("y", Content("Allow it once"), lambda: self.submit_answer(AllowAnswer()))
         ]
         if "session" in list_remember_options(self.question):
-            option_line = build_line(
+            option_line = build_clean_line(
                 ("Allow for this session: ", ""), (to_one_line(self.question.rule), MUTED)
             )
             answer_options.append(
                 AnswerOption("s", option_line, lambda: self.submit_answer(AllowAnswer(remember="session")))
             )
-        suggestion = find_suggestion(self.question.suggestions, "localSettings")
+        suggestion = find_permission_suggestion(self.question.suggestions, "localSettings")
         if suggestion is not None:
-            option_line = build_line(
-                ("Allow always, kept in your settings: ", ""), (describe_suggestion(suggestion), MUTED)
+            option_line = build_clean_line(
+                ("Allow always, kept in your settings: ", ""),
+                (describe_permission_suggestion(suggestion), MUTED),
             )
             answer_options.append(
                 AnswerOption("p", option_line, lambda: self.submit_answer(AllowAnswer(remember="settings")))
@@ -67,22 +72,22 @@ class PermissionForm(QuestionForm):
     # Changed input
 
     @property
-    def _is_command(self) -> bool:
+    def _is_shell_command(self) -> bool:
         return self.question.tool == "Bash" and isinstance(self.question.input.get("command"), str)
 
     def _edit_input(self) -> None:
         editor = self.query_one(TextArea)
         tool_input = self.question.input
         editor.text = strip_control_characters(
-            tool_input["command"] if self._is_command else _format_json(tool_input)
+            tool_input["command"] if self._is_shell_command else _format_json(tool_input)
         )
         editor.move_cursor(editor.document.end)
-        input_label = "The command" if self._is_command else "The input, as JSON"
+        input_label = "The command" if self._is_shell_command else "The input, as JSON"
         label = self.query_one(".form--label", Static)
-        label.update(build_line((f"{input_label}, to be allowed once as it stands here:", MUTED)))
+        label.update(build_clean_line((f"{input_label}, to be allowed once as it stands here:", MUTED)))
         self._show_only(editor, label)
         self._reserve_lines(12)
-        self.show_hint("ctrl+s allow it so · esc back")
+        self.show_key_hint("ctrl+s allow it so · esc back")
         editor.focus()
 
     def action_allow_changed(self) -> None:
@@ -98,14 +103,14 @@ class PermissionForm(QuestionForm):
 
     def _parse_changed_input(self, text: str) -> dict[str, Any]:
         """Parse the edited input. Raises ValueError with a message for the person."""
-        if not self._is_command:
-            return parse_input(text, self.question.input)
+        if not self._is_shell_command:
+            return parse_edited_input(text, self.question.input)
         if not text.strip():
             raise ValueError("There is no command. Write one, or go back with esc and do not allow it.")
         return {**self.question.input, "command": text}
 
 
-def parse_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
+def parse_edited_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
     """Parse the edited input of a call. Raises ValueError with a message for the person."""
     try:
         edited = json.loads(text)
@@ -114,9 +119,10 @@ def parse_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(edited, dict):
         raise ValueError('It must be a JSON object, like {"file_path": "a.py"}.')  # noqa: TRY004
     for key, value in before.items():
-        if key in edited and _describe_kind(edited[key]) != _describe_kind(value):
+        if key in edited and _describe_json_type(edited[key]) != _describe_json_type(value):
             raise ValueError(
-                f"{to_one_line(key)} was {_describe_kind(value)}, and is {_describe_kind(edited[key])} now."
+                f"{to_one_line(key)} was {_describe_json_type(value)}, "
+                f"and is {_describe_json_type(edited[key])} now."
             )
     unknown_keys = [key for key in edited if key not in before]
     if unknown_keys and not set(before) & set(edited):
@@ -124,7 +130,7 @@ def parse_input(text: str, before: Mapping[str, Any]) -> dict[str, Any]:
     return edited
 
 
-def _describe_kind(value: Any) -> str:
+def _describe_json_type(value: Any) -> str:
     match value:
         case bool():
             return "true or false"
@@ -144,24 +150,24 @@ def _format_json(tool_input: Mapping[str, Any]) -> str:
     return json.dumps(tool_input, indent=2, ensure_ascii=False, default=str)
 
 
-def render_input(question: PermissionQuestion) -> list[Content]:
+def render_tool_input(question: PermissionQuestion) -> list[Content]:
     """Return all lines of the input that would run."""
     lines: list[Content] = []
     for key, value in question.input.items():
-        text = format_value(value)
+        text = format_input_value(value)
         mark, style = _CHANGES.get(key, ("", "")) if question.tool == "Edit" else ("", "")
         if question.tool == "Bash" and key == "command":
             lines += [
-                build_line(("$ " if not at else "  ", MUTED), (each, "bold"))
+                build_clean_line(("$ " if not at else "  ", MUTED), (each, "bold"))
                 for at, each in _iter_lines(text)
             ]
         elif mark:
             lines += [Content.styled(f"{mark}{each}", style) for _, each in _iter_lines(text)]
         elif "\n" in text:
-            lines.append(build_line((f"{key}:", MUTED)))
+            lines.append(build_clean_line((f"{key}:", MUTED)))
             lines += [Content(f"  {each}") for _, each in _iter_lines(text)]
         else:
-            lines.append(build_line((f"{key}: ", MUTED), (_truncate_line(text), "")))
+            lines.append(build_clean_line((f"{key}: ", MUTED), (_truncate_line(text), "")))
     return lines
 
 

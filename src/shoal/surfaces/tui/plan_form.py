@@ -15,7 +15,7 @@ from shoal.core.permissions import PermissionMode
 from shoal.core.questions import PlanApprovalAnswer, PlanApprovalQuestion
 from shoal.core.text_diffs import count_changed_lines
 from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, Part, build_line, fit_cell
+from shoal.surfaces.tui.panels.cells import BAD, GOOD, MUTED, Part, build_clean_line, fit_cell
 from shoal.surfaces.tui.panels.dialogs import PickScreen
 from shoal.surfaces.tui.question_form import AnswerOption, QuestionForm
 
@@ -73,7 +73,7 @@ class PlanForm(QuestionForm):
         self.query_one(PlanDiff).display = False
 
     def _summary_lines(self) -> Iterator[Content]:
-        yield build_line((to_one_line(self.question.path), MUTED))
+        yield build_clean_line((to_one_line(self.question.path), MUTED))
         if self.earlier is not None:
             added, removed = count_changed_lines(self.earlier, self.question.plan)
             summary_parts: list[Part] = [
@@ -82,9 +82,9 @@ class PlanForm(QuestionForm):
                 (f"-{removed}", BAD),
                 (" lines", MUTED),
             ]
-            yield build_line(("Since the last version: ", MUTED), *summary_parts)
+            yield build_clean_line(("Since the last version: ", MUTED), *summary_parts)
         for requested_permission in self.question.wishes:
-            yield build_line(("will ask for ", MUTED), (to_one_line(requested_permission), ""))
+            yield build_clean_line(("will ask for ", MUTED), (to_one_line(requested_permission), ""))
 
     def list_options(self) -> list[AnswerOption]:
         answer_options = [
@@ -99,14 +99,16 @@ class PlanForm(QuestionForm):
             toggle_label = (
                 "Show the whole plan" if self.shows_diff else "Show what changed since the last version"
             )
-            answer_options.append(AnswerOption("d", build_line((toggle_label, MUTED)), self._toggle_diff))
+            answer_options.append(
+                AnswerOption("d", build_clean_line((toggle_label, MUTED)), self._toggle_diff)
+            )
         return answer_options
 
     def _approve_plan(self, mode: PermissionMode | None = None) -> None:
         self.submit_answer(PlanApprovalAnswer(digest=self.question.digest, mode=mode))
 
     def _pick_mode(self) -> None:
-        names = [(mode, build_line((f"{mode:<18} ", "bold"), (words, MUTED))) for mode, words in _MODES]
+        names = [(mode, build_clean_line((f"{mode:<18} ", "bold"), (words, MUTED))) for mode, words in _MODES]
 
         def approve_in_mode(name: str | None) -> None:
             for mode, _ in _MODES:
@@ -150,7 +152,7 @@ class PlanDiff(Static):
 def unified_diff(old: list[str], new: list[str]) -> list[Content]:
     """Return a unified diff that includes all unchanged lines."""
     lines: list[Content] = []
-    for kind, i1, i2, j1, j2 in _diff_opcodes(old, new):
+    for kind, i1, i2, j1, j2 in _compute_diff_opcodes(old, new):
         if kind == "equal":
             lines += [Content.styled(f"  {each}", MUTED) for each in old[i1:i2]]
             continue
@@ -163,10 +165,12 @@ def side_by_side_diff(old: list[str], new: list[str], width: int) -> list[Conten
     """Return the diff with the old version on the left; lines too long for their half are wrapped."""
     half_width = (width - 3) // 2
     lines = [Content.styled(f"{'before':<{half_width}} │ now", MUTED)]
-    for kind, i1, i2, j1, j2 in _diff_opcodes(old, new):
+    for kind, i1, i2, j1, j2 in _compute_diff_opcodes(old, new):
         is_equal = kind == "equal"
-        left = _wrap_half(old[i1:i2], "  " if is_equal else "- ", MUTED if is_equal else BAD, half_width)
-        right = _wrap_half(new[j1:j2], "  " if is_equal else "+ ", MUTED if is_equal else GOOD, half_width)
+        left = _wrap_diff_half(old[i1:i2], "  " if is_equal else "- ", MUTED if is_equal else BAD, half_width)
+        right = _wrap_diff_half(
+            new[j1:j2], "  " if is_equal else "+ ", MUTED if is_equal else GOOD, half_width
+        )
         for index in range(max(len(left), len(right))):
             left_line = left[index] if index < len(left) else Content("")
             right_line = right[index] if index < len(right) else Content("")
@@ -174,7 +178,7 @@ def side_by_side_diff(old: list[str], new: list[str], width: int) -> list[Conten
     return lines
 
 
-def _wrap_half(texts: Sequence[str], mark: str, style: str, width: int) -> list[Content]:
+def _wrap_diff_half(texts: Sequence[str], mark: str, style: str, width: int) -> list[Content]:
     lines: list[Content] = []
     for text in texts:
         wrapped_lines = Content.styled(text or " ", style).wrap(max(1, width - len(mark)))
@@ -182,5 +186,5 @@ def _wrap_half(texts: Sequence[str], mark: str, style: str, width: int) -> list[
     return lines
 
 
-def _diff_opcodes(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
+def _compute_diff_opcodes(old: list[str], new: list[str]) -> Sequence[tuple[str, int, int, int, int]]:
     return difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()

@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from shoal.core.questions import Answer, DenyAnswer
 from shoal.surfaces.terminal.question_text import DEFAULT_DENIAL_REASON
-from shoal.surfaces.tui.panels.cells import BAD, MUTED, build_line
+from shoal.surfaces.tui.panels.cells import BAD, MUTED, build_clean_line
 
 
 class AnswerOption(NamedTuple):
@@ -110,12 +110,12 @@ class QuestionForm(Vertical):
         option_list.clear_options()
         for answer_option in self._shown_options:
             option_list.add_option(
-                Option(build_line((f"{answer_option.key}  ", f"bold {MUTED}"), answer_option.label))
+                Option(build_clean_line((f"{answer_option.key}  ", f"bold {MUTED}"), answer_option.label))
             )
         option_list.highlighted = at
         self._show_only(option_list)
         self._reserve_lines(len(self._shown_options) + 1)
-        self.show_hint("⏎ or the letter · PgUp PgDn scroll · esc later")
+        self.show_key_hint("⏎ or the letter · PgUp PgDn scroll · esc later")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()
@@ -134,13 +134,13 @@ class QuestionForm(Vertical):
 
     def ask_text(self, label: str, callback: Callable[[str], None]) -> None:
         """Ask the person for a line of text."""
-        self.query_one(".form--label", Static).update(build_line((label, MUTED)))
+        self.query_one(".form--label", Static).update(build_clean_line((label, MUTED)))
         self._text_callback = callback
         entry = self.query_one(Input)
         entry.value = ""
         self._show_only(entry, self.query_one(".form--label"))
         self._reserve_lines(6)
-        self.show_hint("⏎ send · esc back")
+        self.show_key_hint("⏎ send · esc back")
         entry.focus()
 
     def ask_reason(self, label: str = "Why not? The agent reads it. ⏎ sends it, also empty.") -> None:
@@ -156,10 +156,10 @@ class QuestionForm(Vertical):
     def show_error(self, why: str) -> None:
         """Show why the input is rejected."""
         error_widget = self.query_one(".form--error", Static)
-        error_widget.update(build_line((why, BAD)))
+        error_widget.update(build_clean_line((why, BAD)))
         error_widget.display = bool(why)
 
-    def step_back(self) -> bool:
+    def return_to_options(self) -> bool:
         """Return from an editor to the options; False if they are shown already."""
         if self.query_one(AnswerOptionList).display:
             return False
@@ -167,7 +167,7 @@ class QuestionForm(Vertical):
         self.focus_options()
         return True
 
-    def show_hint(self, keys: str) -> None:
+    def show_key_hint(self, keys: str) -> None:
         if isinstance(self.parent, Widget):
             self.parent.border_subtitle = Content(keys)
 

@@ -16,7 +16,7 @@ from shoal.core.questions import (
     Question,
 )
 from shoal.core.text_format import to_one_line
-from shoal.surfaces.terminal.question_text import format_value
+from shoal.surfaces.terminal.question_text import format_input_value
 
 _HELD = {"once": "once", "session": "for the session", "settings": "always"}
 
@@ -54,4 +54,4 @@ def _summarize_input(tool_input: dict[str, Any]) -> str:
     for key in ("command", "file_path", "notebook_path", "url", "path", "pattern"):
         if isinstance(tool_input.get(key), str):
             return str(tool_input[key])
-    return ", ".join(f"{key}: {format_value(value)}" for key, value in tool_input.items())
+    return ", ".join(f"{key}: {format_input_value(value)}" for key, value in tool_input.items())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from shoal.app.run_access.run_handle import RunHandle, TimedEvent, read_start_directory, watch_run
+from shoal.app.run_access.run_handle import RunHandle, TimedEvent, read_start_directory, watch_run_events
 from shoal.app.run_view.run_view import RunView
 from shoal.app.session.run_controller import RemoteRunController
 from shoal.core.clock import Clock
@@ -17,19 +17,19 @@ from shoal.core.events import Event
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.messages import Message
 from shoal.core.permissions import PermissionMode
-from shoal.core.text_format import format_count, format_dollars, to_one_line
+from shoal.core.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.terminal import slash_commands
 from shoal.surfaces.terminal.text_styles import DIM, RED, YELLOW
 from shoal.surfaces.tui.completions import CompletionProposal
 from shoal.surfaces.tui.local_run_client import PromptInput
-from shoal.surfaces.tui.mode_cycle import ModeCycle
+from shoal.surfaces.tui.mode_cycle import PermissionModeCycle
 from shoal.surfaces.tui.run_presenter import RunPresenter
 from shoal.wire.control_codec import (
-    BackgroundAgentCommand,
-    ControlCommand,
-    InterruptCommand,
-    SendTextCommand,
-    SetDelegateCommand,
+    InterruptTurnCommand,
+    MoveToBackgroundCommand,
+    RunControlCommand,
+    SendUserTextCommand,
+    SetDelegateModeCommand,
     SetModelCommand,
     SetPermissionModeCommand,
 )
@@ -64,7 +64,7 @@ class RemoteRunClient:
         """Start time; earlier events are in the transcripts."""
         self._queue: deque[TimedEvent] = deque()
         self._leave_event = asyncio.Event()
-        self._modes = ModeCycle()
+        self._modes = PermissionModeCycle()
         self.is_open = False
         self.presenter.get_conversation(LEAD_ID)
 
@@ -82,7 +82,7 @@ class RemoteRunClient:
 
     async def _watch_run(self) -> None:
         number = 0
-        async for timed_event in watch_run(self.run, self._clock):
+        async for timed_event in watch_run_events(self.run, self._clock):
             self._queue.append(timed_event)
             self.presenter.request_draw()
             number += 1
@@ -104,7 +104,7 @@ class RemoteRunClient:
         if self.is_ended and not self._is_marked_lost:
             # No agent runs any more, and nobody receives an answer.
             self._is_marked_lost = True
-            self.presenter.run_view.mark_lost()
+            self.presenter.run_view.mark_run_lost()
         row = self.presenter.run_view.find_agent(LEAD_ID)
         if has_past_events and row is not None and row.state in ("working", "waiting"):
             self.presenter.get_conversation(LEAD_ID).timeline.mark_calls_running()
@@ -135,7 +135,7 @@ class RemoteRunClient:
 
     def submit_message(self, message: Message) -> None:
         text = message.text.strip()
-        if slash_commands.is_command(text):
+        if slash_commands.is_slash_command(text):
             self._run_command(text)
             return
         recipient, body = str(self.viewed), text
@@ -147,7 +147,7 @@ class RemoteRunClient:
         # A message to another agent appears in that agent's conversation.
         is_awaited = recipient == self.viewed
         self.presenter.get_conversation(self.viewed).timeline.add_prompt(text, is_awaited=is_awaited)
-        self._send_command(SendTextCommand(to=recipient, text=body), "")
+        self._send_command(SendUserTextCommand(to=recipient, text=body), "")
         self.presenter.request_draw()
 
     def _run_command(self, text: str) -> None:
@@ -159,14 +159,14 @@ class RemoteRunClient:
                 self.leave_run()
             case "/cost":
                 costs = self.presenter.run_view.costs
-                self._add_note(f"{format_dollars(costs.usd)} · {format_count(costs.tokens)} tokens")
+                self._add_note(f"{format_dollars(costs.usd)} · {format_token_count(costs.tokens)} tokens")
             case "/model" if rest:
                 self._send_command(SetModelCommand(model=rest), f"The model is {rest}.")
             case "/permissions" if rest.lower() in modes:
                 mode = modes[rest.lower()]
                 self._send_command(SetPermissionModeCommand(mode=mode), f"The mode is {mode}.")
             case "/delegate" if rest in ("on", "off"):
-                self._send_command(SetDelegateCommand(on=rest == "on"), f"Delegate mode is {rest}.")
+                self._send_command(SetDelegateModeCommand(on=rest == "on"), f"Delegate mode is {rest}.")
             case _:
                 if command_name not in _COMMANDS:
                     self._add_note(
@@ -183,7 +183,7 @@ class RemoteRunClient:
         row = self.presenter.run_view.find_agent(self.viewed)
         if self.is_ended or row is None or row.state not in ("working", "waiting"):
             return False
-        self._send_command(InterruptCommand(task_id="" if self.viewed == LEAD_ID else self.viewed), "")
+        self._send_command(InterruptTurnCommand(task_id="" if self.viewed == LEAD_ID else self.viewed), "")
         return True
 
     def handle_interrupt(self, line: str) -> None:
@@ -193,9 +193,9 @@ class RemoteRunClient:
             self.leave_run()
 
     def move_to_background(self) -> bool:
-        if not any(not each.background for each in self.presenter.run_view.statuses.list_working()):
+        if not any(not each.background for each in self.presenter.run_view.statuses.list_working_agents()):
             return False
-        self._send_command(BackgroundAgentCommand(), "")
+        self._send_command(MoveToBackgroundCommand(), "")
         return True
 
     def cycle_mode(self) -> None:
@@ -209,10 +209,10 @@ class RemoteRunClient:
         self.status = status
         self._leave_event.set()
 
-    def _send_command(self, command: ControlCommand, success_note: str) -> None:
+    def _send_command(self, command: RunControlCommand, success_note: str) -> None:
         self._tasks.create_task(self._await_command(command, success_note))
 
-    async def _await_command(self, command: ControlCommand, success_note: str) -> None:
+    async def _await_command(self, command: RunControlCommand, success_note: str) -> None:
         try:
             await self.presenter.controller.send_command(command)
         except ShoalError as error:

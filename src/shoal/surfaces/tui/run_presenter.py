@@ -13,9 +13,9 @@ from shoal.core.events import (
     AssistantReplied,
     Event,
     MessageAdded,
+    ModelRequestSent,
     QuestionAnswered,
     QuestionAsked,
-    RequestSent,
     ToolFinished,
 )
 from shoal.core.ids import LEAD_ID, AgentId
@@ -25,7 +25,7 @@ from shoal.surfaces.terminal.text_styles import get_agent_style
 from shoal.surfaces.tui.conversation_timeline import ConversationTimeline
 from shoal.surfaces.tui.transcript_pager import TranscriptPager
 
-_WRITTEN = (ToolFinished, RequestSent, AgentEnded)
+_WRITTEN = (ToolFinished, ModelRequestSent, AgentEnded)
 """Events before which the transcript was written."""
 
 
@@ -43,8 +43,8 @@ class AgentConversation:
         self.read_new_entries()
 
     def read_new_entries(self) -> None:
-        for entry in self._transcript.read_new():
-            self.timeline.add_entry(entry)
+        for entry in self._transcript.read_new_entries():
+            self.timeline.add_transcript_entry(entry)
 
     def apply_event(self, event: Event) -> None:
         self._has_whole_messages = self._has_whole_messages or isinstance(event, MessageAdded)
@@ -56,24 +56,24 @@ class AgentConversation:
             self.read_new_entries()
         self.timeline.apply_event(event)
         if not self.is_shown:
-            self.drop_oldest()
+            self.drop_oldest_items()
 
-    def drop_oldest(self) -> int:
+    def drop_oldest_items(self) -> int:
         """Drop the oldest items of a long conversation and return their number."""
         if not self.timeline.is_long:
             return 0
         # Everything written so far is shown: if read again, dropped entries would count as new.
-        self._transcript.skip_new() if self._has_whole_messages else self.read_new_entries()
-        return self.timeline.drop_oldest()
+        self._transcript.skip_new_entries() if self._has_whole_messages else self.read_new_entries()
+        return self.timeline.drop_oldest_items()
 
     @property
     def has_older(self) -> bool:
         return bool(self.timeline.first_entry) or self._transcript.has_older
 
-    def load_older(self) -> None:
+    def load_older_entries(self) -> None:
         if self.timeline.first_entry:
-            self._transcript.rewind_to(self.timeline.first_entry)
-        self.timeline.prepend_entries(self._transcript.read_older())
+            self._transcript.rewind_to_entry(self.timeline.first_entry)
+        self.timeline.prepend_entries(self._transcript.read_older_entries())
 
 
 class RunPresenter:
@@ -110,9 +110,9 @@ class RunPresenter:
         if conversation is not None:
             conversation.apply_event(event)
         if event.agent != LEAD_ID and LEAD_ID in self._conversations:
-            self._notify_lead(event)
+            self._add_lead_remark(event)
 
-    def _notify_lead(self, event: Event) -> None:
+    def _add_lead_remark(self, event: Event) -> None:
         """Add a remark to the lead's conversation when another agent starts, ends or asks."""
         status = self.run_view.statuses.all.get(event.agent)
         if status is None:

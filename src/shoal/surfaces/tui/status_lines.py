@@ -9,9 +9,9 @@ from rich.text import Text
 
 from shoal.app.run_view.view_rows import AgentRow
 from shoal.core.ids import LEAD_ID
-from shoal.core.text_format import format_count, format_dollars, format_quantity, to_one_line
+from shoal.core.text_format import format_dollars, format_quantity, format_token_count, to_one_line
 from shoal.surfaces.terminal.text_styles import get_agent_style
-from shoal.surfaces.tui.block_widgets import styled_text
+from shoal.surfaces.tui.block_widgets import to_rich_text
 from shoal.surfaces.tui.run_client import RunClient
 
 _MODES = {
@@ -26,7 +26,7 @@ _LEAST = ("F3", "F4", "^T", "F2")
 """Keys in the order in which they are dropped if there is no room. An open question names its own key."""
 
 
-def head_line(run_client: RunClient, columns: int) -> Text:
+def build_head_line(run_client: RunClient, columns: int) -> Text:
     """Return the top line: the shown agent."""
     row = run_client.presenter.run_view.find_agent(run_client.viewed)
     text = Text(no_wrap=True, overflow="ellipsis")
@@ -37,7 +37,7 @@ def head_line(run_client: RunClient, columns: int) -> Text:
         return text
     back_hint = "  F5 back to the lead "
     text.append(" ")
-    text.append_text(styled_text("● ", get_agent_style(row.color)))
+    text.append_text(to_rich_text("● ", get_agent_style(row.color)))
     text.append(row.name, "bold")
     text.append(f"  {_describe_agent(row)}", "dim")
     text.truncate(max(columns - len(back_hint), 20), overflow="ellipsis", pad=True)
@@ -55,9 +55,9 @@ def _describe_agent(row: AgentRow) -> str:
     return " · ".join(word for word in facts if word)
 
 
-def foot_line(run_client: RunClient, columns: int) -> Text:
+def build_foot_line(run_client: RunClient, columns: int) -> Text:
     """Return the bottom line: state and usage on the left, as many keys as fit on the right."""
-    facts = _list_facts(run_client)
+    facts = _list_footer_facts(run_client)
     left_part = _build_left_part(run_client, facts)
     while left_part.cell_len > columns and facts:
         facts.pop()
@@ -93,21 +93,21 @@ def _build_key_hints(excluded_keys: Sequence[str]) -> Text:
     return text
 
 
-def _list_facts(run_client: RunClient) -> list[str]:
+def _list_footer_facts(run_client: RunClient) -> list[str]:
     """List the facts, most important first: the last are dropped if there is no room."""
     run_view = run_client.presenter.run_view
     lead = run_view.find_agent(LEAD_ID)
     model = lead.model if lead is not None and lead.model else run_view.run.model
-    working_count = len(run_view.statuses.list_working())
+    working_count = len(run_view.statuses.list_working_agents())
     facts = [f"{format_quantity(working_count, 'agent')} at work"] if working_count else []
     facts += [to_one_line(model)] if model else []
     if run_view.costs.tokens:
         facts.append(format_dollars(run_view.costs.usd) + ("+" if run_view.costs.unpriced else ""))
-        facts.append(f"{format_count(run_view.costs.tokens)} tokens")
+        facts.append(f"{format_token_count(run_view.costs.tokens)} tokens")
     return [*facts, *run_client.footer_facts]
 
 
-def activity_line(run_client: RunClient) -> Text:
+def build_activity_line(run_client: RunClient) -> Text:
     return Text(run_client.activity_text, "dim", no_wrap=True, overflow="ellipsis")
 
 

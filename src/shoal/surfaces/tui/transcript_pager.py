@@ -5,7 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, RewindEntry, TranscriptEntry
+from shoal.core.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptEntry,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.wire.transcript_codec import parse_transcript_line
 
 CHUNK = 256 * 1024
@@ -24,22 +29,22 @@ class TranscriptPager:
     def has_older(self) -> bool:
         return bool(self._start)
 
-    def read_new(self) -> list[TranscriptEntry]:
+    def read_new_entries(self) -> list[TranscriptEntry]:
         """Return the entries written since the last read; at the first read, the last part of the file."""
         if self._start is None:
-            return self._read_end()
+            return self._read_last_entries()
         data = self._read_bytes(self._end, None)
         self._end += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         return _parse_entries(lines)
 
-    def skip_new(self) -> None:
+    def skip_new_entries(self) -> None:
         """Skip the entries written since the last read."""
         self._start, self._rest = self._start or 0, b""
         with suppress(OSError):
             self._end = self._path.stat().st_size
 
-    def rewind_to(self, entry: str) -> None:
+    def rewind_to_entry(self, entry: str) -> None:
         """Treat everything before this entry as older again, although it was read."""
         start = self._end - len(self._rest)
         while start:
@@ -52,7 +57,7 @@ class TranscriptPager:
             start -= len(data) + 1
         self._start = 0
 
-    def read_older(self) -> list[TranscriptEntry]:
+    def read_older_entries(self) -> list[TranscriptEntry]:
         """Return the entries before the part that was read."""
         if not self._start:
             return []
@@ -60,7 +65,7 @@ class TranscriptPager:
         self._start = start
         return _parse_entries(data.split(b"\n"))
 
-    def _read_end(self) -> list[TranscriptEntry]:
+    def _read_last_entries(self) -> list[TranscriptEntry]:
         try:
             size = self._path.stat().st_size
         except OSError:
@@ -101,6 +106,8 @@ def _parse_entries(lines: list[bytes]) -> list[TranscriptEntry]:
             parsed_line = parse_transcript_line(line)
         except ValueError:
             continue
-        if isinstance(parsed_line.entry, MessageEntry | CompactionEntry | RewindEntry):
+        if isinstance(
+            parsed_line.entry, TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker
+        ):
             entries.append(parsed_line.entry)
     return entries

@@ -36,7 +36,7 @@ _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADE
 ADDRESS = "Open the address that `shoal web` printed: it has the token."
 
 
-class AccessPolicy(Struct, frozen=True, kw_only=True):
+class WebAccessPolicy(Struct, frozen=True, kw_only=True):
     token: str
     port: int
     names: Sequence[str] = ()
@@ -50,7 +50,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
     def cookie(self) -> str:
         return f"shoal_{self.port}"
 
-    def is_own_name(self, host: str) -> bool:
+    def is_own_host_name(self, host: str) -> bool:
         name = _parse_host_name(host)
         if name == "localhost" or name in self.names:
             return True
@@ -61,7 +61,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         # A foreign name server cannot make an IP address resolve to this server.
         return number.is_loopback or self.any_address
 
-    def is_token(self, given: str) -> bool:
+    def is_valid_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
 
 
@@ -72,10 +72,10 @@ def _parse_host_name(host: str) -> str:
     return host.rpartition(":")[0].lower() if ":" in host else host.lower()
 
 
-class AccessGuard:
+class WebAccessGuard:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
+    def __init__(self, app: ASGIApp, policy: WebAccessPolicy) -> None:
         self._app = app
         self._policy = policy
 
@@ -110,7 +110,7 @@ class AccessGuard:
 
     def _find_refusal(self, method: str, headers: Headers, query: QueryParams, path: str) -> str:
         host, origin = headers.get("host", ""), headers.get("origin")
-        if not self._policy.is_own_name(host):
+        if not self._policy.is_own_host_name(host):
             return f"{host!r} is not a name of this server."
         if origin is not None and origin != f"http://{host}":
             return "This request comes from a page of another server."
@@ -120,12 +120,12 @@ class AccessGuard:
         ):
             return "This request comes from a page of another server."
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        is_program = scheme.lower() == "bearer" and self._policy.is_token(bearer.strip())
+        is_program = scheme.lower() == "bearer" and self._policy.is_valid_token(bearer.strip())
         if not is_program and not self._redeem_ticket(query, path):
             given_token = query.get("token") or cookie_parser(headers.get("cookie", "")).get(
                 self._policy.cookie, ""
             )
-            if not self._policy.is_token(given_token):
+            if not self._policy.is_valid_token(given_token):
                 return f"The token is missing or wrong. {ADDRESS}"
             if method not in SAFE and origin is None:
                 return "A request that changes something must say which page it comes from (Origin)."

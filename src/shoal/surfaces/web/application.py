@@ -13,10 +13,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from shoal.core.errors import ShoalError
-from shoal.surfaces.web.access_guard import AccessGuard, AccessPolicy
+from shoal.surfaces.web.access_guard import WebAccessGuard, WebAccessPolicy
 from shoal.surfaces.web.board_routes import BoardRoutes
 from shoal.surfaces.web.control_routes import ControlRoutes
-from shoal.surfaces.web.json_replies import RequestRefused, handle_fault, handle_refusal
+from shoal.surfaces.web.json_replies import WebRequestRefused, reply_to_refusal, reply_to_server_error
 from shoal.surfaces.web.read_routes import ReadRoutes
 from shoal.surfaces.web.web_context import WebContext
 
@@ -26,16 +26,16 @@ def get_static_directory() -> Path:
     return Path(str(files("shoal.surfaces.web"))) / "static"
 
 
-def create_application(context: WebContext, policy: AccessPolicy) -> AccessGuard:
+def create_web_application(context: WebContext, policy: WebAccessPolicy) -> WebAccessGuard:
     handlers = {
-        RequestRefused: handle_refusal,
-        ShoalError: handle_refusal,
-        HTTPException: handle_refusal,
-        Exception: handle_fault,
+        WebRequestRefused: reply_to_refusal,
+        ShoalError: reply_to_refusal,
+        HTTPException: reply_to_refusal,
+        Exception: reply_to_server_error,
     }
     routes = [Mount("/api", routes=_build_api_routes(context)), *_build_page_routes()]
     # Outermost, so that error replies are guarded too.
-    return AccessGuard(Starlette(routes=routes, exception_handlers=handlers), policy)
+    return WebAccessGuard(Starlette(routes=routes, exception_handlers=handlers), policy)
 
 
 def _build_api_routes(context: WebContext) -> list[Route]:
@@ -45,12 +45,12 @@ def _build_api_routes(context: WebContext) -> list[Route]:
     task = run + "/tasks/{board}/{task}"
     return [
         Route("/runs", read_routes.list_runs),
-        Route(run + "/frames", read_routes.stream_frames),
+        Route(run + "/frames", read_routes.stream_view_deltas),
         Route(run + "/replay", read_routes.get_replay),
         Route(run + "/letters/{team}/{to}/{letter}", read_routes.get_mail),
         Route(agent + "/transcript", read_routes.get_transcript),
-        Route(agent + "/transcript/{n:int}", read_routes.get_entry),
-        Route(agent + "/live", read_routes.stream_live),
+        Route(agent + "/transcript/{n:int}", read_routes.get_transcript_entry),
+        Route(agent + "/live", read_routes.stream_live_agent),
         Route("/questions", read_routes.list_questions),
         Route("/questions/stream", read_routes.stream_questions),
         Route(run + "/questions/{question}", control_routes.answer_question, methods=["POST"]),

@@ -10,14 +10,14 @@ from starlette.responses import Response
 
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.teams.board_changes import add_board_task, change_board_task
-from shoal.core.names import USER_NAME, AgentName, parse_agent_name, parse_name, parse_task_id
+from shoal.core.names import USER_NAME, AgentName, parse_agent_name, parse_safe_name, parse_task_id
 from shoal.core.tasks import RANK_KEY, Task, TaskDraft, TaskUpdate
-from shoal.surfaces.web.json_replies import RequestRefused, decode_body, get_path_param, json_reply
+from shoal.surfaces.web.json_replies import WebRequestRefused, decode_request_body, get_path_param, json_reply
 from shoal.surfaces.web.web_context import WebContext
 from shoal.tools.task_format import task_to_dict
 
 
-class NewTaskRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewTaskRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     board: str
     subject: str
     description: str = ""
@@ -25,7 +25,7 @@ class NewTaskRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     owner: str = ""
 
 
-class TaskChangeRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskChangeRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Missing fields stay unchanged; an empty owner unassigns, and a null rank sorts by number."""
 
     owner: str | UnsetType | None = UNSET
@@ -43,11 +43,11 @@ class BoardRoutes:
     async def post_task(self, request: Request) -> Response:
         run, new_task = (
             self._runs.find_run(get_path_param(request, "session")),
-            await decode_body(request, NewTaskRequest),
+            await decode_request_body(request, NewTaskRequestBody),
         )
         board = await self._find_board(run, new_task.board, to_change=True)
         if not new_task.subject.strip():
-            raise RequestRefused(400, "A task needs a subject.")
+            raise WebRequestRefused(400, "A task needs a subject.")
         draft = TaskDraft(subject=new_task.subject, description=new_task.description)
         owner = parse_agent_name(new_task.owner) if new_task.owner.strip() else None
         blocked_by = tuple(map(parse_task_id, new_task.blocked_by))
@@ -61,12 +61,12 @@ class BoardRoutes:
     async def patch_task(self, request: Request) -> Response:
         run, change_request = (
             self._runs.find_run(get_path_param(request, "session")),
-            await decode_body(request, TaskChangeRequest),
+            await decode_request_body(request, TaskChangeRequestBody),
         )
         board = await self._find_board(run, get_path_param(request, "board"), to_change=True)
         task = parse_task_id(get_path_param(request, "task"))
         updated_task = await change_board_task(
-            self._team_store, board, task, _build_change(change_request), by=USER_NAME
+            self._team_store, board, task, _build_task_update(change_request), by=USER_NAME
         )
         return json_reply({"ok": True, "task": _task_to_json(updated_task)})
 
@@ -75,16 +75,16 @@ class BoardRoutes:
         board = await self._find_board(run, get_path_param(request, "board"))
         task = await self._team_store.open_board(board).get(parse_task_id(get_path_param(request, "task")))
         if task is None:
-            raise RequestRefused(404, f"The board {board} has no such task.")
+            raise WebRequestRefused(404, f"The board {board} has no such task.")
         return json_reply(_task_to_json(task))
 
     async def _find_board(self, run: RunHandle, name: str, *, to_change: bool = False) -> str:
         """Return the board's name if it is the run's own or that of one of its teams."""
-        board, facts = parse_name(name), await self._runs.get_facts(run)
+        board, facts = parse_safe_name(name), await self._runs.get_facts(run)
         if board not in (run.session, *facts.teams, *facts.boards):
-            raise RequestRefused(404, f"The run has no board {board}.")
+            raise WebRequestRefused(404, f"The run has no board {board}.")
         if to_change and not run.is_live:
-            raise RequestRefused(
+            raise WebRequestRefused(
                 409,
                 "The run has ended, and its record would not tell of the change. "
                 f"Go on with it: shoal --resume {run.session}",
@@ -92,7 +92,7 @@ class BoardRoutes:
         return board
 
 
-def _build_change(request: TaskChangeRequest) -> TaskUpdate:
+def _build_task_update(request: TaskChangeRequestBody) -> TaskUpdate:
     owner: AgentName | UnsetType | None = UNSET
     if not isinstance(request.owner, UnsetType):
         owner = parse_agent_name(request.owner) if request.owner and request.owner.strip() else None
@@ -104,7 +104,7 @@ def _build_change(request: TaskChangeRequest) -> TaskUpdate:
         metadata={} if isinstance(request.rank, UnsetType) else {RANK_KEY: request.rank},
     )
     if change == TaskUpdate():
-        raise RequestRefused(400, "There is nothing to change.")
+        raise WebRequestRefused(400, "There is nothing to change.")
     return change
 
 

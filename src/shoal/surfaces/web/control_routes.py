@@ -17,36 +17,36 @@ from shoal.core.permissions import PermissionMode
 from shoal.core.questions import Answer, DenyAnswer, PlanApprovalAnswer
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.surfaces.web.json_replies import (
-    RequestRefused,
-    decode_body,
+    WebRequestRefused,
+    decode_request_body,
     get_path_param,
     json_reply,
     read_raw_body,
 )
 from shoal.surfaces.web.web_context import WebContext
 from shoal.wire.control_codec import (
-    BackgroundAgentCommand,
-    ControlCommand,
-    InterruptCommand,
-    SendTextCommand,
+    InterruptTurnCommand,
+    MoveToBackgroundCommand,
+    RunControlCommand,
+    SendUserTextCommand,
     SetPermissionModeCommand,
     ShutDownMemberCommand,
     StopRunCommand,
     StopTaskCommand,
 )
-from shoal.wire.question_codec import is_valid_answer, parse_answer
+from shoal.wire.question_codec import is_matching_answer_type, parse_answer
 
 
-class SendMessageRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SendMessageRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     to: str
     text: str
 
 
-class TargetAgentRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TargetAgentRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent: str
 
 
-class SetModeRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetModeRequestBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mode: PermissionMode
 
 
@@ -60,22 +60,25 @@ class ControlRoutes:
         return self._runs.find_run(get_path_param(request, "session"))
 
     async def send_message(self, request: Request) -> Response:
-        run, send_request = self._find_run(request), await decode_body(request, SendMessageRequest)
+        run, send_request = (
+            self._find_run(request),
+            await decode_request_body(request, SendMessageRequestBody),
+        )
         if not send_request.text.strip():
-            raise RequestRefused(400, "There is nothing to say.")
-        return await _run_command(run, SendTextCommand(to=send_request.to, text=send_request.text))
+            raise WebRequestRefused(400, "There is nothing to say.")
+        return await _send_run_command(run, SendUserTextCommand(to=send_request.to, text=send_request.text))
 
     async def interrupt_agent(self, request: Request) -> Response:
         run, agent = await self._find_target(request)
-        return await _run_command(run, InterruptCommand(task_id="" if agent == LEAD_ID else agent))
+        return await _send_run_command(run, InterruptTurnCommand(task_id="" if agent == LEAD_ID else agent))
 
     async def stop_agent(self, request: Request) -> Response:
         """Ask a teammate to shut down; end any other agent; stopping the lead ends the run."""
         run, agent = await self._find_target(request)
         _, agent_facts = await self._runs.get_agent(run, agent)
         if agent == LEAD_ID:
-            return await _run_command(run, StopRunCommand())
-        return await _run_command(
+            return await _send_run_command(run, StopRunCommand())
+        return await _send_run_command(
             run,
             ShutDownMemberCommand(name=agent_facts.name)
             if agent_facts.team
@@ -85,17 +88,17 @@ class ControlRoutes:
     async def kill_agent(self, request: Request) -> Response:
         run, agent = await self._find_target(request)
         if agent == LEAD_ID:
-            raise RequestRefused(400, "The lead is not killed: stop it, and the run ends.")
-        return await _run_command(run, StopTaskCommand(task_id=agent))
+            raise WebRequestRefused(400, "The lead is not killed: stop it, and the run ends.")
+        return await _send_run_command(run, StopTaskCommand(task_id=agent))
 
     async def move_to_background(self, request: Request) -> Response:
         run, agent = await self._find_target(request)
-        return await _run_command(run, BackgroundAgentCommand(task_id=agent))
+        return await _send_run_command(run, MoveToBackgroundCommand(task_id=agent))
 
     async def set_mode(self, request: Request) -> Response:
         run = self._find_run(request)
-        return await _run_command(
-            run, SetPermissionModeCommand(mode=(await decode_body(request, SetModeRequest)).mode)
+        return await _send_run_command(
+            run, SetPermissionModeCommand(mode=(await decode_request_body(request, SetModeRequestBody)).mode)
         )
 
     async def answer_question(self, request: Request) -> Response:
@@ -103,15 +106,17 @@ class ControlRoutes:
         answer = _decode_person_answer(await read_raw_body(request))
         question = QuestionFiles(run.directory / "questions").get(question_id)
         if question is None:
-            raise RequestRefused(404, "There is no such question: it was withdrawn.")
-        if not is_valid_answer(answer, question):
-            raise RequestRefused(400, "This is no answer to that question.")
+            raise WebRequestRefused(404, "There is no such question: it was withdrawn.")
+        if not is_matching_answer_type(answer, question):
+            raise WebRequestRefused(400, "This is no answer to that question.")
         if not run.is_live:
-            raise RequestRefused(409, "The run that asked this has ended, so nobody would hear the answer.")
+            raise WebRequestRefused(
+                409, "The run that asked this has ended, so nobody would hear the answer."
+            )
         return json_reply({"stands": RemoteRunController(run).answer_question(question_id, answer)})
 
     async def _find_target(self, request: Request) -> tuple[RunHandle, str]:
-        run, target = self._find_run(request), await decode_body(request, TargetAgentRequest)
+        run, target = self._find_run(request), await decode_request_body(request, TargetAgentRequestBody)
         agent, _ = await self._runs.get_agent(run, target.agent)
         return run, agent
 
@@ -121,10 +126,10 @@ def _decode_person_answer(raw: bytes) -> Answer:
     try:
         answer = parse_answer(raw)
     except (ValueError, msgspec.DecodeError) as error:
-        raise RequestRefused(400, f"The answer cannot be understood: {error}.") from error
+        raise WebRequestRefused(400, f"The answer cannot be understood: {error}.") from error
     return replace(answer, by="person") if isinstance(answer, DenyAnswer | PlanApprovalAnswer) else answer
 
 
-async def _run_command(run: RunHandle, command: ControlCommand) -> Response:
+async def _send_run_command(run: RunHandle, command: RunControlCommand) -> Response:
     command_result: Any = await RemoteRunController(run).send_command(command)
     return json_reply({"ok": True, **(command_result if isinstance(command_result, dict) else {})})

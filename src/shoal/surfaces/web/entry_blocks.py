@@ -8,7 +8,7 @@ from html import unescape
 from typing import Any, TypeAlias
 
 from shoal.core.messages import (
-    Base64Source,
+    Base64ImageSource,
     ContentBlock,
     ImageBlock,
     RedactedThinkingBlock,
@@ -16,10 +16,14 @@ from shoal.core.messages import (
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
-    extract_result_text,
+    extract_tool_result_text,
 )
 from shoal.core.text_diffs import format_diff
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, RewindEntry
+from shoal.core.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.wire.json_codec import encode_json
 from shoal.wire.notification_text import MAIL_MESSAGE_PATTERN
 
@@ -33,30 +37,33 @@ _SUMMARY = re.compile(r"""summary=(["'])(.*?)\1""")
 RenderedBlock: TypeAlias = dict[str, Any]
 
 
-def render_entry(
-    number: int, entry: MessageEntry | CompactionEntry | RewindEntry, *, whole: bool = False
+def render_transcript_entry(
+    number: int,
+    entry: TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker,
+    *,
+    whole: bool = False,
 ) -> RenderedBlock:
     role, author = "system", "runtime"
     match entry:
-        case MessageEntry(message=message):
+        case TranscriptMessageEntry(message=message):
             role, author = str(message.role), _get_speaker(entry)
             render = _render_with_mail if author == "agent" else _render_without_mail
             blocks = [each for block in message.content for each in render(block, whole=whole)]
-        case CompactionEntry(tokens_before=tokens):
+        case TranscriptCompactionMarker(tokens_before=tokens):
             blocks = [{"type": "text", "text": f"The conversation was compacted ({tokens:,} tokens)."}]
-        case RewindEntry(turn=turn):
+        case TranscriptRewindMarker(turn=turn):
             blocks = [{"type": "text", "text": f"The conversation went back to before turn {turn}."}]
     return {"n": number, "at": entry.at, "role": role, "by": author, "blocks": blocks}
 
 
 def _render_without_mail(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
-    yield _render_block(block, whole=whole)
+    yield _render_content_block(block, whole=whole)
 
 
 def _render_with_mail(block: ContentBlock, *, whole: bool) -> Iterator[RenderedBlock]:
     """Yield each mail message as a block of its own, so that none can imitate another or its sender."""
     if not isinstance(block, TextBlock):
-        yield _render_block(block, whole=whole)
+        yield _render_content_block(block, whole=whole)
         return
     end = 0
     for mail_match in MAIL_MESSAGE_PATTERN.finditer(block.text):
@@ -82,7 +89,7 @@ def _render_mail(mail_match: re.Match[str], *, whole: bool) -> RenderedBlock:
     }
 
 
-def _get_speaker(entry: MessageEntry) -> str:
+def _get_speaker(entry: TranscriptMessageEntry) -> str:
     """Return who wrote the entry."""
     if entry.message.role == "assistant":
         return "model"
@@ -93,7 +100,7 @@ def _get_speaker(entry: MessageEntry) -> str:
     return "runtime" if entry.meta or entry.summary else "person"
 
 
-def _render_block(block: ContentBlock, *, whole: bool) -> RenderedBlock:
+def _render_content_block(block: ContentBlock, *, whole: bool) -> RenderedBlock:
     match block:
         case TextBlock(text=text):
             return {"type": "text", **_truncate_text(text, whole=whole)}
@@ -106,7 +113,7 @@ def _render_block(block: ContentBlock, *, whole: bool) -> RenderedBlock:
         case ToolUseBlock():
             return _render_tool_call(block, whole=whole)
         case ToolResultBlock(tool_use_id=call, is_error=is_error):
-            truncated = _truncate_text(extract_result_text(block), whole=whole)
+            truncated = _truncate_text(extract_tool_result_text(block), whole=whole)
             return {"type": "tool_result", "tool_use_id": call, "is_error": is_error, **truncated}
 
 
@@ -119,7 +126,7 @@ def _truncate_text(text: str, *, whole: bool) -> RenderedBlock:
 
 def _render_image(block: ImageBlock, *, whole: bool) -> RenderedBlock:
     source = block.source
-    if not isinstance(source, Base64Source):
+    if not isinstance(source, Base64ImageSource):
         # The page makes no request to other hosts, so an image behind a URL is only named.
         return {"type": "image", "url": source.url}
     rendered: RenderedBlock = {"type": "image", "media_type": source.media_type}

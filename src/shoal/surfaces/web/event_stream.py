@@ -20,16 +20,16 @@ _FIRST = b"retry: 1000\n\n"
 EventSource: TypeAlias = AsyncGenerator[bytes, None]
 
 
-class StreamSources(NamedTuple):
+class EventStreamSources(NamedTuple):
     sources: Sequence[EventSource]
     end_events: Sequence[asyncio.Event]
     """When one of these is set, the stream ends."""
 
 
-StreamContext: TypeAlias = AbstractAsyncContextManager[StreamSources]
+StreamContext: TypeAlias = AbstractAsyncContextManager[EventStreamSources]
 
 
-def encode_event(value: object, *, event_id: int | None = None, kind: str = "") -> bytes:
+def encode_server_sent_event(value: object, *, event_id: int | None = None, kind: str = "") -> bytes:
     head = f"id: {event_id}\n" if event_id is not None else ""
     head += f"event: {kind}\n" if kind else ""
     # JSON contains no line breaks.
@@ -40,7 +40,7 @@ class _StreamEnded(Exception):
     """The stream ends: the page or the server is gone."""
 
 
-class EventStream(Response):
+class ServerSentEventStream(Response):
     """Sends the events of its sources until the page is gone or an end event is set.
 
     A page that reads slowly blocks only its own sources.
@@ -61,7 +61,7 @@ class EventStream(Response):
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for source in events.sources:
-                        tasks.create_task(writer.write_all(source))
+                        tasks.create_task(writer.write_source_events(source))
                     tasks.create_task(writer.send_heartbeats())
                     tasks.create_task(_wait_for_disconnect(receive))
                     for end in events.end_events:
@@ -80,7 +80,7 @@ class _StreamWriter:
         async with self._write_lock:
             await self._send({"type": "http.response.body", "body": part, "more_body": True})
 
-    async def write_all(self, source: EventSource) -> None:
+    async def write_source_events(self, source: EventSource) -> None:
         # Closed here, not by the garbage collector: it may hold a connection to a run.
         async with aclosing(source):
             async for part in source:

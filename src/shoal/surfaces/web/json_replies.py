@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 20
 _Value = TypeVar("_Value")
 
 
-class RequestRefused(Exception):
+class WebRequestRefused(Exception):
     """A request that is refused; `status` is the HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -29,18 +29,18 @@ def json_reply(value: object, status: int = 200) -> Response:
     return Response(encode_json(value), status, {"Cache-Control": "no-store"}, "application/json")
 
 
-def handle_refusal(_: Request, error: Exception) -> Response:
+def reply_to_refusal(_: Request, error: Exception) -> Response:
     """Reply to an exception that was raised on purpose."""
     return json_reply({"error": str(error)}, _get_status_code(error))
 
 
-def handle_fault(_: Request, error: Exception) -> Response:
+def reply_to_server_error(_: Request, error: Exception) -> Response:
     return json_reply({"error": f"The server failed: {type(error).__name__}: {error}"}, 500)
 
 
 def _get_status_code(error: Exception) -> int:
     match error:
-        case RequestRefused(status=status):
+        case WebRequestRefused(status=status):
             return status
         case SessionNotFound():
             return 404
@@ -52,12 +52,12 @@ def _get_status_code(error: Exception) -> int:
             return getattr(error, "status_code", 500)
 
 
-async def decode_body(request: Request, kind: type[_Value]) -> _Value:
+async def decode_request_body(request: Request, kind: type[_Value]) -> _Value:
     """Decode the request's JSON as that type."""
     try:
         return msgspec.json.decode(await read_raw_body(request), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestRefused(400, f"The request cannot be understood: {error}.") from error
+        raise WebRequestRefused(400, f"The request cannot be understood: {error}.") from error
 
 
 async def read_raw_body(request: Request) -> bytes:
@@ -66,7 +66,7 @@ async def read_raw_body(request: Request) -> bytes:
     async for part in request.stream():
         size += len(part)
         if size > MOST_BYTES:
-            raise RequestRefused(413, f"The request is longer than {MOST_BYTES:,} bytes.")
+            raise WebRequestRefused(413, f"The request is longer than {MOST_BYTES:,} bytes.")
         parts.append(part)
     return b"".join(parts)
 
@@ -79,7 +79,7 @@ def get_query_number(request: Request, name: str, default: int, *, least: int, m
     try:
         return max(least, min(most, int(raw_value)))
     except ValueError:
-        raise RequestRefused(400, f"{name} must be a whole number.") from None
+        raise WebRequestRefused(400, f"{name} must be a whole number.") from None
 
 
 def get_path_param(request: Request, name: str) -> Any:

@@ -7,20 +7,20 @@ from msgspec import Struct
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.clock import Clock
 from shoal.core.errors import ShoalError
-from shoal.core.events import Event, StreamDiscarded, TextStreamed, ToolProgressed
+from shoal.core.events import Event, PartialReplyDiscarded, TextStreamed, ToolProgressed
 from shoal.core.ids import AgentId
-from shoal.runs.control_client import ControlClient
-from shoal.surfaces.web.event_stream import EventSource, encode_event
-from shoal.surfaces.web.run_view_cache import SharedRunView
+from shoal.runs.control_client import RunControlClient
+from shoal.surfaces.web.event_stream import EventSource, encode_server_sent_event
+from shoal.surfaces.web.run_view_cache import SharedRunFollower
 from shoal.surfaces.web.transcript_index import TranscriptReader
-from shoal.wire.control_codec import SubscribeCommand, SubscriptionGap
-from shoal.wire.journal_codec import UnknownEvent
+from shoal.wire.control_codec import EventSubscriptionGap, SubscribeToEventsCommand
+from shoal.wire.journal_codec import UnknownJournalEvent
 
 RETRY_SECONDS = 1.0
 """Seconds before reconnecting to the run."""
 
 
-class LiveDelta(Struct, frozen=True, kw_only=True):
+class LiveAgentDelta(Struct, frozen=True, kw_only=True):
     kind: str
     """`text`, `thinking`, `tool_input`, `progress`, or `discarded`: the text so far is invalid."""
     text: str
@@ -30,14 +30,16 @@ class TranscriptGrown(Struct, frozen=True, kw_only=True):
     total: int
 
 
-def delta_from_event(event: Event | SubscriptionGap | UnknownEvent, agent: AgentId) -> LiveDelta | None:
+def live_delta_from_event(
+    event: Event | EventSubscriptionGap | UnknownJournalEvent, agent: AgentId
+) -> LiveAgentDelta | None:
     match event:
         case TextStreamed(agent=speaking_agent, kind=kind, text=text) if speaking_agent == agent:
-            return LiveDelta(kind=kind, text=text)
+            return LiveAgentDelta(kind=kind, text=text)
         case ToolProgressed(agent=speaking_agent, text=text) if speaking_agent == agent:
-            return LiveDelta(kind="progress", text=text)
-        case StreamDiscarded(agent=speaking_agent, reason=reason) if speaking_agent == agent:
-            return LiveDelta(kind="discarded", text=reason)
+            return LiveAgentDelta(kind="progress", text=text)
+        case PartialReplyDiscarded(agent=speaking_agent, reason=reason) if speaking_agent == agent:
+            return LiveAgentDelta(kind="discarded", text=reason)
         case _:
             return None
 
@@ -46,7 +48,12 @@ class LiveAgentStream:
     """Streams one agent to one page."""
 
     def __init__(
-        self, run: RunHandle, agent: AgentId, view: SharedRunView, transcripts: TranscriptReader, clock: Clock
+        self,
+        run: RunHandle,
+        agent: AgentId,
+        view: SharedRunFollower,
+        transcripts: TranscriptReader,
+        clock: Clock,
     ):
         self._run = run
         self._agent = agent
@@ -67,17 +74,17 @@ class LiveAgentStream:
             now = await self._transcripts.count_lines(self._run, self._agent)
             if now != total:
                 total = now
-                yield encode_event(TranscriptGrown(total=total), kind="entry")
+                yield encode_server_sent_event(TranscriptGrown(total=total), kind="entry")
 
     async def _stream_deltas(self) -> EventSource:
         while True:
             await self._wait_until_live()
             try:
-                async with await ControlClient.open(self._run.directory / "control.sock") as client:
-                    await client.send_command(SubscribeCommand())
+                async with await RunControlClient.open(self._run.directory / "control.sock") as client:
+                    await client.send_command(SubscribeToEventsCommand())
                     async for event in client.read_events():
-                        if (delta := delta_from_event(event, self._agent)) is not None:
-                            yield encode_event(delta)
+                        if (delta := live_delta_from_event(event, self._agent)) is not None:
+                            yield encode_server_sent_event(delta)
             except (ShoalError, OSError):
                 pass  # it is starting or ending
             # Its process ended, or this reader was too slow for it.

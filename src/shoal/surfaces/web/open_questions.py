@@ -13,7 +13,7 @@ from shoal.core.ids import SessionId
 from shoal.core.questions import Question
 from shoal.stores.files.question_files import QuestionFiles
 from shoal.surfaces.web.run_index import RunIndex
-from shoal.surfaces.web.run_watcher import RunWatcher
+from shoal.surfaces.web.run_watcher import RunDirectoryWatcher
 
 BATCH_SECONDS = 0.05
 """Seconds for which changes are batched."""
@@ -30,10 +30,10 @@ class OpenQuestionRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The plan that the same agent presented before."""
 
 
-async def list_open_questions(runs: RunIndex, run: RunHandle) -> list[OpenQuestionRow]:
+async def list_run_open_questions(runs: RunIndex, run: RunHandle) -> list[OpenQuestionRow]:
     """List the open questions of one run; without a live process nobody would receive an answer."""
     store = QuestionFiles(run.directory / "questions")
-    if not (open_questions := store.list_open()) or not run.is_live:
+    if not (open_questions := store.list_open_questions()) or not run.is_live:
         return []
     facts = await runs.get_facts(run)
     agents = facts.agents
@@ -51,7 +51,7 @@ async def list_open_questions(runs: RunIndex, run: RunHandle) -> list[OpenQuesti
     ]
 
 
-class OpenQuestions:
+class OpenQuestionWatcher:
     """Watches the runs while there are viewers, once for all of them."""
 
     def __init__(self, runs: RunIndex) -> None:
@@ -59,7 +59,7 @@ class OpenQuestions:
         self._by_run: dict[str, list[OpenQuestionRow]] = {}
         self._changed_runs: set[str] | None = None
         """Runs to read again; None for all."""
-        self._watch: RunWatcher | None = None
+        self._watch: RunDirectoryWatcher | None = None
         self._viewers = 0
         self._change_event = asyncio.Event()
         self._refresh_lock = asyncio.Lock()
@@ -69,10 +69,10 @@ class OpenQuestions:
         return _sort_questions(await self._read_runs(await asyncio.to_thread(self._list_run_names)))
 
     @asynccontextmanager
-    async def watch_lists(self) -> AsyncIterator[AsyncIterator[list[OpenQuestionRow]]]:
+    async def watch_question_lists(self) -> AsyncIterator[AsyncIterator[list[OpenQuestionRow]]]:
         """Yield the whole list, now and whenever it changes."""
         if self._watch is None:
-            self._changed_runs, self._watch = None, RunWatcher(self._runs.home, self._handle_change)
+            self._changed_runs, self._watch = None, RunDirectoryWatcher(self._runs.home, self._handle_change)
         self._viewers += 1
         try:
             yield self._iter_lists()
@@ -118,7 +118,7 @@ class OpenQuestions:
     async def _read_runs(self, names: Iterable[str]) -> dict[str, list[OpenQuestionRow]]:
         home = self._runs.home
         return {
-            name: await list_open_questions(self._runs, RunHandle(session=SessionId(name), home=home))
+            name: await list_run_open_questions(self._runs, RunHandle(session=SessionId(name), home=home))
             for name in names
         }
 

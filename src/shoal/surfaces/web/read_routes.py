@@ -15,8 +15,13 @@ from shoal.app.run_view.mail_text import format_mail
 from shoal.core.errors import ShoalError
 from shoal.core.ids import AgentId
 from shoal.core.names import parse_agent_name, parse_team_name
-from shoal.surfaces.web.event_stream import EventSource, EventStream, StreamSources, encode_event
-from shoal.surfaces.web.json_replies import RequestRefused, get_path_param, get_query_number, json_reply
+from shoal.surfaces.web.event_stream import (
+    EventSource,
+    EventStreamSources,
+    ServerSentEventStream,
+    encode_server_sent_event,
+)
+from shoal.surfaces.web.json_replies import WebRequestRefused, get_path_param, get_query_number, json_reply
 from shoal.surfaces.web.live_agent_stream import LiveAgentStream
 from shoal.surfaces.web.run_replay import iter_replay_frames
 from shoal.surfaces.web.web_context import WebContext
@@ -44,15 +49,16 @@ class ReadRoutes:
         limit = get_query_number(request, "limit", 100, least=1, most=MOST_RUNS)
         return json_reply(await self._runs.list_runs(limit, request.query_params.get("before", "")))
 
-    async def stream_frames(self, request: Request) -> Response:
-        since, run = _parse_since(request), self._find_run(request)
-        return EventStream(self._open_frames(run, since))
+    async def stream_view_deltas(self, request: Request) -> Response:
+        since, run = _parse_since_offset(request), self._find_run(request)
+        return ServerSentEventStream(self._open_view_deltas(run, since))
 
     @asynccontextmanager
-    async def _open_frames(self, run: RunHandle, since: int) -> AsyncIterator[StreamSources]:
-        async with self._context.run_views.open_view(run) as shared_view:
-            yield StreamSources(
-                (_stream_frames(shared_view.follower, since),), (shared_view.broken, self._context.stopping)
+    async def _open_view_deltas(self, run: RunHandle, since: int) -> AsyncIterator[EventStreamSources]:
+        async with self._context.run_views.acquire_follower(run) as shared_view:
+            yield EventStreamSources(
+                (_stream_view_deltas(shared_view.follower, since),),
+                (shared_view.broken, self._context.stopping),
             )
 
     async def get_replay(self, request: Request) -> Response:
@@ -73,22 +79,22 @@ class ReadRoutes:
         limit = get_query_number(request, "limit", 200, least=1, most=MOST_ENTRIES)
         return json_reply(await self._context.transcripts.read_page(run, agent, after, limit))
 
-    async def get_entry(self, request: Request) -> Response:
+    async def get_transcript_entry(self, request: Request) -> Response:
         run, agent = await self._find_agent(request)
         return json_reply(
             await self._context.transcripts.read_entry(run, agent, get_path_param(request, "n"))
         )
 
-    async def stream_live(self, request: Request) -> Response:
+    async def stream_live_agent(self, request: Request) -> Response:
         run, agent = await self._find_agent(request)
-        return EventStream(self._open_live(run, agent))
+        return ServerSentEventStream(self._open_live_agent(run, agent))
 
     @asynccontextmanager
-    async def _open_live(self, run: RunHandle, agent: AgentId) -> AsyncIterator[StreamSources]:
+    async def _open_live_agent(self, run: RunHandle, agent: AgentId) -> AsyncIterator[EventStreamSources]:
         context = self._context
-        async with context.run_views.open_view(run) as shared_view:
+        async with context.run_views.acquire_follower(run) as shared_view:
             live_stream = LiveAgentStream(run, agent, shared_view, context.transcripts, context.clock)
-            yield StreamSources(live_stream.sources, (shared_view.broken, context.stopping))
+            yield EventStreamSources(live_stream.sources, (shared_view.broken, context.stopping))
 
     async def get_mail(self, request: Request) -> Response:
         """Return the whole mail message from its recipient's inbox, and as text for a person."""
@@ -98,42 +104,42 @@ class ReadRoutes:
             parse_agent_name(get_path_param(request, "to")),
         )
         if team not in facts.teams:
-            raise RequestRefused(404, f"The run {run.session} has no team {team}.")
+            raise WebRequestRefused(404, f"The run {run.session} has no team {team}.")
         try:
             stored_mail = await self._context.team_store.open_mailboxes(team).read_history(recipient)
         except ShoalError:
             stored_mail = ()
         message = next((mail for mail in stored_mail if mail.id == get_path_param(request, "letter")), None)
         if message is None:
-            raise RequestRefused(404, "The message is no longer stored.")
+            raise WebRequestRefused(404, "The message is no longer stored.")
         return json_reply({"id": message.id, "text": message.text, "words": format_mail(message)})
 
     async def list_questions(self, _: Request) -> Response:
         return json_reply(await self._context.questions.list_questions())
 
     async def stream_questions(self, _: Request) -> Response:
-        return EventStream(self._open_question_lists())
+        return ServerSentEventStream(self._open_question_lists())
 
     @asynccontextmanager
-    async def _open_question_lists(self) -> AsyncIterator[StreamSources]:
+    async def _open_question_lists(self) -> AsyncIterator[EventStreamSources]:
         """Also signal that the list of runs changed: a page has few connections."""
         questions = self._context.questions
-        async with questions.watch_lists() as lists:
-            question_events = (encode_event(each) async for each in lists)
-            run_events = (encode_event({}, kind="runs") async for _ in questions.watch_changes())
-            yield StreamSources((question_events, run_events), (self._context.stopping,))
+        async with questions.watch_question_lists() as lists:
+            question_events = (encode_server_sent_event(each) async for each in lists)
+            run_events = (encode_server_sent_event({}, kind="runs") async for _ in questions.watch_changes())
+            yield EventStreamSources((question_events, run_events), (self._context.stopping,))
 
 
-def _parse_since(request: Request) -> int:
+def _parse_since_offset(request: Request) -> int:
     """Return the offset at which the page lost its connection."""
     raw_value = request.headers.get("last-event-id") or request.query_params.get("since") or "0"
     if not raw_value.isdecimal() or len(raw_value) > 19:
-        raise RequestRefused(400, "since must be a whole number.")
+        raise WebRequestRefused(400, "since must be a whole number.")
     return int(raw_value)
 
 
-async def _stream_frames(follower: RunFollower, since: int) -> EventSource:
+async def _stream_view_deltas(follower: RunFollower, since: int) -> EventSource:
     # One less: a lost run counts as an event, which another server does not number.
     start = max(0, since - 1) if since <= follower.view.offset + 1 else 0
     async for delta in follower.iter_deltas(start):
-        yield encode_event(delta, event_id=delta.offset)
+        yield encode_server_sent_event(delta, event_id=delta.offset)

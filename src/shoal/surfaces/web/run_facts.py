@@ -14,8 +14,8 @@ from msgspec import Struct
 from shoal.core.events import (
     AgentStarted,
     JournaledEvent,
+    ModelRequestSettled,
     QuestionAsked,
-    RequestSettled,
     SessionEnded,
     SessionStarted,
     TaskChanged,
@@ -23,7 +23,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.questions import PlanApprovalQuestion
-from shoal.wire.journal_codec import UnknownEvent, parse_journal_line
+from shoal.wire.journal_codec import UnknownJournalEvent, parse_journal_line
 
 _CHUNK = 1 << 20
 _KINDS = rb"session_started|session_ended|turn_started|agent_started|request_settled|task_changed|asked"
@@ -83,13 +83,13 @@ class RunFacts:
             time, event = parse_journal_line(line)
         except ValueError:
             return
-        if not isinstance(event, UnknownEvent):
+        if not isinstance(event, UnknownJournalEvent):
             self.began = self.began or time
             self._apply_event(event)
 
     def _apply_event(self, event: JournaledEvent) -> None:
         match event:
-            case RequestSettled(usage=usage, cost_usd=usd):
+            case ModelRequestSettled(usage=usage, cost_usd=usd):
                 self.usd += usd or 0.0
                 self.tokens += usage.total_tokens
             case TaskChanged(board=board):

@@ -11,11 +11,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from shoal.app.run_access.run_handle import RunHandle
-from shoal.core.errors import StoreError
+from shoal.core.errors import StateFileError
 from shoal.core.ids import AgentId, SessionId
 from shoal.stores.files.home_paths import check_file_name
 from shoal.stores.files.question_files import QuestionFiles
-from shoal.surfaces.web.json_replies import RequestRefused
+from shoal.surfaces.web.json_replies import WebRequestRefused
 from shoal.surfaces.web.run_facts import AgentFacts, RunFacts
 
 MOST_KEPT = 2_000
@@ -47,10 +47,10 @@ class RunIndex:
         """Raises `RequestRefused` if there is no such run."""
         try:
             run = RunHandle(session=SessionId(check_file_name(session, self.home)), home=self.home)
-        except StoreError:
-            raise RequestRefused(400, f"{session[:80]!r} is not the id of a session.") from None
+        except StateFileError:
+            raise WebRequestRefused(400, f"{session[:80]!r} is not the id of a session.") from None
         if not run.directory.is_dir():
-            raise RequestRefused(404, f"There is no run of the session {session}.")
+            raise WebRequestRefused(404, f"There is no run of the session {session}.")
         return run
 
     async def get_facts(self, run: RunHandle) -> RunFacts:
@@ -62,7 +62,7 @@ class RunIndex:
         """Return the agent by id. Raises `RequestRefused` if the run has no such agent."""
         agent_facts = (await self.get_facts(run)).agents.get(AgentId(agent))
         if agent_facts is None:
-            raise RequestRefused(404, f"The run has no agent {agent[:80]!r}.")
+            raise WebRequestRefused(404, f"The run has no agent {agent[:80]!r}.")
         return AgentId(agent), agent_facts
 
     async def list_runs(self, limit: int, before: str) -> list[RunListRow]:
@@ -89,7 +89,7 @@ class RunIndex:
         except FileNotFoundError:
             return  # nothing has run yet
         except OSError as error:
-            raise StoreError(
+            raise StateFileError(
                 f"The runs in {runs_directory} cannot be listed: {error.strerror}.", path=runs_directory
             ) from error
         for entry in entries:
@@ -113,7 +113,7 @@ class RunIndex:
             usd=facts.usd,
             tokens=facts.tokens,
             teams=tuple(facts.teams),
-            questions=len(QuestionFiles(run.directory / "questions").list_open()) if is_live else 0,
+            questions=len(QuestionFiles(run.directory / "questions").list_open_questions()) if is_live else 0,
         )
 
     def _load_facts(self, run: RunHandle) -> RunFacts:
@@ -121,5 +121,5 @@ class RunIndex:
         self._facts.move_to_end(run.session)
         if len(self._facts) > MOST_KEPT:
             self._facts.popitem(last=False)
-        facts.read_new_events(run.journal)
+        facts.read_new_events(run.journal_path)
         return facts

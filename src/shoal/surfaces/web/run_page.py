@@ -16,9 +16,13 @@ from shoal.app.run_access.run_handle import RunHandle
 from shoal.app.run_view.run_view import build_run_view
 from shoal.core.ids import LEAD_ID, AgentId
 from shoal.core.redaction import SecretRedactor
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, RewindEntry
+from shoal.core.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
 from shoal.stores.files.file_journal import read_journal
-from shoal.surfaces.web.entry_blocks import render_entry
+from shoal.surfaces.web.entry_blocks import render_transcript_entry
 from shoal.surfaces.web.run_replay import iter_replay_frames
 from shoal.wire.json_codec import encode_json
 from shoal.wire.transcript_codec import parse_transcript_line
@@ -47,9 +51,9 @@ style-src {style}; base-uri 'none'; form-action 'none'">
 """
 
 
-def export_run(run: RunHandle) -> dict[str, Any]:
+def export_run_data(run: RunHandle) -> dict[str, Any]:
     """Return everything stored about a run as data: the run, its replay frames, and its transcripts."""
-    run_view = build_run_view(read_journal(run.journal))
+    run_view = build_run_view(read_journal(run.journal_path))
     agents = [AgentId(row.id) for row in run_view.iter_agents()] or [LEAD_ID]
     cwd = run_view.run.cwd
     entries_by_agent = {
@@ -62,9 +66,9 @@ def export_run(run: RunHandle) -> dict[str, Any]:
     }
 
 
-def render_page(run: RunHandle, secrets: SecretRedactor) -> bytes:
+def render_run_page(run: RunHandle, secrets: SecretRedactor) -> bytes:
     """Return the page; secrets are redacted, as in the journal."""
-    run_export = export_run(run)
+    run_export = export_run_data(run)
     static_directory = files("shoal.surfaces.web") / "static"
     css, program = ((static_directory / name).read_text("utf-8") for name in ("app.css", "app.js"))
     program = program.replace("</script", "<\\/script")
@@ -94,10 +98,13 @@ def _read_entries(path: Path, agent: AgentId) -> list[dict[str, Any]]:
             continue
         subagent = "" if agent == LEAD_ID else agent
         if (
-            isinstance(parsed_line.entry, MessageEntry | CompactionEntry | RewindEntry)
+            isinstance(
+                parsed_line.entry,
+                TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker,
+            )
             and parsed_line.agent == subagent
         ):
-            rendered_entries.append(render_entry(number, parsed_line.entry, whole=True))
+            rendered_entries.append(render_transcript_entry(number, parsed_line.entry, whole=True))
     return rendered_entries
 
 

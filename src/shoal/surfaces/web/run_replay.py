@@ -19,17 +19,17 @@ def iter_replay_frames(run: RunHandle, most: int) -> Iterator[ViewDelta]:
     """Yield at most `most` frames, with about the same number of events in each."""
     # Checked before reading, as a follower of the run does.
     is_live, run_view = run.is_live, RunView()
-    size = -(-max(1, _count_lines(run.journal)) // most)
+    size = -(-max(1, _count_lines(run.journal_path)) // most)
     sent_offset = record_count = 0
-    for record in read_journal(run.journal):
+    for record in read_journal(run.journal_path):
         # Yielded when the next one begins: the last frame also contains the effect of a lost process.
         if record_count == size and most > 1:
             yield replace(run_view.delta_since(sent_offset), live=True)
             sent_offset, record_count, most = run_view.offset, 0, most - 1
-        run_view.apply_recorded(record)
+        run_view.apply_recorded_event(record)
         record_count += 1
     if not is_live and not run_view.run.ended:
-        run_view.mark_lost()
+        run_view.mark_run_lost()
     yield replace(run_view.delta_since(sent_offset), live=is_live)
 
 

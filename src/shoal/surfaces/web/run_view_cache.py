@@ -15,7 +15,7 @@ LINGER = 10.0
 """Seconds a run is still followed without viewers, so that a reloaded page finds its view."""
 
 
-class SharedRunView:
+class SharedRunFollower:
     """A followed run. `broken` is set when following failed."""
 
     def __init__(self, follower: RunFollower) -> None:
@@ -27,13 +27,13 @@ class SharedRunView:
         self.unwatched = asyncio.Event()
 
 
-class RunViewCache:
+class RunFollowerPool:
     """Starts its tasks in the given group."""
 
     def __init__(self, tasks: asyncio.TaskGroup, clock: Clock) -> None:
         self._tasks = tasks
         self._clock = clock
-        self._views: dict[SessionId, SharedRunView] = {}
+        self._views: dict[SessionId, SharedRunFollower] = {}
         self._follow_tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -45,11 +45,11 @@ class RunViewCache:
             task.cancel()
 
     @asynccontextmanager
-    async def open_view(self, run: RunHandle) -> AsyncIterator[SharedRunView]:
+    async def acquire_follower(self, run: RunHandle) -> AsyncIterator[SharedRunFollower]:
         """Follow the run. Raises the error that prevents it."""
         shared_view = self._views.get(run.session)
         if shared_view is None:
-            shared_view = self._views[run.session] = SharedRunView(RunFollower(run, self._clock))
+            shared_view = self._views[run.session] = SharedRunFollower(RunFollower(run, self._clock))
             task = self._tasks.create_task(self._follow_run(run.session, shared_view))
             self._follow_tasks.add(task)
             task.add_done_callback(self._follow_tasks.discard)
@@ -65,7 +65,7 @@ class RunViewCache:
             if not shared_view.viewers:
                 shared_view.unwatched.set()
 
-    async def _follow_run(self, session: SessionId, view: SharedRunView) -> None:
+    async def _follow_run(self, session: SessionId, view: SharedRunFollower) -> None:
         """Follow the run in its own task, because the first viewer may be the first to leave."""
         try:
             async with view.follower:

@@ -19,7 +19,7 @@ _WATCHED_NAMES = frozenset({"lock", "control.sock", _QUESTIONS})
 """Names in a run's directory whose change means that it starts, ends, or asks for the first time."""
 
 
-class RunWatcher:
+class RunDirectoryWatcher:
     """Calls `on_changed` in the running loop, from its creation until `close`; spurious calls are possible.
 
     The argument is the set of changed runs, or None if any may have changed.
@@ -34,9 +34,9 @@ class RunWatcher:
         self._inotify: Any = _open_inotify()
         self._watches: dict[int, str] = {}
         """Target of each watch: all runs (empty), one run, or the questions of one (ends with a slash)."""
-        self._is_complete = self._inotify is not None and self._watch_all()
+        self._is_complete = self._inotify is not None and self._watch_all_directories()
         if self._inotify is not None:
-            self._loop.add_reader(self._inotify.fileno(), self._read_notices)
+            self._loop.add_reader(self._inotify.fileno(), self._read_inotify_events)
         self._timer = self._loop.call_later(self._pause, self._poll_runs)
 
     @property
@@ -52,11 +52,11 @@ class RunWatcher:
 
     def _poll_runs(self) -> None:
         if self._inotify is not None and not self._is_complete:
-            self._is_complete = self._watch_all()
+            self._is_complete = self._watch_all_directories()
         self._timer = self._loop.call_later(self._pause, self._poll_runs)
         self._on_changed(None)
 
-    def _watch_all(self) -> bool:
+    def _watch_all_directories(self) -> bool:
         """Add all watches; return False if some cannot be added."""
         if not self._add_watch(self._runs, ""):
             return False
@@ -86,12 +86,12 @@ class RunWatcher:
             return False
         return True
 
-    def _read_notices(self) -> None:
+    def _read_inotify_events(self) -> None:
         inotify_events: list[Any] = []
         with suppress(OSError):
             inotify_events = self._inotify.read(timeout=0)
         if any(notice.wd == -1 for notice in inotify_events):
-            self._is_complete = self._watch_all()
+            self._is_complete = self._watch_all_directories()
             self._on_changed(None)  # notices were lost
             return
         changed_runs = {

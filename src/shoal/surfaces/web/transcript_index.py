@@ -13,9 +13,13 @@ from msgspec import Struct
 from shoal.app.run_access.conversation_path import find_conversation_path
 from shoal.app.run_access.run_handle import RunHandle
 from shoal.core.ids import LEAD_ID, AgentId
-from shoal.core.transcript_entries import CompactionEntry, MessageEntry, RewindEntry
-from shoal.surfaces.web.entry_blocks import render_entry
-from shoal.surfaces.web.json_replies import RequestRefused
+from shoal.core.transcript_entries import (
+    TranscriptCompactionMarker,
+    TranscriptMessageEntry,
+    TranscriptRewindMarker,
+)
+from shoal.surfaces.web.entry_blocks import render_transcript_entry
+from shoal.surfaces.web.json_replies import WebRequestRefused
 from shoal.surfaces.web.run_index import RunIndex
 from shoal.wire.transcript_codec import parse_transcript_line
 
@@ -32,7 +36,7 @@ class TranscriptPage(Struct, frozen=True, kw_only=True):
     """Number of lines; a line with nothing to show has no entry."""
 
 
-class TranscriptLines:
+class TranscriptLineIndex:
     """Offsets of the lines of a transcript."""
 
     def __init__(self, path: Path, agent: str) -> None:
@@ -82,17 +86,20 @@ class TranscriptLines:
             except ValueError:
                 continue
             if (
-                isinstance(parsed_line.entry, MessageEntry | CompactionEntry | RewindEntry)
+                isinstance(
+                    parsed_line.entry,
+                    TranscriptMessageEntry | TranscriptCompactionMarker | TranscriptRewindMarker,
+                )
                 and parsed_line.agent == self._agent
             ):
-                rendered_entries.append(render_entry(number, parsed_line.entry, whole=whole))
+                rendered_entries.append(render_transcript_entry(number, parsed_line.entry, whole=whole))
         return rendered_entries
 
 
 class TranscriptReader:
     def __init__(self, runs: RunIndex) -> None:
         self._runs = runs
-        self._lines: OrderedDict[Path, TranscriptLines] = OrderedDict()
+        self._lines: OrderedDict[Path, TranscriptLineIndex] = OrderedDict()
         self._reading = asyncio.Lock()
 
     async def read_page(self, run: RunHandle, agent: AgentId, after: int, limit: int) -> TranscriptPage:
@@ -105,16 +112,16 @@ class TranscriptReader:
         async with self._reading:
             entry = await asyncio.to_thread(lines.read_entry, number)
         if entry is None:
-            raise RequestRefused(404, f"The transcript has no entry {number}.")
+            raise WebRequestRefused(404, f"The transcript has no entry {number}.")
         return entry
 
     async def count_lines(self, run: RunHandle, agent: AgentId) -> int:
         return len(await self._get_lines(run, agent))
 
-    async def _get_lines(self, run: RunHandle, agent: AgentId) -> TranscriptLines:
+    async def _get_lines(self, run: RunHandle, agent: AgentId) -> TranscriptLineIndex:
         facts = await self._runs.get_facts(run)
         path = await asyncio.to_thread(find_conversation_path, run, facts.cwd, agent)
-        lines = self._lines.setdefault(path, TranscriptLines(path, "" if agent == LEAD_ID else agent))
+        lines = self._lines.setdefault(path, TranscriptLineIndex(path, "" if agent == LEAD_ID else agent))
         self._lines.move_to_end(path)
         if len(self._lines) > MOST_KEPT:
             self._lines.popitem(last=False)

@@ -9,9 +9,9 @@ from typing import Self
 from shoal.app.teams.team_store import TeamStore
 from shoal.core.clock import Clock
 from shoal.core.ids import IdGenerator
-from shoal.surfaces.web.open_questions import OpenQuestions
+from shoal.surfaces.web.open_questions import OpenQuestionWatcher
 from shoal.surfaces.web.run_index import RunIndex
-from shoal.surfaces.web.run_view_cache import RunViewCache
+from shoal.surfaces.web.run_view_cache import RunFollowerPool
 from shoal.surfaces.web.transcript_index import TranscriptReader
 
 
@@ -24,10 +24,10 @@ class WebContext:
         """Set when the server stops: ends all event streams."""
         self.runs = RunIndex(home)
         self.transcripts = TranscriptReader(self.runs)
-        self.questions = OpenQuestions(self.runs)
+        self.questions = OpenQuestionWatcher(self.runs)
         self.team_store = TeamStore(home, clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
-        self.run_views = RunViewCache(self._tasks, clock)
+        self.run_views = RunFollowerPool(self._tasks, clock)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()

@@ -16,15 +16,15 @@ from msgspec import Struct
 from shoal.core.clock import SystemClock
 from shoal.core.errors import SettingsError
 from shoal.core.ids import IdGenerator
-from shoal.surfaces.web.access_guard import AccessPolicy
-from shoal.surfaces.web.application import create_application
+from shoal.surfaces.web.access_guard import WebAccessPolicy
+from shoal.surfaces.web.application import create_web_application
 from shoal.surfaces.web.web_context import WebContext
 
 GRACE = 3
 """Seconds for running requests when the server stops."""
 
 
-class ServerAddress(Struct, frozen=True, kw_only=True):
+class WebServerAddress(Struct, frozen=True, kw_only=True):
     """Host, port and token of the server."""
 
     host: str
@@ -60,14 +60,14 @@ class _WebServer(uvicorn.Server):
 
 
 async def serve_web(
-    home: Path, address: ServerAddress, *, on_ready: Callable[[str], None], ended: asyncio.Event
+    home: Path, address: WebServerAddress, *, on_ready: Callable[[str], None], ended: asyncio.Event
 ) -> None:
     """Serve until `ended` is set; `on_ready` is called with the URL."""
     listener = _open_listener(address)
     port = listener.getsockname()[1]
     names = () if is_loopback(address.host) else (address.host.lower(), socket.gethostname().lower())
     tickets = {address.ticket} if address.ticket else set()
-    policy = AccessPolicy(
+    policy = WebAccessPolicy(
         token=address.token,
         port=port,
         names=names,
@@ -77,7 +77,7 @@ async def serve_web(
     with listener:
         async with WebContext(home, clock=SystemClock(), ids=IdGenerator()) as context:
             config = uvicorn.Config(
-                create_application(context, policy),
+                create_web_application(context, policy),
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -98,7 +98,7 @@ async def _stop_when_set(server: uvicorn.Server, stop_event: asyncio.Event) -> N
     server.should_exit = True
 
 
-def _open_listener(address: ServerAddress) -> socket.socket:
+def _open_listener(address: WebServerAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -12,8 +12,8 @@ from shoal.testing.contracts.contract_rules import (
     ContractRules,
     StoreOpener,
     expect_refusal,
-    open_stores,
-    run_together,
+    open_store_handles,
+    run_calls_concurrently,
 )
 
 RULES = ContractRules()
@@ -30,7 +30,7 @@ async def get_task(board: TaskBoard, task: TaskId) -> Task:
     return found_task
 
 
-async def set_status(
+async def set_task_status(
     board: TaskBoard, task: TaskId, status: Literal["pending", "in_progress", "completed", "deleted"]
 ) -> Task:
     _, after = await board.update(task, TaskUpdate(status=status), by=ANN)
@@ -40,7 +40,7 @@ async def set_status(
 @RULES.add_rule("TSK-01")
 async def a_new_task_holds_what_was_given(open_store: StoreOpener[TaskBoard]) -> None:
     draft = TaskDraft(subject="Mend", description="the\nroof ä", active_form="Mending", metadata={"a": [1]})
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         task = await board.create(draft)
         expected = Task(
             id=task.id,
@@ -68,8 +68,8 @@ async def ids_are_growing_numbers_that_never_come_back(open_store: StoreOpener[T
 
 @RULES.add_rule("TSK-01")
 async def tasks_made_at_the_same_time_have_ids_of_their_own(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 3) as boards:
-        ids = await run_together(*(create_tasks(board, 10) for board in boards))
+    async with open_store_handles(open_store, 3) as boards:
+        ids = await run_calls_concurrently(*(create_tasks(board, 10) for board in boards))
         assert sorted(int(task) for batch in ids for task in batch) == list(range(1, 31))
 
 
@@ -82,7 +82,7 @@ async def tasks_are_listed_by_number(open_store: StoreOpener[TaskBoard]) -> None
 
 @RULES.add_rule()
 async def a_look_finds_what_a_list_does_through_any_door(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         assert not await board.view_tasks()
         first, second = await create_tasks(other, 2)
         await board.delete(first)
@@ -92,12 +92,12 @@ async def a_look_finds_what_a_list_does_through_any_door(open_store: StoreOpener
 
 @RULES.add_rule()
 async def what_is_unfinished_is_what_is_not_completed(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         first, started, done, again = await create_tasks(board, 4)
         for task in (done, again):
-            await set_status(board, task, "completed")
-        await set_status(board, started, "in_progress")
-        await set_status(other, again, "pending")
+            await set_task_status(board, task, "completed")
+        await set_task_status(board, started, "in_progress")
+        await set_task_status(other, again, "pending")
         for opened_board in (board, other):
             assert [task.id for task in await opened_board.list_unfinished()] == [first, started, again]
 
@@ -125,32 +125,32 @@ async def the_legal_moves_are_made_and_a_completed_task_cannot_be_begun(
     async with open_store() as board:
         (task,) = await create_tasks(board, 1)
         for status in ("in_progress", "completed", "pending", "completed", "pending", "in_progress"):
-            assert (await set_status(board, task, status)).status == status
+            assert (await set_task_status(board, task, status)).status == status
             assert (await get_task(board, task)).status == status
-        await set_status(board, task, "completed")
-        assert task in await expect_refusal(set_status(board, task, "in_progress"), TaskUpdateRefused)
+        await set_task_status(board, task, "completed")
+        assert task in await expect_refusal(set_task_status(board, task, "in_progress"), TaskUpdateRefused)
         assert (await get_task(board, task)).status == "completed"
 
 
 @RULES.add_rule("TSK-02")
 async def a_task_can_be_deleted_from_any_state_and_for_good(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         pending, started, done = await create_tasks(board, 3)
-        await set_status(board, started, "in_progress")
-        await set_status(board, done, "completed")
+        await set_task_status(board, started, "in_progress")
+        await set_task_status(board, done, "completed")
         for task in (pending, started):
-            await set_status(board, task, "deleted")
+            await set_task_status(board, task, "deleted")
         await board.delete(done)
         for opened_board in (board, other):
             assert list(await opened_board.list_tasks()) == []
             assert await opened_board.get(done) is None
-        await expect_refusal(set_status(board, done, "pending"), TaskUpdateRefused)
+        await expect_refusal(set_task_status(board, done, "pending"), TaskUpdateRefused)
         assert (await board.claim(done, by=ANN)).reason == "task_not_found"
 
 
 @RULES.add_rule("TSK-02")
 async def others_drop_their_references_to_a_deleted_task(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         first, middle, last = await create_tasks(board, 3)
         await board.update(middle, TaskUpdate(add_blocked_by=(first,), add_blocks=(last,)), by=ANN)
         await board.delete(middle)
@@ -160,11 +160,11 @@ async def others_drop_their_references_to_a_deleted_task(open_store: StoreOpener
 
 @RULES.add_rule("TSK-02")
 async def completed_tasks_drop_their_references_to_a_deleted_one(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         first, middle, last = await create_tasks(board, 3)
         await board.update(middle, TaskUpdate(add_blocked_by=(first,), add_blocks=(last,)), by=ANN)
         for task in (first, middle, last):
-            await set_status(board, task, "completed")
+            await set_task_status(board, task, "completed")
         await board.delete(middle)
         assert (await get_task(other, first)).blocks == ()
         assert (await get_task(other, last)).blocked_by == ()
@@ -172,16 +172,16 @@ async def completed_tasks_drop_their_references_to_a_deleted_one(open_store: Sto
 
 @RULES.add_rule("TSK-03")
 async def a_task_that_is_open_again_waits_for_what_it_waited_for(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         first, last = await create_tasks(board, 2)
         await board.update(last, TaskUpdate(add_blocked_by=(first,)), by=ANN)
         for task in (first, last):
-            await set_status(board, task, "completed")
+            await set_task_status(board, task, "completed")
         for task in (last, first):
-            await set_status(board, task, "pending")
+            await set_task_status(board, task, "pending")
         for opened_board in (board, other):
             assert (await opened_board.claim(last, by=ANN)).reason == "blocked"
-        await set_status(other, first, "completed")
+        await set_task_status(other, first, "completed")
         claim = await board.claim_next(by=ANN)
         assert claim is not None
         assert claim.task is not None
@@ -190,7 +190,7 @@ async def a_task_that_is_open_again_waits_for_what_it_waited_for(open_store: Sto
 
 @RULES.add_rule("TSK-03")
 async def both_sides_of_a_dependency_are_kept_in_step(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         a, b, c = await create_tasks(board, 3)
         for _ in range(2):  # repeating it changes nothing
             _, after = await board.update(b, TaskUpdate(add_blocked_by=(a,), add_blocks=(c,)), by=ANN)
@@ -225,9 +225,9 @@ async def a_cycle_a_self_reference_and_an_unknown_id_are_refused_whole(
 
 @RULES.add_rule("TSK-03")
 async def dependencies_added_at_the_same_time_are_all_there(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 3) as boards:
+    async with open_store_handles(open_store, 3) as boards:
         first, *rest = await create_tasks(boards[0], 7)
-        await run_together(
+        await run_calls_concurrently(
             *(
                 boards[n % 3].update(task, TaskUpdate(add_blocked_by=(first,)), by=ANN)
                 for n, task in enumerate(rest)

@@ -6,17 +6,17 @@ import asyncio
 
 from shoal.core.errors import TaskUpdateRefused
 from shoal.core.names import AgentName
-from shoal.core.tasks import TaskUpdate, extract_attempt_mark
+from shoal.core.tasks import TaskUpdate, extract_stable_attempt_part
 from shoal.core.team_storage import TaskBoard
-from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks, get_task, set_status
+from shoal.testing.contracts.board_contract import ANN, BOB, create_tasks, get_task, set_task_status
 from shoal.testing.contracts.contract_rules import (
     WAKE_SECONDS,
     ContractRules,
     StoreOpener,
     expect_refusal,
-    list_still_waiting,
-    open_stores,
-    run_together,
+    list_unfinished_asyncio_tasks,
+    open_store_handles,
+    run_calls_concurrently,
 )
 
 RULES = ContractRules()
@@ -30,7 +30,7 @@ async def the_lowest_number_that_waits_for_nothing_is_claimed_next(
         ids = await create_tasks(board, 12)
         await board.update(ids[0], TaskUpdate(owner=BOB), by=ANN)
         await board.update(ids[1], TaskUpdate(add_blocked_by=(ids[11],)), by=ANN)
-        await set_status(board, ids[2], "completed")
+        await set_task_status(board, ids[2], "completed")
         claimed = []
         while (claim := await board.claim_next(by=ANN)) is not None:
             assert claim.success
@@ -41,7 +41,7 @@ async def the_lowest_number_that_waits_for_nothing_is_claimed_next(
         assert await board.claim_next(by=BOB) is None
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_for_claimable())
-            assert await list_still_waiting(waiting)
+            assert await list_unfinished_asyncio_tasks(waiting)
             waiting.cancel()
 
 
@@ -51,7 +51,7 @@ async def a_blocker_that_is_completed_or_gone_holds_nothing_up(open_store: Store
         done, deleted, task = await create_tasks(board, 3)
         await board.update(task, TaskUpdate(add_blocked_by=(done, deleted)), by=ANN)
         assert (await board.claim(task, by=ANN)).reason == "blocked"
-        await set_status(board, done, "completed")
+        await set_task_status(board, done, "completed")
         assert (await board.claim(task, by=ANN)).reason == "blocked"
         await board.delete(deleted)
         assert (await board.claim(task, by=ANN)).success
@@ -59,7 +59,7 @@ async def a_blocker_that_is_completed_or_gone_holds_nothing_up(open_store: Store
 
 @RULES.add_rule("TSK-05")
 async def a_claim_sets_the_owner_and_begins_the_task(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         (task,) = await create_tasks(board, 1)
         claim = await board.claim(task, by=ANN)
         assert (claim.success, claim.reason) == (True, None)
@@ -75,11 +75,13 @@ async def an_owner_holds_again_what_it_held_and_nothing_else(open_store: StoreOp
         mine, done, others_task, _ = await create_tasks(board, 4)
         for task, owner in ((mine, ANN), (done, ANN), (others_task, BOB)):
             assert (await board.claim(task, by=owner)).success
-        await set_status(board, done, "completed")
+        await set_task_status(board, done, "completed")
         before = (await get_task(board, mine)).attempt
-        assert await board.reclaim(ANN) == (mine,)
-        assert extract_attempt_mark(before)
-        assert extract_attempt_mark((await get_task(board, mine)).attempt) == extract_attempt_mark(before)
+        assert await board.reclaim_owner_tasks(ANN) == (mine,)
+        assert extract_stable_attempt_part(before)
+        assert extract_stable_attempt_part(
+            (await get_task(board, mine)).attempt
+        ) == extract_stable_attempt_part(before)
         assert (await get_task(board, mine)).owner == ANN
         assert (await get_task(board, others_task)).owner == BOB
 
@@ -90,7 +92,7 @@ async def refusals_are_checked_in_their_order(open_store: StoreOpener[TaskBoard]
         blocker, task = await create_tasks(board, 2)
         await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
         assert (await board.claim(task, by=ANN)).reason == "blocked"
-        await set_status(board, task, "completed")
+        await set_task_status(board, task, "completed")
         assert (await board.claim(task, by=ANN)).reason == "already_resolved"
         await board.update(task, TaskUpdate(owner=BOB), by=ANN)
         claim = await board.claim(task, by=ANN)
@@ -114,9 +116,9 @@ async def the_same_owner_may_claim_again(open_store: StoreOpener[TaskBoard]) -> 
 
 @RULES.add_rule("TSK-05")
 async def of_many_claimants_exactly_one_wins(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 4) as boards:
+    async with open_store_handles(open_store, 4) as boards:
         for task in await create_tasks(boards[0], 5):
-            claims = await run_together(
+            claims = await run_calls_concurrently(
                 *(boards[n % 4].claim(task, by=AgentName(f"agent-{n}")) for n in range(24))
             )
             assert [claim.reason for claim in claims].count("already_claimed") == 23
@@ -135,9 +137,11 @@ async def claimants_who_take_the_next_task_each_get_another(open_store: StoreOpe
             change = TaskUpdate(status="completed", attempt=claim.attempt)
             await board.update(claim.task.id, change, by=agent)
 
-    async with open_stores(open_store, 3) as boards:
+    async with open_store_handles(open_store, 3) as boards:
         ids = await create_tasks(boards[0], 30)
-        await run_together(*(claim_and_complete(boards[n % 3], AgentName(f"agent-{n}")) for n in range(9)))
+        await run_calls_concurrently(
+            *(claim_and_complete(boards[n % 3], AgentName(f"agent-{n}")) for n in range(9))
+        )
         assert sorted(claimed, key=int) == ids
         assert {task.status for task in await boards[0].list_tasks()} == {"completed"}
 
@@ -168,14 +172,14 @@ async def a_task_given_back_can_be_claimed_and_its_old_attempt_is_stale(
 
 @RULES.add_rule()
 async def what_a_gone_member_had_claimed_is_pending_again(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         started, done, of_bob, free = await create_tasks(board, 4)
         await board.claim(started, by=ANN)
         await board.claim(done, by=ANN)
-        await set_status(board, done, "completed")
+        await set_task_status(board, done, "completed")
         await board.claim(of_bob, by=BOB)
-        assert await other.release_all(ANN) == (started,)
-        assert await other.release_all(ANN) == ()
+        assert await other.release_owner_tasks(ANN) == (started,)
+        assert await other.release_owner_tasks(ANN) == ()
         tasks = {task.id: (task.status, task.owner) for task in await board.list_tasks()}
         assert tasks == {
             started: ("pending", None),
@@ -195,14 +199,14 @@ async def waiting_ends_at_once_where_something_can_be_claimed(open_store: StoreO
 
 @RULES.add_rule("TSK-06")
 async def whatever_makes_a_task_claimable_wakes_who_waits(open_store: StoreOpener[TaskBoard]) -> None:
-    async with open_stores(open_store, 2) as (board, other):
+    async with open_store_handles(open_store, 2) as (board, other):
         blocker, task = await create_tasks(board, 2)
         await board.update(task, TaskUpdate(add_blocked_by=(blocker,)), by=ANN)
         first = await board.claim(blocker, by=ANN)
 
         async with asyncio.timeout(WAKE_SECONDS), asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_for_claimable())
-            assert await list_still_waiting(waiting)
+            assert await list_unfinished_asyncio_tasks(waiting)
             await other.update(blocker, TaskUpdate(status="completed", attempt=first.attempt), by=ANN)
         claim = await board.claim_next(by=BOB)
         assert claim is not None
@@ -211,13 +215,13 @@ async def whatever_makes_a_task_claimable_wakes_who_waits(open_store: StoreOpene
 
         async with asyncio.timeout(WAKE_SECONDS), asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_for_claimable())
-            assert await list_still_waiting(waiting)
-            await other.release_all(BOB)
+            assert await list_unfinished_asyncio_tasks(waiting)
+            await other.release_owner_tasks(BOB)
         assert await board.claim_next(by=BOB) is not None
 
         async with asyncio.timeout(WAKE_SECONDS), asyncio.TaskGroup() as group:
             waiting = group.create_task(board.wait_for_claimable())
-            assert await list_still_waiting(waiting)
+            assert await list_unfinished_asyncio_tasks(waiting)
             await create_tasks(other, 1)
 
 
@@ -230,9 +234,9 @@ async def as_many_are_woken_as_tasks_were_unblocked(open_store: StoreOpener[Task
         await board.claim(blocker, by=ANN)
         async with asyncio.TaskGroup() as group:
             waiting = {group.create_task(board.wait_for_claimable()) for _ in range(5)}
-            assert len(await list_still_waiting(*waiting)) == 5
-            await set_status(board, blocker, "completed")
-            waiting = await list_still_waiting(*waiting)
+            assert len(await list_unfinished_asyncio_tasks(*waiting)) == 5
+            await set_task_status(board, blocker, "completed")
+            waiting = await list_unfinished_asyncio_tasks(*waiting)
             assert len(waiting) == 3
             for waiter in waiting:
                 waiter.cancel()
@@ -242,7 +246,7 @@ async def as_many_are_woken_as_tasks_were_unblocked(open_store: StoreOpener[Task
 async def a_wait_given_up_harms_no_other(open_store: StoreOpener[TaskBoard]) -> None:
     async with open_store() as board, asyncio.TaskGroup() as group:
         cancelled_wait, other_wait = (group.create_task(board.wait_for_claimable()) for _ in range(2))
-        await list_still_waiting(cancelled_wait, other_wait)
+        await list_unfinished_asyncio_tasks(cancelled_wait, other_wait)
         cancelled_wait.cancel()
         await create_tasks(board, 1)
         await other_wait

@@ -59,13 +59,13 @@ class ContractRules:
 
 
 @asynccontextmanager
-async def open_stores(open_store: StoreOpener[T], count: int) -> AsyncIterator[list[T]]:
+async def open_store_handles(open_store: StoreOpener[T], count: int) -> AsyncIterator[list[T]]:
     """Open several handles at the same time."""
     async with AsyncExitStack() as stack:
         yield [await stack.enter_async_context(open_store()) for _ in range(count)]
 
 
-async def run_together(*calls: Awaitable[T]) -> list[T]:
+async def run_calls_concurrently(*calls: Awaitable[T]) -> list[T]:
     """Run all calls at the same time; the first failure fails all."""
 
     async def await_call(call: Awaitable[T]) -> T:
@@ -76,7 +76,7 @@ async def run_together(*calls: Awaitable[T]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def list_still_waiting(*tasks: asyncio.Task[Any]) -> set[asyncio.Task[Any]]:
+async def list_unfinished_asyncio_tasks(*tasks: asyncio.Task[Any]) -> set[asyncio.Task[Any]]:
     """Return the tasks that have not ended after a short wait."""
     _, waiting = await asyncio.wait(tasks, timeout=_QUIET)
     return waiting

@@ -15,9 +15,9 @@ from shoal.testing.contracts.contract_rules import (
     ContractRules,
     StoreOpener,
     expect_refusal,
-    list_still_waiting,
-    open_stores,
-    run_together,
+    list_unfinished_asyncio_tasks,
+    open_store_handles,
+    run_calls_concurrently,
 )
 
 RULES = ContractRules()
@@ -69,7 +69,7 @@ async def every_field_of_a_message_is_kept(open_store: StoreOpener[MailboxStore]
         color="green",
         signature="0" * 64,
     )
-    async with open_stores(open_store, 2) as (mailboxes, others):
+    async with open_store_handles(open_store, 2) as (mailboxes, others):
         await mailboxes.open_inbox(ANN)
         await mailboxes.post(ANN, mail)
         assert await others.take_unread(ANN) == (mail,)
@@ -138,7 +138,7 @@ async def a_foreign_owner_s_mail_is_never_kept_behind(open_store: StoreOpener[Ma
 async def who_is_run_by_another_program_is_known_until_it_is_not(
     open_store: StoreOpener[MailboxStore],
 ) -> None:
-    async with open_stores(open_store, 2) as (mailboxes, others):
+    async with open_store_handles(open_store, 2) as (mailboxes, others):
         await mailboxes.open_inbox(ANN, foreign=True)
         await mailboxes.open_inbox(BOB)
         assert (others.is_foreign(ANN), others.is_foreign(BOB)) == (True, False)
@@ -149,7 +149,7 @@ async def who_is_run_by_another_program_is_known_until_it_is_not(
 @RULES.add_rule()
 async def each_inbox_is_its_owner_s_alone(open_store: StoreOpener[MailboxStore]) -> None:
     async with open_store() as mailboxes:
-        await run_together(mailboxes.open_inbox(ANN), mailboxes.open_inbox(BOB))
+        await run_calls_concurrently(mailboxes.open_inbox(ANN), mailboxes.open_inbox(BOB))
         await mailboxes.post(ANN, _make_mail("m0"))
         assert await mailboxes.take_unread(BOB) == ()
         await mailboxes.mark_read(BOB, ["m0"])
@@ -178,7 +178,7 @@ async def a_post_to_one_without_inbox_is_refused(open_store: StoreOpener[Mailbox
 
 @RULES.add_rule()
 async def the_lead_s_inbox_is_made_by_the_first_message_to_it(open_store: StoreOpener[MailboxStore]) -> None:
-    async with open_stores(open_store, 2) as (mailboxes, lead):
+    async with open_store_handles(open_store, 2) as (mailboxes, lead):
         await mailboxes.post(LEAD_NAME, _make_mail("m0"))
         assert _list_ids(await lead.take_unread(LEAD_NAME)) == ["m0"]
 
@@ -211,11 +211,11 @@ async def waiting_passes_over_the_mail_that_is_known(open_store: StoreOpener[Mai
         known_ids = {"m0"}
         async with asyncio.timeout(WAKE_SECONDS), asyncio.TaskGroup() as group:
             waiting = group.create_task(mailboxes.wait_for_mail(ANN, beyond=known_ids))
-            assert await list_still_waiting(waiting)
+            assert await list_unfinished_asyncio_tasks(waiting)
             known_ids.add("m1")
             await mailboxes.post(ANN, _make_mail("m1"))
             await mailboxes.mark_read(ANN, ["m0"])
-            assert await list_still_waiting(waiting)
+            assert await list_unfinished_asyncio_tasks(waiting)
             await mailboxes.post(ANN, _make_mail("m2"))
 
 
@@ -248,12 +248,12 @@ async def what_waits_behind_known_mail_is_told_of_when_that_is_marked(
 
 @RULES.add_rule()
 async def a_post_wakes_who_waits_through_any_door(open_store: StoreOpener[MailboxStore]) -> None:
-    async with open_stores(open_store, 2) as (mailboxes, others):
+    async with open_store_handles(open_store, 2) as (mailboxes, others):
         await mailboxes.open_inbox(ANN)
         for n, writer in enumerate((mailboxes, others)):
             async with asyncio.timeout(WAKE_SECONDS), asyncio.TaskGroup() as group:
                 waiting = group.create_task(mailboxes.wait_for_mail(ANN))
-                assert await list_still_waiting(waiting)
+                assert await list_unfinished_asyncio_tasks(waiting)
                 await writer.post(ANN, _make_mail(f"m{n}"))
             assert _list_ids(await mailboxes.take_unread(ANN)) == [f"m{n}"]
             await mailboxes.mark_read(ANN, [f"m{n}"])
@@ -263,13 +263,13 @@ async def a_post_wakes_who_waits_through_any_door(open_store: StoreOpener[Mailbo
 async def an_inbox_with_mail_that_nobody_has_seen_is_never_called_still(
     open_store: StoreOpener[MailboxStore],
 ) -> None:
-    async with open_stores(open_store, 2) as (mailboxes, others):
+    async with open_store_handles(open_store, 2) as (mailboxes, others):
         await mailboxes.open_inbox(ANN)
         for n, writer in enumerate((mailboxes, others)):
             assert mailboxes.find_changed_inboxes([ANN]) == [ANN], "nobody waits for it"
             async with asyncio.timeout(WAKE_SECONDS), asyncio.TaskGroup() as group:
                 waiting = group.create_task(mailboxes.wait_for_mail(ANN))
-                assert await list_still_waiting(waiting)
+                assert await list_unfinished_asyncio_tasks(waiting)
                 await writer.post(ANN, _make_mail(f"m{n}"))
                 # At once, before the waiter has run.
                 assert mailboxes.find_changed_inboxes([ANN]) == [ANN]
@@ -282,7 +282,7 @@ async def a_wait_given_up_harms_no_other(open_store: StoreOpener[MailboxStore]) 
         await mailboxes.open_inbox(ANN)
         async with asyncio.TaskGroup() as group:
             cancelled_wait, other_wait = (group.create_task(mailboxes.wait_for_mail(ANN)) for _ in range(2))
-            await list_still_waiting(cancelled_wait, other_wait)
+            await list_unfinished_asyncio_tasks(cancelled_wait, other_wait)
             cancelled_wait.cancel()
             await mailboxes.post(ANN, _make_mail("m0"))
             await other_wait
@@ -307,10 +307,10 @@ async def many_writers_and_one_reader_lose_double_and_reorder_nothing(
             taken_ids.extend(batch)
             await mailboxes.mark_read(ANN, batch)
 
-    async with open_stores(open_store, 3) as stores:
+    async with open_store_handles(open_store, 3) as stores:
         await stores[0].open_inbox(ANN)
         writing = [post_all(stores[writer % 3], writer) for writer in range(writers)]
-        await run_together(take_all(stores[0]), *writing)
+        await run_calls_concurrently(take_all(stores[0]), *writing)
         assert await stores[1].take_unread(ANN) == ()
         assert sorted(_list_ids(await stores[2].read_history(ANN))) == sorted(taken_ids)
     for writer in range(writers):

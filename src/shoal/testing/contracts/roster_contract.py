@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.core.errors import InvalidName, TeamBusy, TeamNotFound, TeamStoreError
+from shoal.core.errors import InvalidName, TeamHasActiveMembers, TeamNotFound, TeamStoreError
 from shoal.core.names import LEAD_NAME, RESERVED_NAMES, AgentName, TeamName
 from shoal.core.roster import MEMBER_COLORS, NewMember, TeamRoster
 from shoal.core.team_storage import RosterStore
@@ -10,8 +10,8 @@ from shoal.testing.contracts.contract_rules import (
     ContractRules,
     StoreOpener,
     expect_refusal,
-    open_stores,
-    run_together,
+    open_store_handles,
+    run_calls_concurrently,
 )
 
 RULES = ContractRules()
@@ -38,7 +38,7 @@ async def read_team(rosters: RosterStore, team: TeamName = ROOF) -> TeamRoster:
 
 @RULES.add_rule("TEAM-01")
 async def a_team_begins_with_its_lead(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         team = await create_team(rosters)
         assert (team.name, team.description, team.lead_session_id) == ("roof", "mends roofs", "s-1")
         assert [member.name for member in team.members] == [LEAD_NAME]
@@ -48,8 +48,8 @@ async def a_team_begins_with_its_lead(open_store: StoreOpener[RosterStore]) -> N
 
 @RULES.add_rule("TEAM-01")
 async def a_team_name_that_exists_gets_a_free_one(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 3) as stores:
-        teams = await run_together(*(create_team(stores[n % 3]) for n in range(6)))
+    async with open_store_handles(open_store, 3) as stores:
+        teams = await run_calls_concurrently(*(create_team(stores[n % 3]) for n in range(6)))
         names = {team.name for team in teams}
         assert len(names) == 6
         assert "roof" in names
@@ -60,7 +60,7 @@ async def a_team_name_that_exists_gets_a_free_one(open_store: StoreOpener[Roster
 
 @RULES.add_rule("TEAM-02")
 async def lead_and_teammates_hold_what_the_protocol_names(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         team = await create_team(rosters)
         (lead,) = team.members
         assert (lead.agent_type, lead.model, lead.cwd, lead.tmux_pane_id) == (
@@ -120,9 +120,9 @@ async def colours_come_in_order_of_spawning_and_round_again(open_store: StoreOpe
 
 @RULES.add_rule("TEAM-06")
 async def of_many_who_join_at_the_same_time_none_is_lost(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 4) as stores:
+    async with open_store_handles(open_store, 4) as stores:
         await create_team(stores[0])
-        new_members = await run_together(
+        new_members = await run_calls_concurrently(
             *(stores[n % 4].add_member(ROOF, make_new_member()) for n in range(32))
         )
         members = (await read_team(stores[0])).members
@@ -137,7 +137,7 @@ async def a_team_named_by_a_uuid_is_read_and_its_prompts_are_whole(
 ) -> None:
     uuid = "c93b690c-0000-4000-8000-d9451b749ac2"
     prompt = "line\n日本 \U0001f41f half \ud83d " + "x" * 50_000
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         await create_team(rosters, uuid)
         member = await rosters.add_member(TeamName(uuid), make_new_member(prompt=prompt))
         found_member = (await read_team(others, TeamName(uuid))).find_member(member.name)
@@ -151,7 +151,7 @@ async def a_team_named_by_a_uuid_is_read_and_its_prompts_are_whole(
 
 @RULES.add_rule()
 async def a_change_touches_one_member_alone(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         await create_team(rosters)
         ann, bob = [await rosters.add_member(ROOF, make_new_member(name)) for name in ("ann", "bob")]
         changed = await rosters.update_member(ROOF, ann.name, is_active=False, tmux_pane_id="%3")
@@ -177,7 +177,7 @@ async def what_makes_a_member_itself_is_never_changed(open_store: StoreOpener[Ro
 
 @RULES.add_rule()
 async def a_teammate_elsewhere_may_lead_a_team(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         team = await rosters.create_team(
             ROOF, lead=_LEAD, session="s-1", description=None, leader="bob@cellar"
         )
@@ -190,21 +190,21 @@ async def a_teammate_elsewhere_may_lead_a_team(open_store: StoreOpener[RosterSto
 async def who_is_at_work_is_shown_for_many_at_once_and_strangers_are_passed_over(
     open_store: StoreOpener[RosterStore],
 ) -> None:
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         await create_team(rosters)
         names = [
             (await rosters.add_member(ROOF, make_new_member(name))).name for name in ("ann", "bob", "cyd")
         ]
-        await others.set_active(ROOF, {names[0]: False, names[2]: False, AgentName("nobody"): True})
+        await others.set_active_members(ROOF, {names[0]: False, names[2]: False, AgentName("nobody"): True})
         members = (await read_team(rosters)).members
         assert [member.name for member in members] == [LEAD_NAME, *names]
         assert [member.is_active for member in members] == [None, False, True, False]
-        await expect_refusal(rosters.set_active(TeamName("none"), {ANN: True}), TeamNotFound)
+        await expect_refusal(rosters.set_active_members(TeamName("none"), {ANN: True}), TeamNotFound)
 
 
 @RULES.add_rule()
 async def who_leaves_is_gone(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         await create_team(rosters)
         await rosters.add_member(ROOF, make_new_member())
         assert await rosters.remove_member(ROOF, ANN)
@@ -215,10 +215,10 @@ async def who_leaves_is_gone(open_store: StoreOpener[RosterStore]) -> None:
 
 @RULES.add_rule()
 async def a_team_is_deleted_only_when_nobody_is_at_work(open_store: StoreOpener[RosterStore]) -> None:
-    async with open_stores(open_store, 2) as (rosters, others):
+    async with open_store_handles(open_store, 2) as (rosters, others):
         await create_team(rosters)
         await rosters.add_member(ROOF, make_new_member())
-        assert "ann" in await expect_refusal(others.delete_team(ROOF), TeamBusy)
+        assert "ann" in await expect_refusal(others.delete_team(ROOF), TeamHasActiveMembers)
         assert len((await read_team(others)).members) == 2
         await rosters.update_member(ROOF, ANN, is_active=False)
         await others.delete_team(ROOF)

@@ -31,7 +31,7 @@ class McpLoginRequired(ShoalError):
     """The server requires a login."""
 
 
-class TokenStore(Protocol):
+class McpTokenStore(Protocol):
     """Stored login of one server, kept between sessions."""
 
     def read(self) -> bytes:
@@ -55,7 +55,7 @@ class McpClientContext(Struct, frozen=True, kw_only=True):
     deadline: float
     """Seconds that one call may take without reporting progress."""
     note: Callable[[str], None]
-    tokens: Callable[[str, str], TokenStore]
+    tokens: Callable[[str, str], McpTokenStore]
     """Returns the token store for a server's name and address."""
     version: str = ""
     """Our version, sent to servers."""
@@ -68,7 +68,7 @@ class ListedMcpTool(Struct, frozen=True, kw_only=True):
     reads_only: bool
 
 
-class ServerFeatures(Struct, frozen=True, kw_only=True):
+class McpServerFeatures(Struct, frozen=True, kw_only=True):
     """Tools, prompts and resources that a server offers."""
 
     tools: tuple[ListedMcpTool, ...] = ()

@@ -21,7 +21,7 @@ _SKIP_FIELD = "Leave it out"
 _FieldValue: TypeAlias = str | int | float | bool | list[str] | None
 
 
-async def handle_elicitation(
+async def handle_mcp_elicitation(
     managed: ManagedMcpServer, params: mcp_types.ElicitRequestParams
 ) -> mcp_types.ElicitResult:
     """Ask the user; decline if no call is active or nobody can answer."""

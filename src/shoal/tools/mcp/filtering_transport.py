@@ -17,11 +17,11 @@ IGNORED_NOTIFICATIONS = frozenset({"notifications/message", "notifications/resou
 """Notifications that nobody handles; a server may send any number of them."""
 
 
-def is_ignored_notification(message: object) -> bool:
+def is_ignored_mcp_notification(message: object) -> bool:
     return isinstance(message, JSONRPCNotification) and message.method in IGNORED_NOTIFICATIONS
 
 
-class FilteringTransport:
+class McpToolFilterTransport:
     """Transport that drops tools which would make the SDK reject the whole list.
 
     `on_push` receives channel messages, which the SDK does not know.
@@ -36,7 +36,7 @@ class FilteringTransport:
 
     async def __aenter__(self) -> Any:
         read, write = await self._transport.__aenter__()
-        return _FilteringStream(read, self._note, self._on_push), write
+        return _McpToolFilterStream(read, self._note, self._on_push), write
 
     async def __aexit__(
         self,
@@ -47,7 +47,7 @@ class FilteringTransport:
         return await self._transport.__aexit__(kind, error, trace)
 
 
-class _FilteringStream:
+class _McpToolFilterStream:
     def __init__(self, inner: Any, note: Callable[[str], None], on_push: Callable[[Any], None]) -> None:
         self._inner = inner
         self._note = note
@@ -59,7 +59,7 @@ class _FilteringStream:
 
     async def receive(self) -> Incoming:
         item: Incoming = await self._inner.receive()
-        while isinstance(item, SessionMessage) and self._consume_message(item.message):
+        while isinstance(item, SessionMessage) and self._handle_or_ignore_message(item.message):
             item = await self._inner.receive()
         if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCResponse):
             result = item.message.result
@@ -67,15 +67,15 @@ class _FilteringStream:
                 result["tools"] = [tool for tool in result["tools"] if self._is_usable_tool(tool)]
         return item
 
-    def _consume_message(self, message: object) -> bool:
+    def _handle_or_ignore_message(self, message: object) -> bool:
         """Return True if the message is handled here or ignored, and the SDK must not see it."""
         if isinstance(message, JSONRPCNotification) and message.method == CHANNEL_NOTIFICATION:
             self._on_push(message.params)
             return True
-        return is_ignored_notification(message)
+        return is_ignored_mcp_notification(message)
 
     def _is_usable_tool(self, tool: Any) -> bool:
-        problem = find_tool_problem(tool)
+        problem = find_mcp_tool_problem(tool)
         if problem:
             self._note(problem)
         return not problem
@@ -83,7 +83,7 @@ class _FilteringStream:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    def __aiter__(self) -> _FilteringStream:
+    def __aiter__(self) -> _McpToolFilterStream:
         return self
 
     async def __anext__(self) -> Incoming:
@@ -92,14 +92,14 @@ class _FilteringStream:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> _FilteringStream:
+    async def __aenter__(self) -> _McpToolFilterStream:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
 
 
-def find_tool_problem(tool: Any) -> str:
+def find_mcp_tool_problem(tool: Any) -> str:
     """Return why the tool cannot be used, or "" if it can. Removes invalid optional fields."""
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
         return "it lists a tool without a name, which is left out."

@@ -18,12 +18,12 @@ CONNECT_TIMEOUT, READ_TIMEOUT = 30.0, 3600.0
 
 
 @asynccontextmanager
-async def open_http_transport(
+async def open_mcp_http_transport(
     address: McpHttpConfig, *, auth: httpx2.Auth | None, on_error_status: Callable[[int], None]
 ) -> AsyncIterator[Any]:
     """Open the transport; `on_error_status` receives the status of each error response."""
 
-    async def check_response(response: httpx2.Response) -> None:
+    async def check_http_response(response: httpx2.Response) -> None:
         if response.status_code >= 400 and str(response.request.url).startswith(address.url):
             on_error_status(response.status_code)
         if "json" in response.headers.get("content-type", ""):
@@ -39,7 +39,7 @@ async def open_http_transport(
             headers=dict(address.headers),
             timeout=httpx2.Timeout(CONNECT_TIMEOUT, read=READ_TIMEOUT),
             auth=auth,
-            event_hooks={"response": [check_response]},
+            event_hooks={"response": [check_http_response]},
         )
 
     if address.transport == "sse":

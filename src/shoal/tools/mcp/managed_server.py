@@ -9,9 +9,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shoal.core.errors import MissingExtra, ShoalError
+from shoal.core.errors import MissingPackageExtra, ShoalError
 from shoal.core.mcp_servers import (
-    ChannelMessage,
+    McpChannelMessage,
     McpHttpConfig,
     McpServerConfig,
     McpServerState,
@@ -26,10 +26,10 @@ from shoal.tools.mcp.client_context import (
     McpConnectionLost,
     McpLoginRequired,
     McpRequestRefused,
-    ServerFeatures,
+    McpServerFeatures,
 )
 from shoal.tools.mcp.mcp_tool import McpTool
-from shoal.wire.mcp_codec import InvalidServerConfig, expand_variables
+from shoal.wire.mcp_codec import InvalidMcpServerConfig, expand_mcp_server_variables
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -53,14 +53,14 @@ class ManagedMcpServer:
         server: McpServerConfig,
         client_context: McpClientContext,
         on_change: Callable[[], None],
-        on_push: Callable[[str, ChannelMessage], None] | None = None,
+        on_push: Callable[[str, McpChannelMessage], None] | None = None,
     ) -> None:
         """`on_push` receives what the server pushes; if None, it is dropped with a note."""
         self.server = server
         self.client_context = client_context
         self.status: McpServerState = "pending"
         self.detail = ""
-        self.features = ServerFeatures()
+        self.features = McpServerFeatures()
         self.tools: tuple[McpTool, ...] = ()
         self._on_change = on_change
         self._on_push = on_push
@@ -93,12 +93,12 @@ class ManagedMcpServer:
     async def _run_server(self) -> None:
         name = self.server.name
         try:
-            server = expand_variables(self.server, self.client_context.env)
+            server = expand_mcp_server_variables(self.server, self.client_context.env)
             await self._run_with_restarts(await asyncio.to_thread(_import_sdk_connection), server)
         except McpLoginRequired:
             self._set_status("needs-auth", f"it needs a login: run `shoal mcp login {name}`")
             self.client_context.note(f"The MCP server {name} needs a login. Run: shoal mcp login {name}")
-        except (InvalidServerConfig, ShoalError) as error:
+        except (InvalidMcpServerConfig, ShoalError) as error:
             self._set_failed(str(error).removesuffix("."))
         except TimeoutError:
             self._set_failed(f"it did not come up within {CONNECT_TIMEOUT:g} s")
@@ -130,7 +130,7 @@ class ManagedMcpServer:
         except TimeoutError:
             self.cancel()
 
-    def mark_lost(self, why: str) -> None:
+    def mark_connection_lost(self, why: str) -> None:
         """Mark the connection as unusable."""
         self._loss_reason = self._loss_reason or why
         if self._connection is not None and not self._stopping:
@@ -144,7 +144,7 @@ class ManagedMcpServer:
             self._noted.add(text)
             self.client_context.note(f"The MCP server {self.server.name}: {text}")
 
-    def deliver_push(self, push: ChannelMessage) -> None:
+    def deliver_push(self, push: McpChannelMessage) -> None:
         if self._on_push is not None:
             self._on_push(self.server.name, push)
             return
@@ -194,8 +194,8 @@ class ManagedMcpServer:
             )
         except McpConnectionLost as error:
             if connection is not None and connection is self._connection:
-                self.mark_lost(str(error))
-            return error_output(f"{what} failed: {self._describe_loss(str(error))}")
+                self.mark_connection_lost(str(error))
+            return error_output(f"{what} failed: {self._describe_connection_loss(str(error))}")
         except McpRequestRefused as refusal:
             return error_output(f"{what} was refused by the MCP server {name}: {refusal}")
 
@@ -228,7 +228,7 @@ class ManagedMcpServer:
             async with AsyncExitStack() as stack:
                 async with self.client_context.clock.deadline(CONNECT_TIMEOUT):
                     connection: McpConnection = await stack.enter_async_context(
-                        sdk.open_connection(server, self)
+                        sdk.open_mcp_connection(server, self)
                     )
                     self._set_features(await connection.list_features())
                 self._connection, has_connected = connection, True
@@ -250,7 +250,7 @@ class ManagedMcpServer:
             return error
         return McpConnectionLost(self._loss_reason or _describe_error(error))
 
-    def _set_features(self, features: ServerFeatures) -> None:
+    def _set_features(self, features: McpServerFeatures) -> None:
         self.features = features
         self.tools = tuple(McpTool(self, listed) for listed in features.tools)
         for note in features.notes:
@@ -296,7 +296,7 @@ class ManagedMcpServer:
             _active_call.reset(token)
             self._calls.remove(call)
 
-    def _describe_loss(self, reason: str) -> str:
+    def _describe_connection_loss(self, reason: str) -> str:
         name = self.server.name
         if self.status == "failed":
             return (
@@ -317,7 +317,7 @@ def _import_sdk_connection() -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "httpx2"):
             raise
-        raise MissingExtra("Speaking with MCP servers", "mcp") from error
+        raise MissingPackageExtra("Speaking with MCP servers", "mcp") from error
     return sdk_connection
 
 

@@ -14,7 +14,7 @@ from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 from pydantic import BaseModel
 
-from shoal.tools.mcp.client_context import McpLoginRequired, TokenStore
+from shoal.tools.mcp.client_context import McpLoginRequired, McpTokenStore
 from shoal.wire.json_codec import decode_json, encode_json
 
 _CALLBACK_PATH = "/callback"
@@ -25,7 +25,7 @@ MAX_REQUEST_BYTES = 1 << 14
 class OAuthTokenStorage(TokenStorage):
     """OAuth token storage that also keeps expiry time and renewal metadata, which the SDK drops."""
 
-    def __init__(self, tokens: TokenStore) -> None:
+    def __init__(self, tokens: McpTokenStore) -> None:
         self._tokens = tokens
         self.context: OAuthContext | None = None
 
@@ -49,7 +49,7 @@ class OAuthTokenStorage(TokenStorage):
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._update_stored_fields(client=_dump_model(client_info))
 
-    def restore_context(self, context: OAuthContext) -> None:
+    def restore_oauth_context(self, context: OAuthContext) -> None:
         """Restore what the session that logged in knew."""
         self.context, stored = context, self.read_stored_fields()
         context.token_expiry_time = stored.get("expires_at")
@@ -73,7 +73,7 @@ def _dump_model(value: BaseModel) -> dict[str, Any]:
 
 def create_oauth_provider(
     url: str,
-    tokens: TokenStore,
+    tokens: McpTokenStore,
     *,
     redirect_url: str = "http://127.0.0.1/callback",
     show_url: Callable[[str], Awaitable[None]] | None = None,
@@ -106,11 +106,11 @@ def create_oauth_provider(
         redirect_handler=show_url or refuse_login,
         callback_handler=wait_for_code or refuse_callback,
     )
-    storage.restore_context(provider.context)
+    storage.restore_oauth_context(provider.context)
     return provider
 
 
-class LoginCallbackServer:
+class OAuthCallbackServer:
     """Loopback HTTP server that receives the browser's redirect after a login."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class LoginCallbackServer:
             asyncio.get_running_loop().create_future()
         )
 
-    async def __aenter__(self) -> LoginCallbackServer:
+    async def __aenter__(self) -> OAuthCallbackServer:
         self._server = await asyncio.start_server(
             self._serve_request, "127.0.0.1", 0, limit=MAX_REQUEST_BYTES
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from shoal.wire.mcp_codec import InvalidChannelMessage, parse_channel_message
+from shoal.wire.mcp_codec import InvalidMcpChannelMessage, parse_mcp_channel_message
 
 if TYPE_CHECKING:
     from shoal.tools.mcp.managed_server import ManagedMcpServer
@@ -14,7 +14,7 @@ MAX_BUFFERED = 20
 """Messages that may arrive before the server has declared its capabilities."""
 
 
-class PushReceiver:
+class McpPushReceiver:
     """Receiver of the pushed messages of one connection."""
 
     def __init__(self, managed: ManagedMcpServer) -> None:
@@ -22,7 +22,7 @@ class PushReceiver:
         self._buffered: list[Any] = []
         self._is_declared: bool | None = None
 
-    def receive(self, params: Any) -> None:
+    def forward_or_buffer_push(self, params: Any) -> None:
         if self._is_declared is not None:
             self._forward_push(params)
         elif len(self._buffered) < MAX_BUFFERED:
@@ -32,7 +32,7 @@ class PushReceiver:
                 f"more than {MAX_BUFFERED} messages of its channel came too early; the rest is dropped."
             )
 
-    def release_buffered(self, *, declared: bool) -> None:
+    def release_buffered_pushes(self, *, declared: bool) -> None:
         self._is_declared = declared
         buffered, self._buffered = self._buffered, []
         for params in buffered:
@@ -46,8 +46,8 @@ class PushReceiver:
             )
             return
         try:
-            push = parse_channel_message(params)
-        except InvalidChannelMessage as error:
+            push = parse_mcp_channel_message(params)
+        except InvalidMcpChannelMessage as error:
             self._managed.note_once(f"a message of its channel is dropped: {error}.")
             return
         self._managed.deliver_push(push)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LIST_RESOURCES_TOOL, READ_RESOURCE_TOOL = "ListMcpResourcesTool", "ReadMcpResourceTool"
 
 
-def build_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:
+def build_mcp_resource_tools(get_servers: Callable[[], Sequence[ManagedMcpServer]]) -> tuple[Tool, ...]:
     @tool(name=LIST_RESOURCES_TOOL, reads_only=True, deadline=None)
     async def list_resources(
         context: ToolContext,

@@ -20,9 +20,9 @@ from shoal.tools.images import image_from_base64
 MAX_IMAGES = 10
 
 
-def convert_call_result(result: mcp_types.CallToolResult, context: ToolContext) -> ToolOutput:
+def convert_mcp_call_result(result: mcp_types.CallToolResult, context: ToolContext) -> ToolOutput:
     """Convert a call result. Long texts stay whole here; the conversation stores them by reference."""
-    converter = _ContentConverter(context.results, context.call_id)
+    converter = _McpContentConverter(context.results, context.call_id)
     blocks = converter.convert_blocks(result.content)
     data = result.structured_content
     if data is not None and not result.content:
@@ -34,8 +34,8 @@ def convert_call_result(result: mcp_types.CallToolResult, context: ToolContext) 
     )
 
 
-def convert_resource_result(result: mcp_types.ReadResourceResult, context: ToolContext) -> ToolOutput:
-    converter = _ContentConverter(context.results, context.call_id)
+def convert_mcp_resource_result(result: mcp_types.ReadResourceResult, context: ToolContext) -> ToolOutput:
+    converter = _McpContentConverter(context.results, context.call_id)
     embedded = [mcp_types.EmbeddedResource(type="resource", resource=each) for each in result.contents]
     return ToolOutput(
         content=_simplify_blocks(converter.convert_blocks(embedded)) or "The resource is empty."
@@ -47,7 +47,7 @@ def _simplify_blocks(blocks: tuple[TextBlock | ImageBlock, ...]) -> str | tuple[
     return first.text if isinstance(first, TextBlock) else blocks or ""
 
 
-def format_prompt_result(result: mcp_types.GetPromptResult) -> str:
+def format_mcp_prompt_result(result: mcp_types.GetPromptResult) -> str:
     """Join the messages of a prompt into one text, with roles other than user named."""
     paragraphs = []
     for message in result.messages:
@@ -68,7 +68,7 @@ def _extract_prompt_text(block: Any) -> str:
             return f"[{getattr(block, 'type', 'content')} that is no text]"
 
 
-class _ContentConverter:
+class _McpContentConverter:
     def __init__(self, results: ResultStore, call: str) -> None:
         self._results = results
         self._call = call

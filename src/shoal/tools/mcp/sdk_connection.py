@@ -29,16 +29,20 @@ from shoal.tools.mcp.client_context import (
     McpConnectionLost,
     McpLoginRequired,
     McpRequestRefused,
-    ServerFeatures,
-    TokenStore,
+    McpServerFeatures,
+    McpTokenStore,
 )
-from shoal.tools.mcp.elicitation import handle_elicitation
-from shoal.tools.mcp.filtering_transport import FilteringTransport
-from shoal.tools.mcp.http_transport import open_http_transport
-from shoal.tools.mcp.oauth import LoginCallbackServer, create_oauth_provider
-from shoal.tools.mcp.push_receiver import CHANNEL_CAPABILITY, PushReceiver
-from shoal.tools.mcp.result_content import convert_call_result, convert_resource_result, format_prompt_result
-from shoal.tools.mcp.stdio_transport import StdioTransport
+from shoal.tools.mcp.elicitation import handle_mcp_elicitation
+from shoal.tools.mcp.filtering_transport import McpToolFilterTransport
+from shoal.tools.mcp.http_transport import open_mcp_http_transport
+from shoal.tools.mcp.oauth import OAuthCallbackServer, create_oauth_provider
+from shoal.tools.mcp.push_receiver import CHANNEL_CAPABILITY, McpPushReceiver
+from shoal.tools.mcp.result_content import (
+    convert_mcp_call_result,
+    convert_mcp_resource_result,
+    format_mcp_prompt_result,
+)
+from shoal.tools.mcp.stdio_transport import McpStdioTransport
 from shoal.wire.json_codec import encode_json
 
 if TYPE_CHECKING:
@@ -57,19 +61,21 @@ for _name in ("mcp", "client", "httpx2", "httpcore2"):
 
 
 @asynccontextmanager
-async def open_connection(server: McpServerConfig, managed: ManagedMcpServer) -> AsyncIterator[McpConnection]:
+async def open_mcp_connection(
+    server: McpServerConfig, managed: ManagedMcpServer
+) -> AsyncIterator[McpConnection]:
     """Open the connection. Raises `McpLoginRequired`, and whatever else keeps the server from starting."""
     error_statuses: list[int] = []
     if isinstance(server.connection, McpStdioConfig):
-        transport: Any = StdioTransport(
+        transport: Any = McpStdioTransport(
             server.connection,
             managed.client_context,
             log=managed.log_path,
-            on_ended=managed.mark_lost,
+            on_ended=managed.mark_connection_lost,
             note=managed.note_once,
         )
     else:
-        transport = open_http_transport(
+        transport = open_mcp_http_transport(
             server.connection,
             auth=_create_auth(server, server.connection, managed),
             on_error_status=error_statuses.append,
@@ -78,7 +84,7 @@ async def open_connection(server: McpServerConfig, managed: ManagedMcpServer) ->
     async def answer_elicitation(
         context: ClientRequestContext, params: mcp_types.ElicitRequestParams
     ) -> mcp_types.ElicitResult:
-        return await handle_elicitation(managed, params)
+        return await handle_mcp_elicitation(managed, params)
 
     async def list_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
         uri = managed.client_context.root.as_uri()
@@ -86,9 +92,9 @@ async def open_connection(server: McpServerConfig, managed: ManagedMcpServer) ->
             {"roots": [{"uri": uri, "name": managed.client_context.root.name}]}
         )
 
-    change_watcher, push_receiver = _ListChangeWatcher(managed), PushReceiver(managed)
+    change_watcher, push_receiver = _McpListChangeWatcher(managed), McpPushReceiver(managed)
     client = Client(
-        FilteringTransport(transport, managed.note_once, push_receiver.receive),
+        McpToolFilterTransport(transport, managed.note_once, push_receiver.forward_or_buffer_push),
         client_info=mcp_types.Implementation(name="shoal", version=managed.client_context.version or "0"),
         elicitation_callback=answer_elicitation,
         list_roots_callback=list_roots,
@@ -97,7 +103,7 @@ async def open_connection(server: McpServerConfig, managed: ManagedMcpServer) ->
     )
     try:
         async with client, anyio.create_task_group() as group:
-            push_receiver.release_buffered(
+            push_receiver.release_buffered_pushes(
                 declared=CHANNEL_CAPABILITY in (client.server_capabilities.experimental or {})
             )
             group.start_soon(_listen_for_changes, client, change_watcher)
@@ -115,12 +121,12 @@ def _create_auth(server: McpServerConfig, config: McpHttpConfig, managed: Manage
     return create_oauth_provider(config.url, managed.client_context.tokens(server.name, config.url))
 
 
-async def log_in(
-    address: McpHttpConfig, tokens: TokenStore, show_url: Callable[[str], Awaitable[None]]
+async def log_in_to_mcp_server(
+    address: McpHttpConfig, tokens: McpTokenStore, show_url: Callable[[str], Awaitable[None]]
 ) -> tuple[str, ...]:
     """Run the login; `show_url` gives the user the address to open. Return the names of the tools."""
     tokens.write(b"")  # an older registration has another redirect URL
-    async with LoginCallbackServer() as callback_server:
+    async with OAuthCallbackServer() as callback_server:
         auth = create_oauth_provider(
             address.url,
             tokens,
@@ -128,7 +134,7 @@ async def log_in(
             show_url=show_url,
             wait_for_code=callback_server.wait_for_code,
         )
-        transport = open_http_transport(address, auth=auth, on_error_status=lambda _: None)
+        transport = open_mcp_http_transport(address, auth=auth, on_error_status=lambda _: None)
         async with Client(transport, cache=None) as client:
             return tuple(tool.name for tool in (await client.list_tools()).tools)
 
@@ -140,12 +146,12 @@ class McpConnection:
         self._client = client
         self._server = server
 
-    async def list_features(self) -> ServerFeatures:
+    async def list_features(self) -> McpServerFeatures:
         capabilities = self._client.server_capabilities
         tools, notes = await self._list_tools() if capabilities.tools is not None else ((), ())
         prompts = await self._list_prompts() if capabilities.prompts is not None else []
         names = {format_mcp_tool_name(self._server.name, prompt.name): prompt for prompt in prompts}
-        return ServerFeatures(
+        return McpServerFeatures(
             tools=tools,
             prompts=tuple(_convert_prompt(name, prompt) for name, prompt in names.items()),
             prompt_names={name: prompt.name for name, prompt in names.items()},
@@ -165,13 +171,15 @@ class McpConnection:
             amount = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             await on_progress(f"{amount}: {message[:500]}" if message else amount)
 
-        result = await _send_request(
+        result = await _await_translating_errors(
             self._client.call_tool(tool, dict(arguments), progress_callback=report_progress)
         )
-        return convert_call_result(result, context)
+        return convert_mcp_call_result(result, context)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        return format_prompt_result(await _send_request(self._client.get_prompt(name, dict(arguments))))
+        return format_mcp_prompt_result(
+            await _await_translating_errors(self._client.get_prompt(name, dict(arguments)))
+        )
 
     async def list_resources(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -180,7 +188,9 @@ class McpConnection:
         return found
 
     async def read_resource(self, uri: str, context: ToolContext) -> ToolOutput:
-        return convert_resource_result(await _send_request(self._client.read_resource(uri)), context)
+        return convert_mcp_resource_result(
+            await _await_translating_errors(self._client.read_resource(uri)), context
+        )
 
     async def _list_tools(self) -> tuple[tuple[ListedMcpTool, ...], tuple[str, ...]]:
         listed: dict[str, ListedMcpTool] = {}
@@ -204,7 +214,7 @@ class McpConnection:
         return found[:MAX_TOOLS]
 
 
-class _ListChangeWatcher:
+class _McpListChangeWatcher:
     """Reloads the server's features when it reports changes; merges overlapping reports."""
 
     def __init__(self, managed: ManagedMcpServer) -> None:
@@ -215,9 +225,9 @@ class _ListChangeWatcher:
         """Handle list-changed notifications of servers from before 2026."""
         change_types = mcp_types.ToolListChangedNotification | mcp_types.PromptListChangedNotification
         if isinstance(message, change_types):
-            await self.refresh()
+            await self.refresh_features()
 
-    async def refresh(self) -> None:
+    async def refresh_features(self) -> None:
         self._refresh_again = True
         if self._refreshing:
             return
@@ -232,7 +242,7 @@ class _ListChangeWatcher:
             self._refreshing = False
 
 
-async def _listen_for_changes(client: Client, change_watcher: _ListChangeWatcher) -> None:
+async def _listen_for_changes(client: Client, change_watcher: _McpListChangeWatcher) -> None:
     """Listen for change events of newer servers; without them the tools stay as they are."""
     capabilities = client.server_capabilities
     reports_changes = bool(
@@ -244,7 +254,7 @@ async def _listen_for_changes(client: Client, change_watcher: _ListChangeWatcher
     try:
         async with client.listen(tools_list_changed=True, prompts_list_changed=True) as events:
             async for _ in events:
-                await change_watcher.refresh()
+                await change_watcher.refresh_features()
     except (MCPError, RuntimeError, TimeoutError):
         return
 
@@ -253,14 +263,14 @@ async def _iter_pages(list_page: Callable[..., Awaitable[Page]]) -> AsyncGenerat
     """Yield the pages of a list, up to a limit."""
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page = await _send_request(list_page(cursor=cursor))
+        page = await _await_translating_errors(list_page(cursor=cursor))
         yield page
         cursor = page.next_cursor
         if cursor is None:
             return
 
 
-async def _send_request(request: Awaitable[T]) -> T:
+async def _await_translating_errors(request: Awaitable[T]) -> T:
     try:
         return await request
     except MCPError as error:

@@ -18,7 +18,7 @@ from mcp_types import jsonrpc_message_adapter
 from shoal.core.mcp_servers import McpStdioConfig
 from shoal.core.ports import Process, ProcessLaunch
 from shoal.tools.mcp.client_context import McpClientContext
-from shoal.tools.mcp.filtering_transport import is_ignored_notification
+from shoal.tools.mcp.filtering_transport import is_ignored_mcp_notification
 
 CHUNK = 1 << 16
 MAX_LINE_BYTES = 16 << 20
@@ -30,7 +30,7 @@ EXIT_TIMEOUT = 1.0
 """Seconds for the program to exit once its input is closed."""
 
 
-class StdioTransport:
+class McpStdioTransport:
     """Stdio transport; `on_ended` receives the reason when the program is gone."""
 
     def __init__(
@@ -62,7 +62,7 @@ class StdioTransport:
         self._group = await asyncio.TaskGroup().__aenter__()
         self._tasks = [
             self._group.create_task(work)
-            for work in (self._read_output(), self._write_input(), self._write_log())
+            for work in (self._read_output(), self._write_input(), self._log_standard_error())
         ]
         return incoming, outgoing
 
@@ -129,7 +129,7 @@ class StdioTransport:
             raise
 
     async def _connect_pipes(self, stdin: FileIO, stdout: FileIO, stderr: FileIO) -> None:
-        self._flow_control = _WriteFlowControl()
+        self._flow_control = _StdinFlowControl()
         loop = asyncio.get_running_loop()
         with ExitStack() as cleanup:
             self._stdin, _ = await loop.connect_write_pipe(lambda: self._flow_control, stdin)
@@ -181,7 +181,7 @@ class StdioTransport:
                 )
             self._garbage_lines += 1
             return
-        if not is_ignored_notification(message):
+        if not is_ignored_mcp_notification(message):
             await self._incoming.send(SessionMessage(message))
 
     async def _describe_exit(self) -> str:
@@ -204,7 +204,7 @@ class StdioTransport:
             # Senders fail at once instead of waiting for an answer.
             self._outgoing.close()
 
-    async def _write_log(self) -> None:
+    async def _log_standard_error(self) -> None:
         """Log standard error up to a limit; drop the rest, so that the program never blocks."""
         logged = 0
         while chunk := await self._stderr.read(CHUNK):
@@ -225,7 +225,7 @@ def _resolve_directory(root: Path, path: str | None) -> Path:
     return root / Path(path or ".").expanduser()
 
 
-class _WriteFlowControl(asyncio.BaseProtocol):
+class _StdinFlowControl(asyncio.BaseProtocol):
     """Write flow control of the program's standard input."""
 
     def __init__(self) -> None:

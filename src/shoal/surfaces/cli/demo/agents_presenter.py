@@ -16,26 +16,26 @@ from shoal.core.events import (
     Event,
     RunFinished,
     ToolFinished,
-    ToolReturned,
+    ToolOutputReturned,
     ToolStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.text_format import to_one_line
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
-from shoal.surfaces.terminal.event_feed import EventFeed, run_to_end
+from shoal.surfaces.terminal.event_feed import EventFeed, run_prompt_to_end
 from shoal.surfaces.terminal.event_text import describe_agent_event
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import (
     DIM,
     apply_style,
     get_agent_style,
-    measure_width,
+    measure_text_width,
     truncate_text,
 )
-from shoal.surfaces.terminal.tool_outcomes import describe_outcome
+from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome
 from shoal.surfaces.terminal.turn_activity import TurnActivity
 
 _NAME_WIDTH = 6
@@ -67,7 +67,7 @@ class AgentsDemoPresenter:
         self.completions: list[AgentResult] = []
 
     @property
-    def seconds(self) -> float:
+    def elapsed_seconds(self) -> float:
         return self._clock.monotonic() - self._started_at
 
     async def run(self, task: str) -> RunFinished:
@@ -75,7 +75,7 @@ class AgentsDemoPresenter:
         try:
             async with asyncio.TaskGroup() as group:
                 event_task = group.create_task(self._present_events())
-                finished = await run_to_end(self._session, task)
+                finished = await run_prompt_to_end(self._session, task)
                 event_task.cancel()
             self._process_events()
         finally:
@@ -105,10 +105,10 @@ class AgentsDemoPresenter:
                 self.completions.append(completion)
             case ToolStarted(call=call, tool=tool, preview=preview):
                 self._calls[call] = _AgentCall(f"{tool} {to_one_line(preview)}")
-            case ToolReturned(call=call, tool=tool, result=result, data=data) if call in self._calls:
+            case ToolOutputReturned(call=call, tool=tool, result=result, data=data) if call in self._calls:
                 tool_call = self._calls[call]
-                tool_call.outcome, tool_call.style = describe_outcome(
-                    tool, extract_result_text(result), data, is_error=result.is_error
+                tool_call.outcome, tool_call.style = describe_tool_outcome(
+                    tool, extract_tool_result_text(result), data, is_error=result.is_error
                 )
             case ToolFinished(call=call) if call in self._calls:
                 self._print_call(status, self._calls.pop(call))
@@ -120,7 +120,8 @@ class AgentsDemoPresenter:
     def _print_call(self, status: AgentStatus, call: _AgentCall) -> None:
         name_part, style = f"{status.display_name:<{_NAME_WIDTH}} ", get_agent_style(status.color)
         available_width = max(
-            self._screen.columns - 2 - measure_width(name_part) - 2 - measure_width(call.outcome), 12
+            self._screen.columns - 2 - measure_text_width(name_part) - 2 - measure_text_width(call.outcome),
+            12,
         )
         preview = (truncate_text(call.preview, available_width), DIM)
         self._narrator.add_line(("● ", style), (name_part, style), preview, (f"  {call.outcome}", call.style))
@@ -128,11 +129,11 @@ class AgentsDemoPresenter:
     def _render_rows(self, columns: int) -> list[str]:
         colours = self._screen.colours
         lead = (
-            [apply_style(self._activity.format_line(columns), DIM, colours=colours)]
+            [apply_style(self._activity.format_activity_line(columns), DIM, colours=colours)]
             if self._session.is_busy
             else []
         )
         agents = format_agent_rows(
-            self._statuses.list_working(), self._clock.monotonic(), columns, colours=colours
+            self._statuses.list_working_agents(), self._clock.monotonic(), columns, colours=colours
         )
         return ["", *lead, *agents]

@@ -13,9 +13,9 @@ from msgspec import Struct
 from shoal.surfaces.cli.demo.summary_rows import (
     PRICES,
     find_clone_command,
-    format_spent,
-    print_row,
-    print_tests_row,
+    format_cost_and_duration,
+    print_summary_row,
+    print_test_result_row,
     run_project_tests,
 )
 from shoal.surfaces.terminal.screen import TerminalScreen
@@ -60,7 +60,7 @@ def print_agents_introduction(screen: TerminalScreen, task: str, unguarded: str)
     screen.write(f"{task}\n", BOLD)
 
 
-async def merge_worktrees(screen: TerminalScreen, project: Path, home: Path, *, pause: float) -> None:
+async def merge_demo_worktrees(screen: TerminalScreen, project: Path, home: Path, *, pause: float) -> None:
     """Merge every worktree, as the user would: the work of agents returns only on request."""
     from shoal.app.isolation.repository_worktrees import open_worktrees
     from shoal.core.clock import SystemClock
@@ -82,11 +82,11 @@ async def merge_worktrees(screen: TerminalScreen, project: Path, home: Path, *, 
 
 def print_agents_summary(screen: TerminalScreen, result: AgentsDemoResult) -> int:
     """Print the summary and return the exit code; facts come from disk, not from what agents reported."""
-    from shoal.app.demo.demo_project import find_project_changes
+    from shoal.app.demo.demo_project import find_demo_project_changes
 
     tests = run_project_tests(result.project)
     passed = tests.passed and result.finished.reason == "done"
-    differences = find_project_changes(result.project)
+    differences = find_demo_project_changes(result.project)
     screen.write("\nWhat changed\n" if differences else "\nNothing changed\n", BOLD)
     for changed_file in differences:
         name = Path(changed_file.path).name
@@ -97,7 +97,7 @@ def print_agents_summary(screen: TerminalScreen, result: AgentsDemoResult) -> in
                 name = ""
     _print_costs(screen, result)
     screen.write("\n")
-    print_tests_row(screen, tests, good=passed)
+    print_test_result_row(screen, tests, good=passed)
     _print_next_steps(screen, result)
     if not passed:
         screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo agents --keep\n", RED)
@@ -120,27 +120,29 @@ def _print_costs(screen: TerminalScreen, result: AgentsDemoResult) -> None:
         if agent in completions:
             completion = completions[agent]
             subject = "".join(completion.evidence.commits[:1]).partition(" ")[2]
-            screen.write(format_spent(totals, completion.duration_ms / 1000))
+            screen.write(format_cost_and_duration(totals, completion.duration_ms / 1000))
             screen.write(truncate_text(f"  {subject}", max(screen.columns - 45, 0)) + "\n", DIM)
         else:
-            screen.write(f"{format_spent(totals)}\n")
-    screen.write(f"  {'in all':8}{format_spent(ledger.total, result.seconds)}\n", BOLD)
+            screen.write(f"{format_cost_and_duration(totals)}\n")
+    screen.write(f"  {'in all':8}{format_cost_and_duration(ledger.total, result.seconds)}\n", BOLD)
 
 
 def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
     clone_command = find_clone_command()
     if result.kept:
         project, home = shlex.quote(str(result.project)), shlex.quote(str(result.home))
-        print_row(screen, "project", str(result.project))
-        print_row(screen, "record", str(result.transcript))
-        print_row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
-        print_row(screen, "", f"SHOAL_HOME={home} {find_clone_command(absolute=True) or 'shoal'} cost", BOLD)
+        print_summary_row(screen, "project", str(result.project))
+        print_summary_row(screen, "record", str(result.transcript))
+        print_summary_row(screen, "next", f"cd {project} && git log --graph --oneline", BOLD)
+        print_summary_row(
+            screen, "", f"SHOAL_HOME={home} {find_clone_command(absolute=True) or 'shoal'} cost", BOLD
+        )
         return
     if result.home.is_relative_to(result.project.parent):
-        print_row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
+        print_summary_row(screen, "record", "four transcripts and a journal, now removed (--keep keeps them)")
     else:
-        print_row(screen, "record", str(result.transcript))
-    print_row(
+        print_summary_row(screen, "record", str(result.transcript))
+    print_summary_row(
         screen,
         "next",
         f"{clone_command or 'shoal'} doctor",
@@ -148,6 +150,8 @@ def _print_next_steps(screen: TerminalScreen, result: AgentsDemoResult) -> None:
         "  which model can be used here, and what to type",
     )
     if clone_command is None:
-        print_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
+        print_summary_row(screen, "", 'shoal "fix the tests"', BOLD, "  the same, in a project of yours")
     else:
-        print_row(screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"')
+        print_summary_row(
+            screen, "", "pip install .", BOLD, '  then, in a project of yours: shoal "fix the tests"'
+        )

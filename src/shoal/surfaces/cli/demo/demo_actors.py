@@ -9,7 +9,7 @@ import signal
 from msgspec import Struct
 
 from shoal.app.session.session import Session
-from shoal.core.events import Event, RequestSent, ToolFinished
+from shoal.core.events import Event, ModelRequestSent, ToolFinished
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
 from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
 from shoal.surfaces.terminal.screen import TerminalScreen
@@ -28,7 +28,7 @@ class DemoUser:
         self._pause = pause
         self.answered_count = 0
 
-    async def answer_questions(self) -> None:
+    async def approve_all_questions(self) -> None:
         question_broker = self._session.services.question_broker
         async for question in question_broker.watch_questions():
             dialog = QuestionDialog(question, question.agent.partition("@")[0])
@@ -38,26 +38,26 @@ class DemoUser:
                 await self._session.agent.clock.sleep(self._pause)
                 self._screen.write("y", BOLD)
                 self._screen.write("  (the demo types this, in your place)\n", DIM)
-            answer = dialog.parse_line("y")
+            answer = dialog.parse_answer_line("y")
             if answer is not None and question_broker.submit_answer(question.id, answer):
                 self.answered_count += 1
 
 
-class KillTarget(Struct, frozen=True, kw_only=True):
+class DemoKillTarget(Struct, frozen=True, kw_only=True):
     """Member whose process is killed after `calls` of its tool calls, while it waits for its model."""
 
     name: str
     calls: int
 
 
-class ProcessKill(Struct, frozen=True, kw_only=True):
+class MemberProcessKill(Struct, frozen=True, kw_only=True):
     name: str
     pid: int
     at: float
 
 
-class ProcessKiller:
-    def __init__(self, session: Session, target: KillTarget, *, pause: float) -> None:
+class MemberProcessKiller:
+    def __init__(self, session: Session, target: DemoKillTarget, *, pause: float) -> None:
         self._session = session
         self._target = target
         self._pause = pause
@@ -65,7 +65,7 @@ class ProcessKiller:
         self._target_ready = asyncio.Event()
         self._unwatch = session.subscribe(self._on_event)
 
-    async def kill_target(self) -> ProcessKill | None:
+    async def kill_target_once_working(self) -> MemberProcessKill | None:
         """Kill the target's process once it is at work; return None if it has no process."""
         await self._target_ready.wait()
         self._unwatch()
@@ -75,14 +75,14 @@ class ProcessKiller:
         if pid is None:
             return None
         os.kill(pid, signal.SIGKILL)
-        return ProcessKill(name=self._target.name, pid=pid, at=clock.monotonic())
+        return MemberProcessKill(name=self._target.name, pid=pid, at=clock.monotonic())
 
     def _on_event(self, event: Event) -> None:
         if event.agent.partition("@")[0] != self._target.name:
             return
         if isinstance(event, ToolFinished):
             self._calls += 1
-        elif isinstance(event, RequestSent) and self._calls >= self._target.calls:
+        elif isinstance(event, ModelRequestSent) and self._calls >= self._target.calls:
             self._target_ready.set()
 
 

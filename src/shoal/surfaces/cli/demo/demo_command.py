@@ -11,8 +11,8 @@ import click
 
 from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace, open_demo_workspace
 from shoal.surfaces.cli.headless.signal_handler import SignalHandler
-from shoal.surfaces.terminal.screen import TerminalScreen, open_screen
-from shoal.surfaces.terminal.user_messages import print_message, unwrap_error
+from shoal.surfaces.terminal.screen import TerminalScreen, open_terminal_screen
+from shoal.surfaces.terminal.user_messages import print_user_message, unwrap_error_group
 
 if TYPE_CHECKING:
     from shoal.surfaces.cli.demo.agents_demo import AgentsDemo
@@ -35,7 +35,7 @@ def command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
         from shoal.surfaces.cli.demo.tutorial_setup import create_tutorial
 
         return create_tutorial()
-    screen = open_screen(sys.stdout)
+    screen = open_terminal_screen(sys.stdout)
     signals = SignalHandler()
     try:
         with open_demo_workspace(home, fast=fast, keep=keep) as workspace:
@@ -43,14 +43,14 @@ def command(*, what: str, fast: bool, keep: bool, home: Path | None) -> int:
             try:
                 return asyncio.run(demo.run(signals))
             finally:
-                demo.clean_up()
+                demo.remove_demo_worktrees()
     except asyncio.CancelledError:
         # Only a signal cancels the whole run.
         screen.close()
-        print_message("Interrupted.")
+        print_user_message("Interrupted.")
         return signals.exit_code
     except ExceptionGroup as group:
-        raise unwrap_error(group) from None
+        raise unwrap_error_group(group) from None
     finally:
         screen.close()
 

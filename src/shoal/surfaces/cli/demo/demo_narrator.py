@@ -9,12 +9,12 @@ from shoal.app.run_view.agent_status import AgentStatusTable
 from shoal.core.events import (
     AssistantReplied,
     Event,
+    ModelRequestFailed,
     NoteAdded,
-    RequestFailed,
     RunFinished,
     TextStreamed,
     ToolFinished,
-    ToolReturned,
+    ToolOutputReturned,
     ToolStarted,
 )
 from shoal.core.text_format import to_one_line
@@ -42,7 +42,7 @@ class DemoNarrator:
             case ToolFinished(tool=tool, is_error=True, preview=preview) if tool in self._silent_tools:
                 self.add_line(("✗ ", RED), (f"{tool}: {to_one_line(preview)}", RED))
                 return
-            case ToolStarted(tool=tool) | ToolReturned(tool=tool) | ToolFinished(tool=tool):
+            case ToolStarted(tool=tool) | ToolOutputReturned(tool=tool) | ToolFinished(tool=tool):
                 if tool in self._silent_tools:
                     return
                 self._needs_blank_line = self._needs_blank_line and not isinstance(event, ToolStarted)
@@ -50,7 +50,7 @@ class DemoNarrator:
                 return
             case TextStreamed(kind="text"):
                 self._is_streaming = self._needs_blank_line = True
-            case AssistantReplied() | RequestFailed() | RunFinished():
+            case AssistantReplied() | ModelRequestFailed() | RunFinished():
                 self._is_streaming = False
             case _:
                 pass
@@ -88,7 +88,7 @@ class DemoNarrator:
     def _write_held_lines(self) -> None:
         while self._held_lines and not self._is_streaming and not self._is_question_open:
             parts = self._held_lines.pop(0)
-            with self._printer.open_block():
+            with self._printer.open_notice_block():
                 self._screen.write("\n" if self._needs_blank_line else "")
                 self._needs_blank_line = False
                 for text, style in (*parts, ("\n", "")):

@@ -7,12 +7,12 @@ from typing import TypeAlias
 
 from shoal.core.ids import LEAD_ID
 from shoal.core.mail_bodies import (
-    PermissionRequest,
-    PermissionResponse,
-    PlanApprovalRequest,
-    PlanApprovalResponse,
-    ShutdownRejected,
-    ShutdownRequest,
+    PermissionRequestMail,
+    PermissionResponseMail,
+    PlanApprovalRequestMail,
+    PlanApprovalResponseMail,
+    ShutdownRejectedMail,
+    ShutdownRequestMail,
 )
 from shoal.core.names import LEAD_NAME
 from shoal.core.text_format import to_one_line
@@ -22,7 +22,7 @@ from shoal.surfaces.terminal.text_styles import BOLD, DIM, GREEN, RED, YELLOW
 StyledLine: TypeAlias = tuple[tuple[str, str], ...]
 
 
-def format_mail(message: DeliveredMail, style: Callable[[str], str]) -> StyledLine | None:
+def format_mail_line(message: DeliveredMail, style: Callable[[str], str]) -> StyledLine | None:
     """Return None for mail that is shown elsewhere: first prompts, idle notices and agreed shutdowns."""
     body = _format_mail_body(message)
     if body is None:
@@ -36,21 +36,21 @@ def _format_mail_body(message: DeliveredMail) -> tuple[str, str] | None:
         case None:
             # Among plain texts only first prompts have no summary.
             return None if message.mail.summary is None else (to_one_line(message.mail.text), "")
-        case PlanApprovalRequest() | PermissionRequest():
+        case PlanApprovalRequestMail() | PermissionRequestMail():
             return _format_request(message.body), YELLOW
-        case PlanApprovalResponse(approved=approved, feedback=rejection):
+        case PlanApprovalResponseMail(approved=approved, feedback=rejection):
             return ("your plan is approved", GREEN) if approved else (f"change your plan: {rejection}", RED)
-        case PermissionResponse(subtype=subtype, error=rejection):
+        case PermissionResponseMail(subtype=subtype, error=rejection):
             return ("yes, it may run", GREEN) if subtype == "success" else (f"no: {rejection}", RED)
-        case ShutdownRequest(reason=reason):
+        case ShutdownRequestMail(reason=reason):
             return f"please shut down: {to_one_line(reason)}", ""
-        case ShutdownRejected(reason=reason):
+        case ShutdownRejectedMail(reason=reason):
             return f"not yet: {to_one_line(reason)}", YELLOW
         case _:
             return None
 
 
-def _format_request(body: PlanApprovalRequest | PermissionRequest) -> str:
-    if isinstance(body, PlanApprovalRequest):
+def _format_request(body: PlanApprovalRequestMail | PermissionRequestMail) -> str:
+    if isinstance(body, PlanApprovalRequestMail):
         return f"my plan: {to_one_line(body.plan_content)}"
     return f"may {body.tool_name} run?"

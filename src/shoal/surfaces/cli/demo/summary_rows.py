@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from shoal.core.text_format import format_count, format_dollars, format_duration
+from shoal.core.text_format import format_dollars, format_duration, format_token_count
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD_GREEN, BOLD_RED, DIM
 
@@ -19,30 +19,32 @@ if TYPE_CHECKING:
 PRICES = "  at invented prices: $3 and $15 per million tokens in and out\n"
 
 
-class DemoTestRun(Struct, frozen=True, kw_only=True):
+class DemoTestResult(Struct, frozen=True, kw_only=True):
     passed: bool
     number: str
 
 
-def run_project_tests(project: Path) -> DemoTestRun:
+def run_project_tests(project: Path) -> DemoTestResult:
     from shoal.app.demo.demo_project import TEST_COMMAND
 
     tests = subprocess.run(TEST_COMMAND, cwd=project, capture_output=True, check=False, text=True)
-    return DemoTestRun(passed=tests.returncode == 0, number=tests.stderr.partition("Ran ")[2].split(" ")[0])
+    return DemoTestResult(
+        passed=tests.returncode == 0, number=tests.stderr.partition("Ran ")[2].split(" ")[0]
+    )
 
 
-def print_tests_row(screen: TerminalScreen, tests: DemoTestRun, *, good: bool) -> None:
+def print_test_result_row(screen: TerminalScreen, tests: DemoTestResult, *, good: bool) -> None:
     if tests.passed and good:
-        print_row(screen, "tests", f"all {tests.number} pass", BOLD_GREEN)
+        print_summary_row(screen, "tests", f"all {tests.number} pass", BOLD_GREEN)
     else:
-        print_row(
+        print_summary_row(
             screen, "tests", "pass, but not all went as it should" if tests.passed else "still fail", BOLD_RED
         )
 
 
-def format_spent(spent: CostTotals, duration: float | None = None) -> str:
+def format_cost_and_duration(spent: CostTotals, duration: float | None = None) -> str:
     time = "" if duration is None else format_duration(duration)
-    tokens = format_count(spent.usage.total_tokens)
+    tokens = format_token_count(spent.usage.total_tokens)
     return f"{spent.requests:>8} {tokens:>8} {format_dollars(spent.usd):>8} {time:>8}".rstrip()
 
 
@@ -54,7 +56,9 @@ def find_clone_command(*, absolute: bool = False) -> str | None:
     return str(program_path.absolute() if absolute else program_path)
 
 
-def print_row(screen: TerminalScreen, name: str, text: str, style: str = "", remark: str = "") -> None:
+def print_summary_row(
+    screen: TerminalScreen, name: str, text: str, style: str = "", remark: str = ""
+) -> None:
     screen.write(f"{name:<9}", DIM)
     screen.write(text, style)
     screen.write(f"{remark}\n", DIM)

@@ -16,27 +16,27 @@ class TeamDemo:
         self._workspace = workspace
 
     async def run(self, signals: SignalHandler) -> int:
-        from shoal.app.demo.demo_project import TASK_PROMPT, init_git_repository, write_project
-        from shoal.app.demo.demo_session import prepare_demo_environment
+        from shoal.app.demo.demo_project import TASK_PROMPT, init_repository_with_commit, write_demo_project
+        from shoal.app.demo.demo_session import isolate_demo_environment
         from shoal.app.demo.team_demo_session import (
             CALLS_BEFORE_KILL,
             KILLED_MEMBER,
             build_team_demo_options,
-            write_team_script,
+            write_team_demo_script,
         )
         from shoal.app.session.session import Session
         from shoal.stores.files.home_paths import get_journal_path
-        from shoal.surfaces.cli.demo.demo_actors import KillTarget
+        from shoal.surfaces.cli.demo.demo_actors import DemoKillTarget
         from shoal.surfaces.cli.demo.team_presenter import TeamDemoPresenter
 
         workspace, state_file = self._workspace, self._workspace.root / "mind.json"
         signals.install_handlers()
-        prepare_demo_environment(os.environ, workspace.home, workspace.root)
-        write_project(workspace.project)
-        init_git_repository(workspace.project)
-        write_team_script(state_file, fast=workspace.fast)
+        isolate_demo_environment(os.environ, workspace.home, workspace.root)
+        write_demo_project(workspace.project)
+        init_repository_with_commit(workspace.project)
+        write_team_demo_script(state_file, fast=workspace.fast)
         print_team_introduction(self._screen, TASK_PROMPT)
-        target = KillTarget(name=KILLED_MEMBER, calls=CALLS_BEFORE_KILL)
+        target = DemoKillTarget(name=KILLED_MEMBER, calls=CALLS_BEFORE_KILL)
         async with Session(build_team_demo_options(workspace.project, state_file)) as session:
             workspace.print_watch_hint(self._screen, session.id)
             presenter = TeamDemoPresenter(
@@ -47,7 +47,7 @@ class TeamDemo:
         await presenter.files.aclose()
         result = TeamDemoResult(
             finished=finished,
-            seconds=presenter.seconds,
+            seconds=presenter.elapsed_seconds,
             team=presenter.files.team,
             tasks=tuple(presenter.files.tasks),
             mail=tuple(mail),
@@ -59,5 +59,5 @@ class TeamDemo:
         )
         return print_team_summary(self._screen, result)
 
-    def clean_up(self) -> None:
+    def remove_demo_worktrees(self) -> None:
         """Do nothing: the team's files are kept or removed with the home."""

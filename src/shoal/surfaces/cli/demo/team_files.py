@@ -15,8 +15,8 @@ from shoal.core.ids import IdGenerator
 from shoal.core.mail import MailMessage
 from shoal.core.mail_bodies import MailBody
 from shoal.core.names import LEAD_NAME, AgentName, TaskId
-from shoal.core.tasks import Task, sort_by_number
-from shoal.wire.mail_body_codec import get_authorized_body
+from shoal.core.tasks import Task, sort_tasks_by_number
+from shoal.wire.mail_body_codec import get_authorized_mail_body
 from shoal.wire.task_codec import TaskFile, parse_task
 
 
@@ -33,7 +33,7 @@ class DeliveredMail(Struct, frozen=True):
     body: MailBody | None
 
 
-class TeamFiles:
+class DemoTeamFiles:
     """Reads the team's files again on each call, as any other program would."""
 
     def __init__(self, home: Path, clock: Clock) -> None:
@@ -52,7 +52,7 @@ class TeamFiles:
         for name in self.names:
             try:
                 delivered += [
-                    DeliveredMail(name, mail, get_authorized_body(mail))
+                    DeliveredMail(name, mail, get_authorized_mail_body(mail))
                     for mail in await mailboxes.read_history(name)
                 ]
             except InboxNotFound:
@@ -84,4 +84,4 @@ class TeamFiles:
         # Reads the files only: opening the board releases the tasks of dead members, which the lead decides.
         task_paths = (self._home / "tasks" / self.team).glob("[0-9]*.json")
         parsed_tasks = (parse_task(path.read_bytes(), TaskId(path.stem)) for path in task_paths)
-        return sort_by_number(file.task for file in parsed_tasks if isinstance(file, TaskFile))
+        return sort_tasks_by_number(file.task for file in parsed_tasks if isinstance(file, TaskFile))

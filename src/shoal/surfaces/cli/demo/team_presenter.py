@@ -25,23 +25,23 @@ from shoal.core.names import AgentName
 from shoal.core.tasks import Task
 from shoal.core.text_format import format_dollars, format_duration, to_one_line
 from shoal.surfaces.cli.demo.demo_actors import (
+    DemoKillTarget,
     DemoUser,
-    KillTarget,
-    ProcessKill,
-    ProcessKiller,
+    MemberProcessKill,
+    MemberProcessKiller,
     find_member_pid,
 )
 from shoal.surfaces.cli.demo.demo_narrator import DemoNarrator
-from shoal.surfaces.cli.demo.mail_lines import StyledLine, format_mail
-from shoal.surfaces.cli.demo.team_files import TaskTransition, TeamFiles
+from shoal.surfaces.cli.demo.mail_lines import StyledLine, format_mail_line
+from shoal.surfaces.cli.demo.team_files import DemoTeamFiles, TaskTransition
 from shoal.surfaces.cli.demo.team_rows import (
     DemoMemberRow,
-    describe_state,
+    describe_member_state,
     format_board_line,
     format_team_rows,
 )
 from shoal.surfaces.cli.headless.progress_display import LiveStatusRows
-from shoal.surfaces.terminal.event_feed import EventFeed, run_to_end
+from shoal.surfaces.terminal.event_feed import EventFeed, run_prompt_to_end
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import (
     BOLD,
@@ -50,7 +50,7 @@ from shoal.surfaces.terminal.text_styles import (
     GREEN,
     RED,
     get_agent_style,
-    measure_width,
+    measure_text_width,
     truncate_text,
 )
 
@@ -63,17 +63,17 @@ _INDENT = 4
 _DEATH_NOTE = re.compile(r"The process of (\S+) died \((.*)\)")
 
 
-class ProcessRestart(Struct, frozen=True, kw_only=True):
+class MemberProcessRestart(Struct, frozen=True, kw_only=True):
     """Killed process, and the process that replaced it."""
 
-    kill: ProcessKill
+    kill: MemberProcessKill
     pid: int
     seconds: float
 
 
 class TeamDemoPresenter:
     def __init__(
-        self, screen: TerminalScreen, session: Session, home: Path, target: KillTarget, *, pause: float
+        self, screen: TerminalScreen, session: Session, home: Path, target: DemoKillTarget, *, pause: float
     ) -> None:
         self._screen = screen
         self._session = session
@@ -84,14 +84,14 @@ class TeamDemoPresenter:
         self._narrator = DemoNarrator(screen, self.statuses, silent_tools=_SILENT_TOOLS)
         self._calls: dict[tuple[str, str], str] = {}
         self._demo_user = DemoUser(screen, session, self._narrator, pause=3 * pause)
-        self._killer = ProcessKiller(session, target, pause=9 * pause)
-        self._kill: ProcessKill | None = None
+        self._killer = MemberProcessKiller(session, target, pause=9 * pause)
+        self._kill: MemberProcessKill | None = None
         self._is_board_shown = False
-        self.files = TeamFiles(home, self._clock)
-        self.restart: ProcessRestart | None = None
+        self.files = DemoTeamFiles(home, self._clock)
+        self.restart: MemberProcessRestart | None = None
 
     @property
-    def seconds(self) -> float:
+    def elapsed_seconds(self) -> float:
         return self._clock.monotonic() - self._started_at
 
     @property
@@ -103,9 +103,13 @@ class TeamDemoPresenter:
         rows = LiveStatusRows(self._screen, self._render_rows)
         try:
             async with asyncio.TaskGroup() as group:
-                coroutines = [self._present_events(), self._demo_user.answer_questions(), self._kill_target()]
+                coroutines = [
+                    self._present_events(),
+                    self._demo_user.approve_all_questions(),
+                    self._kill_target(),
+                ]
                 others = [group.create_task(act) for act in coroutines]
-                finished = await run_to_end(self._session, task)
+                finished = await run_prompt_to_end(self._session, task)
                 for other in others:
                     other.cancel()
             await self._process_events()
@@ -115,7 +119,7 @@ class TeamDemoPresenter:
         return finished
 
     async def _kill_target(self) -> None:
-        kill = self._kill = await self._killer.kill_target()
+        kill = self._kill = await self._killer.kill_target_once_working()
         if kill is not None:
             announcement = f"The demo kills the process of {kill.name} while it works."
             self._narrator.request_blank_line()
@@ -131,7 +135,7 @@ class TeamDemoPresenter:
     async def _process_events(self) -> None:
         # Mail is posted before the call that posts it ends; a task is completed after the last call for it.
         for delivered_mail in await self.files.read_new_mail():
-            if (parts := format_mail(delivered_mail, self._find_style)) is not None:
+            if (parts := format_mail_line(delivered_mail, self._find_member_style)) is not None:
                 self._add_wrapped_line(parts)
         for event in self._feed.drain():
             status = self.statuses.apply_event(event, self._clock.monotonic())
@@ -173,7 +177,7 @@ class TeamDemoPresenter:
             case AgentStarted() if status.display_name not in self.files.names:
                 self.files.names.append(AgentName(status.display_name))
                 plan_note = ", and plans first" if event.mode == "plan" else ""
-                self._add_line(
+                self._add_member_line(
                     status,
                     (
                         f"joins, in process {find_member_pid(self._session, status.display_name)}{plan_note}",
@@ -181,53 +185,55 @@ class TeamDemoPresenter:
                     ),
                 )
             case AgentEnded(completion=done) if done.status == "completed":
-                self._add_line(status, ("has shut down", ""))
+                self._add_member_line(status, ("has shut down", ""))
             case AgentEnded(completion=done):
-                self._add_line(status, (f"ended: {to_one_line(done.detail)}", RED))
+                self._add_member_line(status, (f"ended: {to_one_line(done.detail)}", RED))
             case ToolStarted(call=call, tool=tool, preview=preview) if tool in _SHOWN_TOOLS:
                 self._calls[status.display_name, call] = f"{tool} {to_one_line(preview)}"
             case ToolFinished(call=call) if (status.display_name, call) in self._calls:
-                outcome, style = _format_outcome(event)
-                available_width = max(self._screen.columns - 2 - _NAME_WIDTH - 4 - measure_width(outcome), 12)
+                outcome, style = _format_tool_outcome(event)
+                available_width = max(
+                    self._screen.columns - 2 - _NAME_WIDTH - 4 - measure_text_width(outcome), 12
+                )
                 preview = truncate_text(self._calls.pop((status.display_name, call)), available_width)
-                self._add_line(status, (preview, DIM), (f"  {outcome}", style))
+                self._add_member_line(status, (preview, DIM), (f"  {outcome}", style))
             case _:
                 pass
 
-    def _print_restart(self, kill: ProcessKill, restart_mode: str) -> None:
+    def _print_restart(self, kill: MemberProcessKill, restart_mode: str) -> None:
         """Print the restart once the lead has noticed the death and a new process exists."""
-        pid, status = find_member_pid(self._session, kill.name), self._find_status(kill.name)
+        pid, status = find_member_pid(self._session, kill.name), self._find_member_status(kill.name)
         if status is None or pid is None or pid == kill.pid:
             return
         seconds = self._clock.monotonic() - kill.at
-        self.restart = ProcessRestart(kill=kill, pid=pid, seconds=seconds)
-        self._add_line(status, (f"died: {restart_mode}", RED))
+        self.restart = MemberProcessRestart(kill=kill, pid=pid, seconds=seconds)
+        self._add_member_line(status, (f"died: {restart_mode}", RED))
         self.files.read_transitions()
-        held_tasks = [f"#{task.id}" for task in self.files.tasks if self._is_held(task, kill.name)]
+        held_tasks = [f"#{task.id}" for task in self.files.tasks if self._is_task_held_by(task, kill.name)]
         kept_state = " and ".join(("its history", *held_tasks))
-        self._add_line(
+        self._add_member_line(
             status, (f"goes on in process {pid} after {format_duration(seconds)}, with {kept_state}", BOLD)
         )
 
     def _print_transition(self, transition: TaskTransition) -> None:
-        task, status = transition.task, self._find_status(transition.task.owner or "")
+        task, status = transition.task, self._find_member_status(transition.task.owner or "")
         task_title = f"#{task.id} {task.subject}"
         if status is None:
             return
         if transition.how == "taken":
-            self._add_line(status, ("takes ", ""), (task_title, BOLD))
+            self._add_member_line(status, ("takes ", ""), (task_title, BOLD))
         else:
-            self._add_line(status, ("✓ ", GREEN), (task_title, ""), (" is done", GREEN))
+            self._add_member_line(status, ("✓ ", GREEN), (task_title, ""), (" is done", GREEN))
 
-    def _add_line(self, status: AgentStatus, *parts: tuple[str, str]) -> None:
+    def _add_member_line(self, status: AgentStatus, *parts: tuple[str, str]) -> None:
         style = get_agent_style(status.color)
         self._narrator.add_line(("● ", style), (f"{status.display_name:<{_NAME_WIDTH}}  ", style), *parts)
 
     def _add_wrapped_line(self, parts: StyledLine) -> None:
         """Add a line whose last part, if it is too long, continues on the next lines."""
         *head, (text, style) = parts
-        available_width = self._screen.columns - sum(measure_width(part) for part, _ in head)
-        if not self._screen.live or measure_width(text) <= available_width:
+        available_width = self._screen.columns - sum(measure_text_width(part) for part, _ in head)
+        if not self._screen.live or measure_text_width(text) <= available_width:
             self._narrator.add_line(*parts)
             return
         first, *rest = wrap(text, max(available_width, 20))
@@ -235,14 +241,14 @@ class TeamDemoPresenter:
         for line in wrap(" ".join(rest), max(self._screen.columns - _INDENT, 20)):
             self._narrator.add_line((" " * _INDENT, ""), (line, style))
 
-    def _find_status(self, name: str) -> AgentStatus | None:
+    def _find_member_status(self, name: str) -> AgentStatus | None:
         return next((each for each in self.statuses.iter_children() if each.display_name == name), None)
 
-    def _find_style(self, name: str) -> str:
-        status = self._find_status(name)
+    def _find_member_style(self, name: str) -> str:
+        status = self._find_member_status(name)
         return BOLD if status is None else get_agent_style(status.color)
 
-    def _is_held(self, task: Task, name: str) -> bool:
+    def _is_task_held_by(self, task: Task, name: str) -> bool:
         return task.owner == name and task.status == "in_progress"
 
     def _render_rows(self, columns: int) -> list[str]:
@@ -250,22 +256,24 @@ class TeamDemoPresenter:
         for status in sorted(
             self.statuses.all.values(), key=lambda each: (each.agent != LEAD_ID, each.display_name)
         ):
-            held_tasks = [task for task in self.files.tasks if self._is_held(task, status.display_name)]
+            held_tasks = [
+                task for task in self.files.tasks if self._is_task_held_by(task, status.display_name)
+            ]
             is_dead = (
                 self._kill is not None and self._kill.name == status.display_name and self.restart is None
             )
-            state, style = describe_state(status, dead=is_dead, has_task=bool(held_tasks))
+            state, style = describe_member_state(status, dead=is_dead, has_task=bool(held_tasks))
             task = ", ".join(f"#{task.id} {task.subject}" for task in held_tasks)
             rows.append(DemoMemberRow(status=status, state=state, style=style, task=task))
         usd = sum(it.usd for it in self.statuses.all.values())
-        totals = f"{format_dollars(usd)} · {self.seconds:.0f} s"
+        totals = f"{format_dollars(usd)} · {self.elapsed_seconds:.0f} s"
         board_line = format_board_line(
             self.files.team or "no team yet", self.files.tasks, totals, columns, colours=colours
         )
         return ["", board_line, *format_team_rows(rows, columns, colours=colours)]
 
 
-def _format_outcome(event: ToolFinished) -> tuple[str, str]:
+def _format_tool_outcome(event: ToolFinished) -> tuple[str, str]:
     """Summarize the result of a member's call; the lead gets only the beginning of its output."""
     if event.is_error:
         return "✗ fails", RED

@@ -18,7 +18,7 @@ from shoal.surfaces.terminal.text_styles import (
     YELLOW,
     apply_style,
     get_agent_style,
-    measure_width,
+    measure_text_width,
     truncate_text,
 )
 
@@ -36,7 +36,7 @@ class DemoMemberRow(Struct, frozen=True, kw_only=True):
     task: str
 
 
-def describe_state(status: AgentStatus, *, dead: bool, has_task: bool) -> tuple[str, str]:
+def describe_member_state(status: AgentStatus, *, dead: bool, has_task: bool) -> tuple[str, str]:
     """Return the state in one word, with its style."""
     if dead:
         return "killed", RED
@@ -52,10 +52,10 @@ def describe_state(status: AgentStatus, *, dead: bool, has_task: bool) -> tuple[
 
 
 def format_team_rows(rows: Sequence[DemoMemberRow], columns: int, *, colours: bool) -> list[str]:
-    return [_format_row(row, columns, colours=colours) for row in rows]
+    return [_format_member_row(row, columns, colours=colours) for row in rows]
 
 
-def _format_row(row: DemoMemberRow, columns: int, *, colours: bool) -> str:
+def _format_member_row(row: DemoMemberRow, columns: int, *, colours: bool) -> str:
     """Format a row, never wider than `columns`: name and state stay, the activity is shortened first."""
     status, name_style = (
         row.status,
@@ -63,15 +63,15 @@ def _format_row(row: DemoMemberRow, columns: int, *, colours: bool) -> str:
     )
     head = f"{status.display_name:<{_NAME_WIDTH}} "
     tail = f" {format_dollars(status.usd):>{_COST_WIDTH}}"
-    available_width = columns - 4 - measure_width(head) - _STATE_WIDTH - measure_width(tail)
+    available_width = columns - 4 - measure_text_width(head) - _STATE_WIDTH - measure_text_width(tail)
     if available_width < 8:
         return truncate_text(f"  ● {head}{row.state}", columns)
     task = truncate_text(row.task, available_width)
     activity = to_one_line(status.activity) if row.state == "works" else ""
     activity = truncate_text(
-        f"  {activity}" if task and activity else activity, available_width - measure_width(task)
+        f"  {activity}" if task and activity else activity, available_width - measure_text_width(task)
     )
-    padding = " " * (available_width - measure_width(task) - measure_width(activity))
+    padding = " " * (available_width - measure_text_width(task) - measure_text_width(activity))
     parts = (
         ("  ● ", name_style),
         (head, name_style),
@@ -88,13 +88,19 @@ def format_board_line(team: str, tasks: Sequence[Task], totals: str, columns: in
     """Format the line above the rows: a mark and number for each task, and the run's totals so far."""
     board = {task.id: task for task in tasks}
     marks = [
-        (*_format_mark(task, is_blocked=bool(find_open_blockers(task, board))), task.id) for task in tasks
+        (*_format_task_mark(task, is_blocked=bool(find_open_blockers(task, board))), task.id)
+        for task in tasks
     ]
     completed = sum(task.status == "completed" for task in tasks)
     head, tail = f"── {team}  ", f"  {completed} of {len(tasks)} done " if tasks else ""
     marks_width = max(3 * len(marks) - 1, 0)
     available_width = (
-        columns - measure_width(head) - marks_width - measure_width(tail) - measure_width(totals) - 4
+        columns
+        - measure_text_width(head)
+        - marks_width
+        - measure_text_width(tail)
+        - measure_text_width(totals)
+        - 4
     )
     if available_width < 0:
         return apply_style(truncate_text(f"── {team}{tail}", columns), DIM, colours=colours)
@@ -105,7 +111,7 @@ def format_board_line(team: str, tasks: Sequence[Task], totals: str, columns: in
     return apply_style(head, DIM, colours=colours) + styled_marks + apply_style(end, DIM, colours=colours)
 
 
-def _format_mark(task: Task, *, is_blocked: bool) -> tuple[str, str]:
+def _format_task_mark(task: Task, *, is_blocked: bool) -> tuple[str, str]:
     if task.status == "completed":
         return "✓", GREEN
     if task.status == "in_progress":

@@ -13,9 +13,9 @@ from shoal.surfaces.cli.demo.demo_workspace import DemoWorkspace
 from shoal.surfaces.cli.demo.summary_rows import (
     PRICES,
     find_clone_command,
-    format_spent,
-    print_row,
-    print_tests_row,
+    format_cost_and_duration,
+    print_summary_row,
+    print_test_result_row,
     run_project_tests,
 )
 from shoal.surfaces.terminal.screen import TerminalScreen
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shoal.core.tasks import Task
     from shoal.stores.files.usage_summary import UsageSummary
     from shoal.surfaces.cli.demo.team_files import DeliveredMail
-    from shoal.surfaces.cli.demo.team_presenter import ProcessRestart
+    from shoal.surfaces.cli.demo.team_presenter import MemberProcessRestart
 
 
 class TeamDemoResult(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class TeamDemoResult(Struct, frozen=True, kw_only=True):
     team: str
     tasks: tuple[Task, ...]
     mail: tuple[DeliveredMail, ...]
-    restart: ProcessRestart | None
+    restart: MemberProcessRestart | None
     answered_count: int
     statuses: AgentStatusTable
     journal: Path
@@ -48,7 +48,7 @@ class TeamDemoResult(Struct, frozen=True, kw_only=True):
         is_board_done = bool(self.tasks) and all(task.status == "completed" for task in self.tasks)
         return self.finished.reason == "done" and is_board_done and self.restart is not None
 
-    def find_style(self, name: str) -> str:
+    def find_member_style(self, name: str) -> str:
         statuses = [each for each in self.statuses.iter_children() if each.display_name == name]
         return get_agent_style(statuses[0].color) if statuses else BOLD
 
@@ -68,9 +68,9 @@ def print_team_summary(screen: TerminalScreen, result: TeamDemoResult) -> int:
     _print_board(screen, result)
     _print_costs(screen, result)
     screen.write("\n")
-    print_tests_row(screen, tests, good=passed)
+    print_test_result_row(screen, tests, good=passed)
     _print_mail(screen, result)
-    _print_kill(screen, result)
+    _print_process_kill(screen, result)
     _print_next_steps(screen, result)
     if not passed:
         screen.write("\nThe demo failed. To look into it, keep what it made: shoal demo --keep\n", RED)
@@ -83,7 +83,7 @@ def _print_board(screen: TerminalScreen, result: TeamDemoResult) -> None:
         mark, style = ("✓", GREEN) if task.status == "completed" else ("✗", RED)
         screen.write(f"  {mark} ", style)
         screen.write(f"#{task.id} {task.subject:<20} ")
-        screen.write(task.owner or "", result.find_style(task.owner or ""))
+        screen.write(task.owner or "", result.find_member_style(task.owner or ""))
         screen.write("\n" if task.status == "completed" else f" {task.status}\n", RED)
 
 
@@ -99,13 +99,13 @@ def _print_costs(screen: TerminalScreen, result: TeamDemoResult) -> None:
         (ledger.get_agent(agent).name or "lead", agent, spent) for agent, spent in ledger.by_agent.items()
     ]
     for name, agent, totals in sorted(cost_rows, key=lambda each: (each[1] != LEAD_ID, each[0])):
-        screen.write(f"  {name:8}", result.find_style(name))
-        screen.write(format_spent(totals, _compute_lifetime(result, agent)))
+        screen.write(f"  {name:8}", result.find_member_style(name))
+        screen.write(format_cost_and_duration(totals, _compute_agent_lifetime(result, agent)))
         screen.write(f"{_format_cut_requests(ledger, agent)}\n", YELLOW)
-    screen.write(f"  {'in all':8}{format_spent(ledger.total, result.seconds)}\n", BOLD)
+    screen.write(f"  {'in all':8}{format_cost_and_duration(ledger.total, result.seconds)}\n", BOLD)
 
 
-def _compute_lifetime(result: TeamDemoResult, agent: AgentId) -> float | None:
+def _compute_agent_lifetime(result: TeamDemoResult, agent: AgentId) -> float | None:
     status = result.statuses.all.get(agent)
     return None if status is None or status.completion is None else status.completion.duration_ms / 1000
 
@@ -122,16 +122,16 @@ def _print_mail(screen: TerminalScreen, result: TeamDemoResult) -> None:
     from_lead = sum(message.mail.sender == LEAD_NAME for message in result.mail)
     between = len(result.mail) - to_lead - from_lead
     counts = f"{from_lead} from the lead, {to_lead} to it, {between} between teammates"
-    print_row(screen, "mail", f"{len(result.mail)} messages: {counts}")
+    print_summary_row(screen, "mail", f"{len(result.mail)} messages: {counts}")
 
 
-def _print_kill(screen: TerminalScreen, result: TeamDemoResult) -> None:
+def _print_process_kill(screen: TerminalScreen, result: TeamDemoResult) -> None:
     if result.restart is None:
-        print_row(screen, "killed", "nobody went on in another process", RED)
+        print_summary_row(screen, "killed", "nobody went on in another process", RED)
         return
     restart = result.restart
     restart_note = f"process {restart.pid} went on after {format_duration(restart.seconds)}"
-    print_row(screen, "killed", f"process {restart.kill.pid} of {restart.kill.name}; {restart_note}")
+    print_summary_row(screen, "killed", f"process {restart.kill.pid} of {restart.kill.name}; {restart_note}")
 
 
 def _print_next_steps(screen: TerminalScreen, result: TeamDemoResult) -> None:
@@ -140,23 +140,29 @@ def _print_next_steps(screen: TerminalScreen, result: TeamDemoResult) -> None:
         command = (
             f"SHOAL_HOME={shlex.quote(str(workspace.home))} {find_clone_command(absolute=True) or 'shoal'}"
         )
-        print_row(screen, "project", str(workspace.project))
-        print_row(screen, "next", f"{command} task ls", BOLD)
-        print_row(screen, "", f"{command} inbox show ben --all", BOLD)
-        print_row(screen, "", f"{command} cost {result.journal.parent.name[:8]}", BOLD)
+        print_summary_row(screen, "project", str(workspace.project))
+        print_summary_row(screen, "next", f"{command} task ls", BOLD)
+        print_summary_row(screen, "", f"{command} inbox show ben --all", BOLD)
+        print_summary_row(screen, "", f"{command} cost {result.journal.parent.name[:8]}", BOLD)
         return
     command = find_clone_command() or "shoal"
     if workspace.uses_given_home:
-        print_row(screen, "record", str(result.journal.parent))
+        print_summary_row(screen, "record", str(result.journal.parent))
     else:
-        print_row(
+        print_summary_row(
             screen,
             "record",
             "transcripts, journal, mail and board, now removed (--keep keeps them)",
         )
-    print_row(screen, "next", f"{command} demo agents", BOLD, "  three agents side by side, in git worktrees")
-    print_row(screen, "", f"{command} doctor", BOLD, "  which model can be used here, and what to type")
+    print_summary_row(
+        screen, "next", f"{command} demo agents", BOLD, "  three agents side by side, in git worktrees"
+    )
+    print_summary_row(
+        screen, "", f"{command} doctor", BOLD, "  which model can be used here, and what to type"
+    )
     if find_clone_command() is None:
-        print_row(screen, "", 'shoal "make a team and fix the tests"', BOLD, "  in a project of yours")
+        print_summary_row(
+            screen, "", 'shoal "make a team and fix the tests"', BOLD, "  in a project of yours"
+        )
     else:
-        print_row(screen, "", "pip install .", BOLD, '  then: shoal "make a team and fix the tests"')
+        print_summary_row(screen, "", "pip install .", BOLD, '  then: shoal "make a team and fix the tests"')

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from shoal.app.definitions.bundled_docs import find_docs_directory
+from shoal.app.definitions.bundled_docs import find_bundled_docs_directory
 from shoal.app.demo.tutorial_project import SCRIPT_FILE, create_tutorial_project
 
 DIRECTORY = "shoal-tutorial"
@@ -22,5 +22,5 @@ def create_tutorial() -> int:
     click.echo(f"{DIRECTORY} holds a small project, and {SCRIPT_FILE}, which stands in for a model. Next:")
     click.echo(f"  cd {DIRECTORY}")
     click.echo(f"  export SHOAL_MODEL=scripted:$PWD/{SCRIPT_FILE}")
-    click.echo(f"The tutorial is {find_docs_directory() / 'tutorial.md'}")
+    click.echo(f"The tutorial is {find_bundled_docs_directory() / 'tutorial.md'}")
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal.core.hooks import HOOK_EVENTS, Hook, HookCallback, HookDecision, HookEvent
 from shoal.surfaces.cli.headless.driving_program import DrivingProgram
-from shoal.wire.stream_initialize_codec import HookCallbackRequest
+from shoal.wire.stream_initialize_codec import HookCallbackRegistration
 from shoal.wire.stream_input_codec import InvalidStreamLine
 
 ORIGIN = "the driving program"
@@ -16,17 +16,17 @@ _EXTRA_TIMEOUT = 5.0
 
 
 def build_callback_hooks(
-    program: DrivingProgram, registrations: Sequence[HookCallbackRequest]
+    program: DrivingProgram, registrations: Sequence[HookCallbackRegistration]
 ) -> dict[str, list[Hook]]:
     """Build the hooks by event, as session options expect them. Raises `BadLine` for an unknown event."""
     hooks: dict[str, list[Hook]] = {}
     for registration in registrations:
-        hooks.setdefault(registration.event, []).append(_build_hook(program, registration))
+        hooks.setdefault(registration.event, []).append(_build_callback_hook(program, registration))
     return hooks
 
 
-def _build_hook(program: DrivingProgram, registration: HookCallbackRequest) -> Hook:
-    async def call_program(fields: dict[str, Any]) -> Any:
+def _build_callback_hook(program: DrivingProgram, registration: HookCallbackRegistration) -> Hook:
+    async def request_hook_decision(fields: dict[str, Any]) -> Any:
         request = {
             "subtype": "hook_callback",
             "callback_id": registration.callback,
@@ -41,11 +41,11 @@ def _build_hook(program: DrivingProgram, registration: HookCallbackRequest) -> H
                 blocked=f"the program's hook did not answer within {registration.seconds:g} s"
             )
 
-    call_program.__qualname__ = registration.callback
+    request_hook_decision.__qualname__ = registration.callback
     return Hook(
         event=_parse_hook_event(registration.event),
         matcher=registration.matcher,
-        action=HookCallback(function=call_program),
+        action=HookCallback(function=request_hook_decision),
         seconds=registration.seconds + _EXTRA_TIMEOUT,
         blocks_on_failure=registration.blocks_on_failure,
         origin=ORIGIN,

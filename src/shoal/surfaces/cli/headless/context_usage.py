@@ -22,8 +22,8 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
     own_schemas = [schema for schema in agent.schemas if schema not in mcp_schemas]
     parts = {
         "System prompt": len(agent.system) // BYTES_PER_TOKEN,
-        "System tools": sum(map(_estimate_tokens, own_schemas)),
-        "MCP tools": sum(map(_estimate_tokens, mcp_schemas)),
+        "System tools": sum(map(_estimate_schema_tokens, own_schemas)),
+        "MCP tools": sum(map(_estimate_schema_tokens, mcp_schemas)),
         "Messages": message_tokens,
         "Free space": max(0, window - agent.context_tokens),
     }
@@ -41,7 +41,7 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
             {
                 "name": schema.name,
                 "serverName": schema.name.split("__")[1],
-                "tokens": _estimate_tokens(schema),
+                "tokens": _estimate_schema_tokens(schema),
                 "isLoaded": True,
             }
             for schema in mcp_schemas
@@ -54,5 +54,5 @@ def compute_context_usage(session: Session) -> dict[str, Any]:
     }
 
 
-def _estimate_tokens(schema: ToolSchema) -> int:
+def _estimate_schema_tokens(schema: ToolSchema) -> int:
     return (len(schema.name) + len(schema.description) + len(str(schema.input_schema))) // BYTES_PER_TOKEN

@@ -29,7 +29,9 @@ async def handle_control_request(session: Session, subtype: str, body: _RequestB
 def build_initialize_response(session: Session) -> dict[str, Any]:
     """Build the response to `initialize`: the commands and agents of the session."""
     return {
-        "commands": [_command_to_dict(each) for each in session.services.knowledge.list_commands()],
+        "commands": [
+            _slash_command_to_dict(each) for each in session.services.knowledge.list_slash_commands()
+        ],
         "agents": [_agent_to_dict(definition) for definition in session.services.definitions.all()],
         "output_style": "default",
         "available_output_styles": ["default"],
@@ -39,7 +41,7 @@ def build_initialize_response(session: Session) -> dict[str, Any]:
     }
 
 
-def _command_to_dict(command: Skill | SlashPrompt) -> dict[str, str]:
+def _slash_command_to_dict(command: Skill | SlashPrompt) -> dict[str, str]:
     return {
         "name": command.name,
         "description": command.description,
@@ -62,7 +64,7 @@ async def _handle_interrupt(session: Session, body: _RequestBody) -> _ResponseBo
 
 
 async def _set_permission_mode(session: Session, body: _RequestBody) -> _ResponseBody:
-    mode = _parse_mode(body.get("mode"))
+    mode = _parse_permission_mode(body.get("mode"))
     session.set_mode(mode)
     return {"mode": mode}
 
@@ -156,7 +158,7 @@ def _agent_to_dict(definition: AgentDefinition) -> dict[str, str]:
     return {"name": definition.name, "description": definition.description, "model": model}
 
 
-def _parse_mode(name: object) -> PermissionMode:
+def _parse_permission_mode(name: object) -> PermissionMode:
     modes: tuple[PermissionMode, ...] = get_args(PermissionMode)
     for mode in modes:
         if mode == name:

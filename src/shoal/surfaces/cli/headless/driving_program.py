@@ -18,16 +18,16 @@ from shoal.wire.stream_input_codec import (
     StreamControlRequest,
     StreamControlResponse,
     StreamInputMessage,
-    parse_input_line,
+    parse_stream_input_line,
 )
-from shoal.wire.stream_output_codec import build_cancel_request, build_control_request
+from shoal.wire.stream_output_codec import build_control_cancel_request, build_control_request
 
 
-class NoProgramAnswer(ShoalError):
+class MissingProgramAnswer(ShoalError):
     """Raised if the program gave no usable answer to a request."""
 
 
-class InputLine(Struct, frozen=True, kw_only=True):
+class ProgramInputLine(Struct, frozen=True, kw_only=True):
     """One line of input."""
 
     number: int
@@ -40,7 +40,7 @@ class DrivingProgram:
     def __init__(self, send: Callable[[object], Awaitable[None]], clock: Clock) -> None:
         self._send = send
         self._clock = clock
-        self._lines: deque[InputLine] = deque()
+        self._lines: deque[ProgramInputLine] = deque()
         self._input_ready = asyncio.Event()
         self._pending_requests: dict[str, asyncio.Future[StreamControlResponse]] = {}
         self._numbers = count(1)
@@ -65,7 +65,7 @@ class DrivingProgram:
         is_cancelled = isinstance(error, asyncio.CancelledError)
         await self._group.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
 
-    async def next_line(self) -> InputLine | None:
+    async def next_input_line(self) -> ProgramInputLine | None:
         """Return the next line; None when the program has hung up."""
         await self._wait_for_input()
         return self._lines.popleft() if self._lines else None
@@ -87,7 +87,7 @@ class DrivingProgram:
         Raises `NoProgramAnswer`, and `TimeoutError` after `timeout` seconds; the request is then cancelled.
         """
         if self.has_hung_up:
-            raise NoProgramAnswer("the program that drives this run has hung up")
+            raise MissingProgramAnswer("the program that drives this run has hung up")
         name = f"ask_{next(self._numbers)}"
         answer: asyncio.Future[StreamControlResponse] = asyncio.get_running_loop().create_future()
         self._pending_requests[name] = answer
@@ -103,7 +103,7 @@ class DrivingProgram:
             if not answer.done() or answer.cancelled():
                 self._cancelled_requests.put_nowait(name)
         if response.error:
-            raise NoProgramAnswer(response.error)
+            raise MissingProgramAnswer(response.error)
         return response.body
 
     async def _wait_for_input(self) -> None:
@@ -113,17 +113,17 @@ class DrivingProgram:
 
     async def _read_lines(self) -> None:
         number = 0
-        async for line in stdin.read_lines():
+        async for line in stdin.read_lines_from_descriptor():
             number += 1
             if line.strip():
-                self._dispatch_line(InputLine(number=number, content=_parse_line(line)))
+                self._dispatch_line(ProgramInputLine(number=number, content=_parse_stream_line(line)))
         self.has_hung_up = True
         self._input_ready.set()
         for answer in self._pending_requests.values():
             if not answer.done():
-                answer.set_exception(NoProgramAnswer("the program that drives this run has hung up"))
+                answer.set_exception(MissingProgramAnswer("the program that drives this run has hung up"))
 
-    def _dispatch_line(self, line: InputLine) -> None:
+    def _dispatch_line(self, line: ProgramInputLine) -> None:
         if (
             isinstance(line.content, StreamControlResponse)
             and (answer := self._pending_requests.get(line.content.id)) is not None
@@ -137,11 +137,11 @@ class DrivingProgram:
     async def _send_cancellations(self) -> None:
         """Cancel requests whose answer nobody awaits; the task that awaited it may be unable to do so."""
         while True:
-            await self._send(build_cancel_request(await self._cancelled_requests.get()))
+            await self._send(build_control_cancel_request(await self._cancelled_requests.get()))
 
 
-def _parse_line(line: bytes) -> StreamInputMessage | InvalidStreamLine:
+def _parse_stream_line(line: bytes) -> StreamInputMessage | InvalidStreamLine:
     try:
-        return parse_input_line(line)
+        return parse_stream_input_line(line)
     except InvalidStreamLine as error:
         return error

@@ -13,25 +13,37 @@ from msgspec import Struct
 from shoal.app.options import Options
 from shoal.app.run_view.agent_status import AgentStatusTable
 from shoal.app.session.session import Session
-from shoal.app.session.slash_commands import resolve_prompt
+from shoal.app.session.slash_commands import resolve_slash_prompt
 from shoal.app.session.turn import Turn
 from shoal.core.agents import AgentSnapshot
 from shoal.core.errors import InvalidAgentDefinition, ShoalError, UnknownSkill
-from shoal.core.events import Event, QuestionAnswered, QuestionAsked, RunFinished, TurnEndReason, WorkRetained
+from shoal.core.events import (
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    RunFinished,
+    TurnEndReason,
+    WorktreeWorkRetained,
+)
 from shoal.core.ids import LEAD_ID
 from shoal.core.questions import DenyAnswer, PermissionQuestion
 from shoal.surfaces.cli import exit_codes
-from shoal.surfaces.cli.headless.output_formats import OutputOptions, RunOutput, StreamOutput, create_output
+from shoal.surfaces.cli.headless.output_formats import (
+    HeadlessOutput,
+    HeadlessOutputOptions,
+    StreamJsonOutput,
+    create_headless_output,
+)
 from shoal.surfaces.cli.headless.signal_handler import SignalHandler
-from shoal.surfaces.cli.headless.stdout import ReaderGone, StdoutWriter
+from shoal.surfaces.cli.headless.stdout import StdoutReaderGone, StdoutWriter
 from shoal.surfaces.terminal import user_messages
 from shoal.surfaces.terminal.event_feed import EventFeed
-from shoal.surfaces.terminal.user_messages import print_message
+from shoal.surfaces.terminal.user_messages import print_user_message
 
 if TYPE_CHECKING:
     from shoal.surfaces.cli.headless.driving_program import DrivingProgram
     from shoal.surfaces.cli.headless.stream_initialization import StreamInitialization
-    from shoal.surfaces.cli.headless.stream_input import StreamInput
+    from shoal.surfaces.cli.headless.stream_input import StreamJsonInput
 
 
 _RECOVERABLE_ENDS: tuple[TurnEndReason, ...] = ("interrupted", "max_turns", "model_error")
@@ -43,7 +55,7 @@ class HeadlessJob(Struct, frozen=True, kw_only=True):
 
     options: Options
     prompt: str | None
-    output: OutputOptions
+    output: HeadlessOutputOptions
     relayed_servers: Sequence[str] = ()
     """MCP servers that live in the driving program."""
     quiet: bool = False
@@ -60,43 +72,43 @@ def run_headless(job: HeadlessJob) -> int:
         return asyncio.run(_run_job(job, signals))
     except asyncio.CancelledError:
         # Only a signal cancels the whole run; it came before a turn or after the last one.
-        print_message("Interrupted.")
+        print_user_message("Interrupted.")
         return signals.exit_code
 
 
 async def _run_job(job: HeadlessJob, signals: SignalHandler) -> int:
-    output = create_output(job.output, StdoutWriter())
+    output = create_headless_output(job.output, StdoutWriter())
     signals.install_handlers()
     try:
         if job.prompt is None:
-            assert isinstance(output, StreamOutput)
-            return await _run_driven_job(job, output, signals)
+            assert isinstance(output, StreamJsonOutput)
+            return await _run_stream_json_job(job, output, signals)
         async with Session(job.options) as session:
             return await _HeadlessRun(job, session, output, signals).run_turns()
     except (ShoalError, OSError, ExceptionGroup) as error:
-        return await _report_failure(user_messages.unwrap_error(error), output, debug=job.options.debug)
+        return await _report_failure(user_messages.unwrap_error_group(error), output, debug=job.options.debug)
 
 
-async def _run_driven_job(job: HeadlessJob, output: StreamOutput, signals: SignalHandler) -> int:
+async def _run_stream_json_job(job: HeadlessJob, output: StreamJsonOutput, signals: SignalHandler) -> int:
     from shoal.surfaces.cli.headless.driving_program import DrivingProgram
     from shoal.surfaces.cli.headless.stream_initialization import initialize_stream
 
     async with DrivingProgram(output.send_line, job.options.clock) as program:
         initialization = await initialize_stream(program, output, job.options, job.relayed_servers)
         async with Session(initialization.options) as session:
-            initialization.apply_to_session(session)
+            initialization.register_relayed_servers(session)
             return await _HeadlessRun(
                 job, session, output, signals, ProgramConnection(program, initialization)
             ).run_turns()
 
 
-async def _report_failure(error: BaseException, output: RunOutput, *, debug: bool) -> int:
+async def _report_failure(error: BaseException, output: HeadlessOutput, *, debug: bool) -> int:
     match error:
-        case ReaderGone():
+        case StdoutReaderGone():
             return exit_codes.BROKEN_PIPE
         case ShoalError() | OSError() if not debug:
             explanation = user_messages.explain_error(error)
-            print_message(explanation)
+            print_user_message(explanation)
             await output.report_failure(explanation)
             await output.close()
             return exit_codes.ERROR
@@ -114,7 +126,7 @@ class _HeadlessRun:
         self,
         job: HeadlessJob,
         session: Session,
-        output: RunOutput,
+        output: HeadlessOutput,
         signals: SignalHandler,
         connection: ProgramConnection | None = None,
     ) -> None:
@@ -135,10 +147,10 @@ class _HeadlessRun:
 
     async def run_turns(self) -> int:
         for note in self._session.notes:
-            print_message(note)
+            print_user_message(note)
         recovered = self._session.services.recovered
         if recovered is not None and recovered.cut_off_results:
-            print_message(user_messages.describe_cut_off_agents(recovered.cut_off_results))
+            print_user_message(user_messages.describe_cut_off_agents(recovered.cut_off_results))
         lost_lines = 0
         try:
             async with asyncio.TaskGroup() as group:
@@ -147,9 +159,12 @@ class _HeadlessRun:
                     group.create_task(self._wake_when_stopped()),
                 )
                 if self._connection is None:
-                    prompt = await resolve_prompt(self._session.services, await self._resolve_prompt())
+                    prompt = await resolve_slash_prompt(self._session.services, await self._resolve_prompt())
                     await self._run_turn(self._session.run(prompt))
-                    while self._can_continue and (turn := await self._wait_for_next_turn(group)) is not None:
+                    while (
+                        self._can_run_another_turn
+                        and (turn := await self._wait_for_next_turn(group)) is not None
+                    ):
                         await self._run_turn(turn)
                 else:
                     lost_lines = await self._run_turns_from_stdin(self._connection, group)
@@ -159,8 +174,10 @@ class _HeadlessRun:
         except asyncio.CancelledError:
             # A signal between turns: working agents end with the session.
             now = self._session.agent.clock.monotonic()
-            self._report_stopped(
-                tuple(run.take_snapshot(now) for run in self._session.services.supervisor.list_running())
+            self._report_stopped_agents(
+                tuple(
+                    run.take_snapshot(now) for run in self._session.services.supervisor.list_running_agents()
+                )
             )
             if self._stopped_agents:
                 await self._output.report_incomplete(
@@ -172,7 +189,7 @@ class _HeadlessRun:
         if self._signals.received:
             return self._signals.exit_code
         return (
-            exit_codes.code_for_reason(self._reason)
+            exit_codes.exit_code_for_stop_reason(self._reason)
             or (exit_codes.STOPPED if self._stopped_agents else exit_codes.OK)
             or (exit_codes.ERROR if lost_lines else exit_codes.OK)
         )
@@ -187,7 +204,7 @@ class _HeadlessRun:
         self._feed.wake()
 
     @property
-    def _can_continue(self) -> bool:
+    def _can_run_another_turn(self) -> bool:
         """True if another turn may follow the one that ended."""
         if self._signals.received:
             return False
@@ -221,15 +238,15 @@ class _HeadlessRun:
     async def _run_turns_from_stdin(self, connection: ProgramConnection, group: asyncio.TaskGroup) -> int:
         """Run the turns and return the number of unusable input lines."""
         from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
-        from shoal.surfaces.cli.headless.stream_input import StreamInput
+        from shoal.surfaces.cli.headless.stream_input import StreamJsonInput
 
-        assert isinstance(self._output, StreamOutput)
+        assert isinstance(self._output, StreamJsonOutput)
         forwarder = QuestionForwarder(self._session, self._output) if self._job.options.attended else None
-        source = StreamInput(self._session, self._output, forwarder, on_change=self._feed.wake)
+        source = StreamJsonInput(self._session, self._output, forwarder, on_change=self._feed.wake)
         if connection.initialization.initialize_request is not None:
             await source.answer_initialize(connection.initialization.initialize_request)
         reader_tasks = [
-            group.create_task(source.read_program(connection.program)),
+            group.create_task(source.read_program_lines(connection.program)),
             group.create_task(source.close_when_stopped()),
         ]
         if forwarder is not None:
@@ -241,14 +258,14 @@ class _HeadlessRun:
             task.cancel()
         return source.bad_lines
 
-    async def _next_turn_from(self, source: StreamInput, group: asyncio.TaskGroup) -> Turn | None:
+    async def _next_turn_from(self, source: StreamJsonInput, group: asyncio.TaskGroup) -> Turn | None:
         """Return the turn for the next prompt or, while none waits, for an arrival; None at the end."""
         while True:
             if (prompt := source.take_prompt()) is not None:
                 try:
-                    return self._session.run(await resolve_prompt(self._session.services, prompt))
+                    return self._session.run(await resolve_slash_prompt(self._session.services, prompt))
                 except (UnknownSkill, InvalidAgentDefinition) as error:
-                    print_message(str(error))
+                    print_user_message(str(error))
                     await self._output.report_failure(str(error))
                     continue
             await self._report_idle_if_quiet()
@@ -259,7 +276,7 @@ class _HeadlessRun:
             turn = await self._wait_for_turn(turn_task, lambda: source.is_ready)
             if turn is not None or self._session.interrupted_agents:
                 return turn
-            waking_count = self._session.services.queue.count_waking(LEAD_ID)
+            waking_count = self._session.services.queue.count_waking_items(LEAD_ID)
             if not source.is_ready and (
                 waking_count or (self._is_assistant and self._session.is_past_deadline)
             ):
@@ -282,7 +299,7 @@ class _HeadlessRun:
         """Report idle: a program that answers questions keeps its end open until then."""
         if (
             not self._session.services.supervisor.has_running_agents
-            and not self._session.services.queue.count_waking(LEAD_ID)
+            and not self._session.services.queue.count_waking_items(LEAD_ID)
         ):
             await self._output.report_idle()
 
@@ -292,7 +309,7 @@ class _HeadlessRun:
         for event in self._feed.drain():
             self._statuses.apply_event(event, self._session.agent.clock.monotonic())
             show_event(event)
-            self._record_refusals(event)
+            self._record_permission_refusals(event)
             if on_event is not None:
                 on_event(event)
             if not isinstance(event, RunFinished):
@@ -300,31 +317,33 @@ class _HeadlessRun:
 
     async def _stop_remaining_work(self) -> None:
         """Stop everything that still runs, and report what was stopped before it was done."""
-        stopped_agents = await self._session.services.supervisor.stop_all("the run ended before it was done")
-        self._report_stopped(self._session.interrupted_agents + stopped_agents)
+        stopped_agents = await self._session.services.supervisor.stop_all_agents(
+            "the run ended before it was done"
+        )
+        self._report_stopped_agents(self._session.interrupted_agents + stopped_agents)
         shells = await self._session.services.shells.stop_all()
         if shells:
-            print_message(
+            print_user_message(
                 user_messages.describe_ended_shells([(shell.id, shell.command) for shell in shells])
             )
         with self._show_progress() as show_event:
             # The stops are reported by now; the work they left behind is not.
             await self._process_events(
-                lambda event: show_event(event) if isinstance(event, WorkRetained) else None
+                lambda event: show_event(event) if isinstance(event, WorktreeWorkRetained) else None
             )
         if self._stopped_agents:
             await self._output.report_incomplete(user_messages.describe_stopped_agents(self._stopped_agents))
         await self._output.report_idle()
 
-    def _report_stopped(self, stopped_agents: tuple[AgentSnapshot, ...]) -> None:
+    def _report_stopped_agents(self, stopped_agents: tuple[AgentSnapshot, ...]) -> None:
         self._stopped_agents = stopped_agents
         if not stopped_agents:
             return
-        print_message(user_messages.describe_stopped_agents(stopped_agents))
+        print_user_message(user_messages.describe_stopped_agents(stopped_agents))
         if self._reason == "done" and self._job.options.persist:
-            print_message(user_messages.resume_hint(self._session.id))
+            print_user_message(user_messages.format_resume_hint(self._session.id))
 
-    def _record_refusals(self, event: Event) -> None:
+    def _record_permission_refusals(self, event: Event) -> None:
         match event:
             case QuestionAsked(question=PermissionQuestion() as question):
                 self._open_questions[question.id] = question
@@ -353,25 +372,30 @@ class _HeadlessRun:
     async def _finish_turn(self, finished: RunFinished) -> None:
         self._reason = finished.reason
         if finished.reason != "done":
-            print_message(user_messages.describe_turn_end(finished))
+            print_user_message(user_messages.describe_turn_end(finished))
             if self._job.options.persist:
-                print_message(user_messages.resume_hint(self._session.id))
+                print_user_message(user_messages.format_resume_hint(self._session.id))
         elif finished.detail:
-            print_message(f"note: {finished.detail}")
+            print_user_message(f"note: {finished.detail}")
         if self._refused_calls and finished.reason != "interrupted":
-            print_message(user_messages.permission_hint(self._refused_calls))
+            print_user_message(user_messages.format_permission_hint(self._refused_calls))
         self._refused_calls.clear()
         if self._job.verbose:
-            print_message(self._format_turn_cost(finished))
+            print_user_message(self._format_turn_cost(finished))
         await self._output.end_turn(finished)
 
     def _format_turn_cost(self, finished: RunFinished) -> str:
-        from shoal.core.text_format import format_count, format_dollars, format_duration, format_quantity
+        from shoal.core.text_format import (
+            format_dollars,
+            format_duration,
+            format_quantity,
+            format_token_count,
+        )
 
         cost_parts = (
             format_quantity(finished.requests, "request"),
-            f"{format_count(finished.usage.prompt_tokens)} tokens in",
-            f"{format_count(finished.usage.output_tokens)} out",
+            f"{format_token_count(finished.usage.prompt_tokens)} tokens in",
+            f"{format_token_count(finished.usage.output_tokens)} out",
             format_dollars(finished.cost_usd),
             format_duration(finished.duration_ms / 1000),
             f"{self._session.agent.model.card.id}",

@@ -16,8 +16,8 @@ from shoal.core.events import (
     Event,
     HookRan,
     MessageAdded,
+    ModelRequestSent,
     PermissionDenied,
-    RequestSent,
     RunFinished,
     TextStreamed,
     ToolStarted,
@@ -27,7 +27,7 @@ from shoal.core.messages import ToolResultBlock
 from shoal.core.text_format import strip_terminal_codes
 from shoal.core.usage import Usage
 from shoal.surfaces.cli.headless.stdout import StdoutWriter
-from shoal.surfaces.cli.headless.task_lines import build_task_line
+from shoal.surfaces.cli.headless.task_lines import build_task_stream_line
 from shoal.surfaces.terminal import user_messages
 from shoal.wire import stream_output_codec
 from shoal.wire.json_codec import encode_json
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
 
-class RunOutput(Protocol):
+class HeadlessOutput(Protocol):
     def set_session(self, session: Session) -> None:
         """Set the session; events before the first turn count towards that turn."""
         ...
@@ -69,7 +69,7 @@ class RunOutput(Protocol):
     async def close(self) -> None: ...
 
 
-class OutputOptions(Struct, frozen=True, kw_only=True):
+class HeadlessOutputOptions(Struct, frozen=True, kw_only=True):
     """Output options chosen by the caller."""
 
     format: OutputFormat = "text"
@@ -80,14 +80,14 @@ class OutputOptions(Struct, frozen=True, kw_only=True):
     """Report when a turn runs and when none does."""
 
 
-def create_output(options: OutputOptions, stdout: StdoutWriter) -> RunOutput:
+def create_headless_output(options: HeadlessOutputOptions, stdout: StdoutWriter) -> HeadlessOutput:
     match options.format:
         case "text":
             return TextOutput(stdout)
         case "json":
-            return JsonOutput(stdout)
+            return JsonResultOutput(stdout)
         case "stream-json":
-            return StreamOutput(stdout, options)
+            return StreamJsonOutput(stdout, options)
 
 
 class TextOutput:
@@ -148,10 +148,10 @@ class _TurnResultBuilder:
             case _:
                 pass
 
-    def build_result(self, finished: RunFinished) -> stream_output_codec.ResultLine:
+    def build_result(self, finished: RunFinished) -> stream_output_codec.RunResultLine:
         is_done = finished.reason == "done"
         explanation = "" if is_done else user_messages.describe_turn_end(finished)
-        return stream_output_codec.ResultLine(
+        return stream_output_codec.RunResultLine(
             subtype=stream_output_codec.get_result_subtype(finished.reason),
             is_error=not is_done,
             duration_ms=finished.duration_ms,
@@ -163,7 +163,9 @@ class _TurnResultBuilder:
             session_id=self.session.id,
             total_cost_usd=finished.cost_usd,
             usage=finished.usage,
-            model_usage=stream_output_codec.build_model_usage(self.session.agent.budget.budget.by_model),
+            model_usage=stream_output_codec.build_model_usage(
+                self.session.agent.budget.budget.spending_by_model
+            ),
             permission_denials=self.denials,
             api_error_status=getattr(finished.error, "status", None),
             errors=() if is_done else (explanation,),
@@ -171,8 +173,8 @@ class _TurnResultBuilder:
         )
 
 
-def _build_failure_result(explanation: str) -> stream_output_codec.ResultLine:
-    return stream_output_codec.ResultLine(
+def _build_failure_result(explanation: str) -> stream_output_codec.RunResultLine:
+    return stream_output_codec.RunResultLine(
         subtype="error_during_execution",
         is_error=True,
         duration_ms=0,
@@ -189,9 +191,9 @@ def _build_failure_result(explanation: str) -> stream_output_codec.ResultLine:
     )
 
 
-def _mark_incomplete(
-    result: stream_output_codec.ResultLine, explanation: str
-) -> stream_output_codec.ResultLine:
+def _mark_result_incomplete(
+    result: stream_output_codec.RunResultLine, explanation: str
+) -> stream_output_codec.RunResultLine:
     return structs.replace(
         result,
         subtype="error_during_execution",
@@ -201,13 +203,13 @@ def _mark_incomplete(
     )
 
 
-class JsonOutput:
+class JsonResultOutput:
     """Writes the result of the last turn as one object."""
 
     def __init__(self, stdout: StdoutWriter) -> None:
         self._stdout = stdout
         self._turn: _TurnResultBuilder | None = None
-        self._result: stream_output_codec.ResultLine | None = None
+        self._result: stream_output_codec.RunResultLine | None = None
 
     def set_session(self, session: Session) -> None:
         self._turn = _TurnResultBuilder(session)
@@ -228,7 +230,7 @@ class JsonOutput:
 
     async def report_incomplete(self, why: str) -> None:
         if self._result is not None:
-            self._result = _mark_incomplete(self._result, why)
+            self._result = _mark_result_incomplete(self._result, why)
 
     async def report_failure(self, why: str) -> None:
         self._result = _build_failure_result(why)
@@ -239,14 +241,14 @@ class JsonOutput:
             await self._stdout.write(encode_json(result) + b"\n")
 
 
-class StreamOutput:
+class StreamJsonOutput:
     """Writes every message as it enters the conversation, between an `init` and a `result` for each turn."""
 
-    def __init__(self, stdout: StdoutWriter, options: OutputOptions) -> None:
+    def __init__(self, stdout: StdoutWriter, options: HeadlessOutputOptions) -> None:
         self._stdout = stdout
         self._options = options
         self._turn: _TurnResultBuilder | None = None
-        self._result: stream_output_codec.ResultLine | None = None
+        self._result: stream_output_codec.RunResultLine | None = None
         self._statuses = AgentStatusTable()
         self._state: stream_output_codec.SessionState = "idle"
         self._partial: dict[AgentId, PartialMessageEncoder] = {}
@@ -258,7 +260,7 @@ class StreamOutput:
         self._turn = _TurnResultBuilder(session)
 
     async def begin_turn(self, session: Session) -> None:
-        await self.set_state("running")
+        await self.send_session_state("running")
         await self.send_line(_build_init_line(session))
 
     async def write_event(self, event: Event) -> None:
@@ -269,15 +271,17 @@ class StreamOutput:
         match event:
             case MessageAdded():
                 if event.message.role == "assistant":
-                    await self._write_partial(event, status)
-                if self._is_shown(event):
+                    await self._write_partial_message(event, status)
+                if self._is_event_shown(event):
                     await self.send_line(
-                        stream_output_codec.build_message_line(event, session, parent=status.call or None)
+                        stream_output_codec.build_message_line(
+                            event, session, parent=status.starting_call or None
+                        )
                     )
-            case TextStreamed() | RequestSent():
-                await self._write_partial(event, status)
+            case TextStreamed() | ModelRequestSent():
+                await self._write_partial_message(event, status)
             case AgentStarted() | AgentEnded() | ToolStarted() if event.agent != LEAD_ID:
-                await self.send_line(build_task_line(event, status, session))
+                await self.send_line(build_task_stream_line(event, status, session))
             case ConversationCompacted(trigger=trigger, tokens_before=tokens):
                 compact_metadata = {"trigger": trigger, "pre_tokens": tokens}
                 boundary = stream_output_codec.CompactBoundaryLine(
@@ -298,20 +302,20 @@ class StreamOutput:
         self._turn = _TurnResultBuilder(self._turn.session)
 
     async def report_idle(self) -> None:
-        await self.set_state("idle")
+        await self.send_session_state("idle")
 
     async def report_incomplete(self, why: str) -> None:
         """Send one more result: the turn's own result was sent before the run was cut short."""
         if self._result is not None:
-            await self.send_line(_mark_incomplete(self._result, why))
+            await self.send_line(_mark_result_incomplete(self._result, why))
 
     async def report_failure(self, why: str) -> None:
         await self.send_line(_build_failure_result(why))
 
     async def close(self) -> None: ...
 
-    async def _write_partial(
-        self, event: TextStreamed | RequestSent | MessageAdded, status: AgentStatus
+    async def _write_partial_message(
+        self, event: TextStreamed | ModelRequestSent | MessageAdded, status: AgentStatus
     ) -> None:
         if not self._options.partial_messages:
             return
@@ -321,27 +325,27 @@ class StreamOutput:
             case TextStreamed(kind="text" | "thinking" as kind, text=text):
                 encoded_lines = encoder.encode_delta(kind, text, status.model)
             case MessageAdded():
-                encoded_lines = encoder.encode_end(event)
-            case RequestSent():
-                encoded_lines = encoder.reset()
+                encoded_lines = encoder.encode_message_end(event)
+            case ModelRequestSent():
+                encoded_lines = encoder.discard_partial_message()
             case _:
                 encoded_lines = ()
         for encoded_line in encoded_lines:
             line = stream_output_codec.StreamEventLine(
                 event=encoded_line,
-                parent_tool_use_id=status.call or None,
+                parent_tool_use_id=status.starting_call or None,
                 session_id=self._turn.session.id,
                 uuid=str(uuid.uuid4()),
             )
             await self.send_line(line)
 
-    def _is_shown(self, event: MessageAdded) -> bool:
+    def _is_event_shown(self, event: MessageAdded) -> bool:
         # The caller's own messages are replayed only on request.
         if event.message.role == "assistant" or self._options.replay_user_messages:
             return True
         return any(isinstance(block, ToolResultBlock) for block in event.message.content)
 
-    async def set_state(self, state: stream_output_codec.SessionState) -> None:
+    async def send_session_state(self, state: stream_output_codec.SessionState) -> None:
         """Send the state, only to a program that feeds us, and only when it changes."""
         if self._options.states and self._turn is not None and state != self._state:
             self._state = state
@@ -382,9 +386,9 @@ def _build_budget_warning(
     )
 
 
-def _build_init_line(session: Session) -> stream_output_codec.InitLine:
+def _build_init_line(session: Session) -> stream_output_codec.SessionInitLine:
     parts, agent = session.services, session.agent
-    return stream_output_codec.InitLine(
+    return stream_output_codec.SessionInitLine(
         cwd=str(parts.workspace.root),
         session_id=session.id,
         tools=stream_output_codec.to_protocol_tool_names(agent.tools),
@@ -393,7 +397,7 @@ def _build_init_line(session: Session) -> stream_output_codec.InitLine:
         permission_mode=parts.permissions.mode,
         agents=[definition.name for definition in parts.definitions.all()],
         plugins=[{"name": each.name, "path": str(each.root)} for each in parts.plugins.all],
-        slash_commands=[each.name for each in parts.knowledge.list_commands()],
+        slash_commands=[each.name for each in parts.knowledge.list_slash_commands()],
         shoal_version=parts.version,
         uuid=str(uuid.uuid4()),
     )

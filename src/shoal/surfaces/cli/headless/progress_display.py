@@ -13,9 +13,9 @@ from shoal.core.events import (
     ConversationCompacted,
     Event,
     NoteAdded,
+    PartialReplyDiscarded,
     PermissionDenied,
     QuestionAsked,
-    StreamDiscarded,
     ToolFinished,
     ToolStarted,
 )
@@ -80,10 +80,14 @@ class _LiveProgressDisplay:
         self._statuses = statuses
         self._activity = TurnActivity(clock)
         self._in_turn = False
-        self._rows = LiveStatusRows(self._screen, self._render_rows) if statuses.list_working() else None
+        self._rows = (
+            LiveStatusRows(self._screen, self._render_rows) if statuses.list_working_agents() else None
+        )
 
     def show_event(self, event: Event) -> None:
-        event_line = _format_event(event, self._statuses, questions_stay_open=self._questions_stay_open)
+        event_line = _format_progress_event(
+            event, self._statuses, questions_stay_open=self._questions_stay_open
+        )
         if event_line is not None and not isinstance(event, ToolStarted | ToolFinished):
             self._screen.write(f"{event_line}\n", DIM)
         self._activity.apply_event(event)
@@ -99,10 +103,12 @@ class _LiveProgressDisplay:
     def _render_rows(self, columns: int) -> list[str]:
         colours = self._screen.colours
         agents = format_agent_rows(
-            self._statuses.list_working(), self._clock.monotonic(), columns, colours=colours
+            self._statuses.list_working_agents(), self._clock.monotonic(), columns, colours=colours
         )
         lead = (
-            [apply_style(self._activity.format_line(columns), DIM, colours=colours)] if self._in_turn else []
+            [apply_style(self._activity.format_activity_line(columns), DIM, colours=colours)]
+            if self._in_turn
+            else []
         )
         return [*lead, *agents]
 
@@ -115,7 +121,9 @@ class _PlainProgressDisplay:
 
     def show_event(self, event: Event) -> None:
         # Here the failed call's own line says why it was not run.
-        event_line = _format_event(event, self._statuses, questions_stay_open=self._questions_stay_open)
+        event_line = _format_progress_event(
+            event, self._statuses, questions_stay_open=self._questions_stay_open
+        )
         if event_line is not None and not isinstance(event, PermissionDenied):
             self._screen.write(f"{event_line}\n")
 
@@ -123,7 +131,9 @@ class _PlainProgressDisplay:
         self._screen.close()
 
 
-def _format_event(event: Event, statuses: AgentStatusTable, *, questions_stay_open: bool) -> str | None:
+def _format_progress_event(
+    event: Event, statuses: AgentStatusTable, *, questions_stay_open: bool
+) -> str | None:
     """Format an event as a line; agents are named, the lead is not."""
     if statuses.is_repeated_note(event):
         return None
@@ -153,7 +163,7 @@ def _format_progress(event: Event) -> str | None:
             return (
                 f"{tool} {'failed' if is_error else 'done'} in {format_duration(duration / 1000)}{error_note}"
             )
-        case StreamDiscarded(reason=reason, retry_in=delay, attempt=attempt):
+        case PartialReplyDiscarded(reason=reason, retry_in=delay, attempt=attempt):
             return f"asking again in {format_duration(delay)} (attempt {attempt}): {to_one_line(reason)}"
         case PermissionDenied(tool=tool, reason=reason):
             return f"{tool} was not allowed: {to_one_line(reason)}"

@@ -22,13 +22,13 @@ from shoal.core.questions import (
     PlanApprovalQuestion,
     Question,
 )
-from shoal.surfaces.cli.headless.output_formats import StreamOutput
-from shoal.wire.question_codec import parse_suggestions
+from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
+from shoal.wire.question_codec import parse_permission_suggestions
 from shoal.wire.stream_input_codec import StreamControlResponse
-from shoal.wire.stream_output_codec import build_cancel_request, build_permission_request
+from shoal.wire.stream_output_codec import build_control_cancel_request, build_permission_request
 
 
-class AlreadyAnswered(ShoalError):
+class QuestionAlreadyAnswered(ShoalError):
     """Raised if another answer to this question came first; that answer stands."""
 
     def __init__(self, question: str) -> None:
@@ -38,7 +38,7 @@ class AlreadyAnswered(ShoalError):
 class QuestionForwarder:
     """Sends one `can_use_tool` request for each open question. An answer from elsewhere cancels it."""
 
-    def __init__(self, session: Session, output: StreamOutput) -> None:
+    def __init__(self, session: Session, output: StreamJsonOutput) -> None:
         self._session = session
         self._broker = session.services.question_broker
         self._output = output
@@ -49,28 +49,30 @@ class QuestionForwarder:
         async with asyncio.TaskGroup() as group:
             async for question in self._broker.watch_questions():
                 self._open[question.id] = question
-                await self._output.set_state("requires_action")
+                await self._output.send_session_state("requires_action")
                 asking_agent = None if question.agent == LEAD_ID else question.agent
                 line = build_permission_request(
                     question.id,
-                    *_question_to_call(question),
+                    *_question_to_tool_call(question),
                     suggestions=_encode_suggestions(question),
                     agent=asking_agent,
                 )
                 await self._output.send_line(line)
-                group.create_task(self._await_settlement(question))
+                group.create_task(self._await_question_settlement(question))
 
-    def handle_response(self, response: StreamControlResponse) -> None:
+    def deliver_program_answer(self, response: StreamControlResponse) -> None:
         """Pass on an answer. Raises `AlreadyAnswered` or `StoreError` if it does not count."""
         question = self._open.pop(response.id, None)
         if question is None:
-            late_question = self._broker.late_answers.find_question(response.id)
+            late_question = self._broker.late_answers.find_permission_question(response.id)
             answer = (
-                DenyAnswer(reason="") if late_question is None else _parse_answer(late_question, response)
+                DenyAnswer(reason="")
+                if late_question is None
+                else _parse_program_answer(late_question, response)
             )
             self._broker.late_answers.submit_answer(response.id, answer)
-        elif not self._broker.submit_answer(question.id, _parse_answer(question, response)):
-            raise AlreadyAnswered(question.id)
+        elif not self._broker.submit_answer(question.id, _parse_program_answer(question, response)):
+            raise QuestionAlreadyAnswered(question.id)
 
     def deny_open_questions(self) -> None:
         """Deny the open questions: nobody will answer any more, so policy does."""
@@ -80,16 +82,16 @@ class QuestionForwarder:
             self._broker.submit_answer(question.id, denial)
         self._open.clear()
 
-    async def _await_settlement(self, question: Question) -> None:
+    async def _await_question_settlement(self, question: Question) -> None:
         await self._broker.wait_for_answer(question.id)
         if self._open.pop(question.id, None) is not None:
-            await self._output.send_line(build_cancel_request(question.id))
+            await self._output.send_line(build_control_cancel_request(question.id))
         if not self._open:
             is_working = self._session.is_busy or self._session.services.supervisor.has_running_agents
-            await self._output.set_state("running" if is_working else "idle")
+            await self._output.send_session_state("running" if is_working else "idle")
 
 
-def _question_to_call(question: Question) -> tuple[str, str, dict[str, Any]]:
+def _question_to_tool_call(question: Question) -> tuple[str, str, dict[str, Any]]:
     match question:
         case PermissionQuestion(tool=tool, tool_use_id=call, input=tool_input):
             return tool, call, tool_input
@@ -103,7 +105,7 @@ def _encode_suggestions(question: Question) -> tuple[Any, ...]:
     return msgspec.to_builtins(question.suggestions) if isinstance(question, PermissionQuestion) else ()
 
 
-def _parse_answer(question: Question, response: StreamControlResponse) -> Answer:
+def _parse_program_answer(question: Question, response: StreamControlResponse) -> Answer:
     body = response.body
     if response.error or body.get("behavior") != "allow":
         reason = response.error or str(body.get("message") or "The person said no.")
@@ -115,7 +117,7 @@ def _parse_answer(question: Question, response: StreamControlResponse) -> Answer
                 input=updated_input
                 if isinstance(updated_input, dict) and updated_input != tool_input
                 else None,
-                updates=parse_suggestions(body.get("updatedPermissions")),
+                updates=parse_permission_suggestions(body.get("updatedPermissions")),
             )
         case PlanApprovalQuestion(digest=digest):
             return PlanApprovalAnswer(digest=digest)

@@ -27,7 +27,11 @@ class SignalHandler:
 
     @property
     def exit_code(self) -> int:
-        return exit_codes.INTERRUPTED if self.received is None else exit_codes.code_for_signal(self.received)
+        return (
+            exit_codes.INTERRUPTED
+            if self.received is None
+            else exit_codes.exit_code_for_signal(self.received)
+        )
 
     def install_handlers(self) -> None:
         """Install handlers that end the running task in order, instead of the process."""

@@ -11,25 +11,27 @@ from pathlib import Path
 
 import click
 
-from shoal.surfaces.terminal.user_messages import print_message
+from shoal.surfaces.terminal.user_messages import print_user_message
 
 SILENCE_TIMEOUT = 1.0
 """Seconds of silence on an open pipe before a notice says what is awaited."""
 CHUNK_SIZE = 1 << 16
 
 
-def is_piped() -> bool:
+def is_stdin_piped() -> bool:
     """Return True if standard input is neither a terminal nor /dev/null."""
     try:
-        return not os.isatty(0) and not _is_null(0)
+        return not os.isatty(0) and not _is_dev_null(0)
     except OSError:
         return False  # closed by our parent
 
 
-def read_prompt() -> str:
+def read_prompt_from_stdin() -> str:
     """Read all of standard input as text; invalid UTF-8 is replaced and reported."""
     if not select.select([0], [], [], SILENCE_TIMEOUT)[0]:
-        print_message("waiting for the prompt on standard input (end it with Ctrl-D, or run with </dev/null)")
+        print_user_message(
+            "waiting for the prompt on standard input (end it with Ctrl-D, or run with </dev/null)"
+        )
     parts = []
     while part := os.read(0, CHUNK_SIZE):
         parts.append(part)
@@ -38,7 +40,7 @@ def read_prompt() -> str:
 
 def append_piped_input(prompt: str | None) -> str:
     """Return the prompt followed by the piped input; empty if there is neither."""
-    parts = (prompt or "", read_prompt() if is_piped() else "")
+    parts = (prompt or "", read_prompt_from_stdin() if is_stdin_piped() else "")
     return "\n\n".join(part for part in parts if part.strip())
 
 
@@ -46,26 +48,26 @@ def decode_text(raw: bytes, what: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        print_message(
+        print_user_message(
             f"{what} is not UTF-8 from byte {error.start} on: what cannot be read is replaced by \ufffd"
         )
         return raw.decode(errors="replace")
 
 
-def decode_argument(argument: str) -> str:
+def decode_cli_argument(argument: str) -> str:
     """Decode an argument: the system passes bytes, which need not be UTF-8."""
     return decode_text(os.fsencode(argument), "The prompt")
 
 
 def read_text_to_send(argument: str) -> str:
     """Return the text that a command sends: its argument, or with `-` all of standard input."""
-    text = read_prompt() if argument == "-" else decode_text(os.fsencode(argument), "The text")
+    text = read_prompt_from_stdin() if argument == "-" else decode_text(os.fsencode(argument), "The text")
     if not text.strip():
         raise click.UsageError("There is no text to send.")
     return text
 
 
-async def read_lines(fd: int = 0) -> AsyncIterator[bytes]:
+async def read_lines_from_descriptor(fd: int = 0) -> AsyncIterator[bytes]:
     """Yield the lines of a descriptor without blocking the loop or changing the descriptor's mode."""
     rest = b""
     while chunk := await _read_chunk(fd):
@@ -90,6 +92,6 @@ async def _read_chunk(fd: int) -> bytes:
     return os.read(fd, CHUNK_SIZE)
 
 
-def _is_null(fd: int) -> bool:
+def _is_dev_null(fd: int) -> bool:
     status = os.fstat(fd)
     return stat.S_ISCHR(status.st_mode) and os.path.samestat(status, Path(os.devnull).stat())

@@ -12,11 +12,11 @@ ATOMIC_WRITE_SIZE = 4096
 """Bytes that a pipe which polls writable takes without blocking (PIPE_BUF on Linux)."""
 
 
-class ReaderGone(ShoalError):
+class StdoutReaderGone(ShoalError):
     """Raised if nobody reads the output any more."""
 
 
-class OutputWriteError(ShoalError):
+class StdoutWriteError(ShoalError):
     """Raised if the output cannot be written."""
 
 
@@ -48,9 +48,9 @@ class StdoutWriter:
         try:
             return os.write(self._fd, piece)
         except BrokenPipeError as error:
-            raise ReaderGone("nobody reads the output any more") from error
+            raise StdoutReaderGone("nobody reads the output any more") from error
         except OSError as error:
-            raise OutputWriteError(f"Standard output cannot be written: {error.strerror}.") from error
+            raise StdoutWriteError(f"Standard output cannot be written: {error.strerror}.") from error
 
     async def _wait_until_writable(self) -> None:
         loop = asyncio.get_running_loop()

@@ -11,17 +11,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import shoal
-from shoal.app.definitions.agent_catalog import load_given_agents
+from shoal.app.definitions.agent_catalog import parse_agents_option
 from shoal.app.options import Options
 from shoal.core.errors import SettingsError, ShoalError
 from shoal.core.mcp_servers import McpServerStatus
 from shoal.surfaces.cli.headless.callback_hooks import build_callback_hooks
 from shoal.surfaces.cli.headless.driving_program import DrivingProgram
-from shoal.surfaces.cli.headless.output_formats import StreamOutput
+from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
 from shoal.tools.relayed_mcp import RelayedMcpServer, RelayedMcpTool
-from shoal.wire.stream_initialize_codec import InitializeRequest, parse_initialize_request
+from shoal.wire.stream_initialize_codec import StreamInitializeRequest, parse_initialize_request
 from shoal.wire.stream_input_codec import StreamControlRequest
-from shoal.wire.stream_output_codec import build_error_response
+from shoal.wire.stream_output_codec import build_control_error_response
 
 if TYPE_CHECKING:
     from shoal.app.session.session import Session
@@ -37,7 +37,7 @@ class StreamInitialization(Struct, frozen=True, kw_only=True):
     servers: tuple[McpServerStatus, ...] = ()
     tools: tuple[RelayedMcpTool, ...] = ()
 
-    def apply_to_session(self, session: Session) -> None:
+    def register_relayed_servers(self, session: Session) -> None:
         """Register the program's servers with the session, and apply its settings to their tools."""
         session.services.servers.relayed_servers = self.servers
         for tool in self.tools:
@@ -45,7 +45,7 @@ class StreamInitialization(Struct, frozen=True, kw_only=True):
 
 
 async def initialize_stream(
-    program: DrivingProgram, output: StreamOutput, options: Options, servers: Sequence[str] = ()
+    program: DrivingProgram, output: StreamJsonOutput, options: Options, servers: Sequence[str] = ()
 ) -> StreamInitialization:
     """Read the `initialize` request; one that cannot be met is refused, and the next one counts."""
     while (initialize_request := await program.take_initialize_request()) is not None:
@@ -55,7 +55,7 @@ async def initialize_stream(
             )
             break
         except ShoalError as error:
-            await output.send_line(build_error_response(initialize_request.id, str(error)))
+            await output.send_line(build_control_error_response(initialize_request.id, str(error)))
     async with asyncio.TaskGroup() as group:
         opened = [group.create_task(_open_relayed_server(program, name, options)) for name in servers]
     tools = tuple(tool for task in opened for tool in task.result()[1])
@@ -72,14 +72,14 @@ async def initialize_stream(
 
 
 def _apply_initialize_request(
-    options: Options, request: InitializeRequest, program: DrivingProgram
+    options: Options, request: StreamInitializeRequest, program: DrivingProgram
 ) -> Options:
     if request.callbacks:
         options = replace(options, hooks=build_callback_hooks(program, request.callbacks))
     if request.agents is not None:
         if options.agents is not None:
             raise SettingsError("Agents come with --agents and with initialize: give them in one place.")
-        load_given_agents(request.agents, Path.cwd())
+        parse_agents_option(request.agents, Path.cwd())
         options = replace(options, agents=request.agents)
     return options
 
@@ -89,14 +89,14 @@ async def _open_relayed_server(
 ) -> tuple[McpServerStatus, tuple[RelayedMcpTool, ...]]:
     """Open a server of the program and return its status and tools; a failure affects no other server."""
 
-    async def exchange_message(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def exchange_mcp_message(server: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = await program.send_request(
             {"subtype": "mcp_message", "server_name": server, "message": message}
         )
         response = answer.get("mcp_response")
         return response if isinstance(response, Mapping) else {}
 
-    server = RelayedMcpServer(name, exchange_message, version=shoal.__version__)
+    server = RelayedMcpServer(name, exchange_mcp_message, version=shoal.__version__)
     status = McpServerStatus(name=name, status="connected", kind="sdk", origin="the driving program")
     try:
         async with options.clock.deadline(OPEN_TIMEOUT):

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from shoal.app.session.session import Session
 from shoal.app.session.slash_commands import is_slash_command
 from shoal.core.errors import ShoalError
-from shoal.core.events import AssistantReplied, Event, RequestSent
+from shoal.core.events import AssistantReplied, Event, ModelRequestSent
 from shoal.core.ids import LEAD_ID
 from shoal.core.messages import Message, TextBlock
 from shoal.surfaces.cli.headless.control_requests import build_initialize_response, handle_control_request
-from shoal.surfaces.cli.headless.driving_program import DrivingProgram, InputLine
-from shoal.surfaces.cli.headless.output_formats import StreamOutput
+from shoal.surfaces.cli.headless.driving_program import DrivingProgram, ProgramInputLine
+from shoal.surfaces.cli.headless.output_formats import StreamJsonOutput
 from shoal.surfaces.cli.headless.question_forwarder import QuestionForwarder
-from shoal.surfaces.terminal.user_messages import join_names, print_message
+from shoal.surfaces.terminal.user_messages import join_names, print_user_message
 from shoal.wire.stream_input_codec import (
     IgnoredStreamLine,
     InvalidStreamLine,
@@ -23,10 +23,10 @@ from shoal.wire.stream_input_codec import (
     StreamControlResponse,
     StreamPrompt,
 )
-from shoal.wire.stream_output_codec import build_error_response, build_success_response
+from shoal.wire.stream_output_codec import build_control_error_response, build_control_success_response
 
 
-class StreamInput:
+class StreamJsonInput:
     """Reads stdin in its own task; each prompt becomes a turn, or joins the running one.
 
     A prompt that arrives while tools run is given to the agent with their results. One that arrives while the
@@ -36,7 +36,7 @@ class StreamInput:
     def __init__(
         self,
         session: Session,
-        output: StreamOutput,
+        output: StreamJsonOutput,
         forwarder: QuestionForwarder | None,
         *,
         on_change: Callable[[], None],
@@ -52,9 +52,9 @@ class StreamInput:
         self._in_tools = False
         self.bad_lines = 0
 
-    async def read_program(self, program: DrivingProgram) -> None:
+    async def read_program_lines(self, program: DrivingProgram) -> None:
         """Read lines until the program hangs up."""
-        while (line := await program.next_line()) is not None:
+        while (line := await program.next_input_line()) is not None:
             await self._handle_line(line)
         self.close()
 
@@ -88,8 +88,8 @@ class StreamInput:
         match event:
             case AssistantReplied(tool_uses=calls, agent=agent) if agent == LEAD_ID:
                 self._in_tools = calls > 0
-                self._steer_waiting()
-            case RequestSent(agent=agent) if agent == LEAD_ID:
+                self._steer_waiting_prompts()
+            case ModelRequestSent(agent=agent) if agent == LEAD_ID:
                 self._in_tools = False
             case _:
                 pass
@@ -97,7 +97,7 @@ class StreamInput:
     def end_turn(self) -> None:
         self._in_tools = False
 
-    def _steer_waiting(self) -> None:
+    def _steer_waiting_prompts(self) -> None:
         # An assistant accepts a message at once, and reads it when its model has answered.
         can_steer = self._in_tools or (self._session.services.assistant and self._session.is_busy)
         while can_steer and self._waiting and self._can_steer(self._waiting[0]):
@@ -105,51 +105,51 @@ class StreamInput:
 
     def _can_steer(self, message: Message) -> bool:
         """Return False for a command: it gets its own turn."""
-        return _is_text(message) and not is_slash_command(self._session.services, message)
+        return _is_text_only(message) and not is_slash_command(self._session.services, message)
 
-    async def _handle_line(self, line: InputLine) -> None:
+    async def _handle_line(self, line: ProgramInputLine) -> None:
         match line.content:
             case StreamPrompt(message=message, left_out=skipped):
                 if skipped:
-                    print_message(
+                    print_user_message(
                         f"line {line.number} of stdin: left out, as not known here: {join_names(skipped)}"
                     )
                 self._waiting.append(message)
-                self._steer_waiting()
+                self._steer_waiting_prompts()
                 self._on_change()
             case StreamControlRequest() as control_request:
-                await self.handle_control(control_request)
+                await self.handle_control_request(control_request)
             case StreamControlResponse(id=question) as response:
                 if self._forwarder is None:
-                    print_message(f"line {line.number} of stdin answers {question!r}, which is not open")
+                    print_user_message(f"line {line.number} of stdin answers {question!r}, which is not open")
                     return
                 try:
-                    self._forwarder.handle_response(response)
+                    self._forwarder.deliver_program_answer(response)
                 except ShoalError as error:
-                    print_message(
+                    print_user_message(
                         f"line {line.number} of stdin answers {question!r}, which is not open: {error}"
                     )
             case InvalidStreamLine() as error:
                 self.bad_lines += 1
-                print_message(f"line {line.number} of stdin is ignored: {error}")
+                print_user_message(f"line {line.number} of stdin is ignored: {error}")
             case IgnoredStreamLine():
                 pass
 
-    async def handle_control(self, control: StreamControlRequest) -> None:
+    async def handle_control_request(self, control: StreamControlRequest) -> None:
         try:
-            line = build_success_response(
+            line = build_control_success_response(
                 control.id, await handle_control_request(self._session, control.subtype, control.body)
             )
         except ShoalError as error:
-            line = build_error_response(control.id, str(error))
+            line = build_control_error_response(control.id, str(error))
         await self._output.send_line(line)
 
     async def answer_initialize(self, initialize_request: StreamControlRequest) -> None:
         """Answer the `initialize` request that the session was opened for."""
         await self._output.send_line(
-            build_success_response(initialize_request.id, build_initialize_response(self._session))
+            build_control_success_response(initialize_request.id, build_initialize_response(self._session))
         )
 
 
-def _is_text(message: Message) -> bool:
+def _is_text_only(message: Message) -> bool:
     return all(isinstance(block, TextBlock) for block in message.content)

@@ -7,16 +7,16 @@ import uuid
 from shoal.app.run_view.agent_status import AgentStatus
 from shoal.core.events import AgentEnded, AgentStarted, ToolStarted
 from shoal.wire import stream_task_codec
-from shoal.wire.stream_output_codec import StreamLine
+from shoal.wire.stream_output_codec import StreamOutputLine
 
 
-def build_task_line(
+def build_task_stream_line(
     event: AgentStarted | AgentEnded | ToolStarted, agent: AgentStatus, session: str
-) -> StreamLine:
-    call, identity = agent.call or None, str(uuid.uuid4())
+) -> StreamOutputLine:
+    call, identity = agent.starting_call or None, str(uuid.uuid4())
     match event:
         case AgentStarted():
-            return stream_task_codec.TaskStartedLine(
+            return stream_task_codec.AgentTaskStartedLine(
                 task_id=event.agent,
                 description=event.description,
                 tool_use_id=call,
@@ -26,16 +26,16 @@ def build_task_line(
                 uuid=identity,
             )
         case AgentEnded(completion=completion):
-            return stream_task_codec.build_task_notification(
+            return stream_task_codec.build_agent_task_ended_line(
                 completion, call=call, session=session, uuid=identity
             )
         case ToolStarted(tool=tool):
-            return stream_task_codec.TaskProgressLine(
+            return stream_task_codec.AgentTaskProgressLine(
                 task_id=event.agent,
                 description=agent.activity,
                 tool_use_id=call,
                 last_tool_name=tool,
-                usage=stream_task_codec.TaskUsage(
+                usage=stream_task_codec.AgentTaskUsage(
                     total_tokens=agent.tokens,
                     tool_uses=agent.tool_calls,
                     duration_ms=round((agent.last_event_at - agent.since) * 1000),

@@ -16,15 +16,15 @@ from shoal.core.events import (
     Event,
     MemberWentIdle,
     MemberWoken,
+    ModelRequestSent,
     QuestionAsked,
     QueueItemAdded,
-    RequestSent,
     SessionStarted,
     TextStreamed,
 )
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
 from shoal.core.text_format import to_one_line
-from shoal.core.transcript_entries import MessageEntry
+from shoal.core.transcript_entries import TranscriptMessageEntry
 from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import BOLD, BOLD_CYAN, DIM, RED, YELLOW, get_agent_style
@@ -42,7 +42,7 @@ class TranscriptTail:
         self._path = path
         self._offset = 0
         self._rest = b""
-        self._waiting: deque[MessageEntry] = deque()
+        self._waiting: deque[TranscriptMessageEntry] = deque()
 
     def take_user_texts(self, until: int) -> list[str]:
         """Return the texts sent to the agent up to this time, in milliseconds, since the last call."""
@@ -77,7 +77,7 @@ class TranscriptTail:
                 entry = parse_transcript_line(line).entry
             except ValueError:
                 continue
-            if isinstance(entry, MessageEntry):
+            if isinstance(entry, TranscriptMessageEntry):
                 self._waiting.append(entry)
 
 
@@ -110,10 +110,10 @@ class AgentViewPrinter:
                 self._print_header("lead", f"{model} · {cwd}", None)
             case AgentEnded(completion=completion):
                 self.stage = "ended"
-                self._printer.write_note(*_format_end(self.name, completion))
-            case RequestSent():
+                self._printer.write_note(*_format_agent_end(self.name, completion))
+            case ModelRequestSent():
                 for text in self.transcript.take_user_texts(at) if self.transcript is not None else ():
-                    self._print_incoming(text)
+                    self._print_incoming_message(text)
             case AssistantReplied(entry=entry, preview=preview):
                 full_answer = None if self.transcript is None else self.transcript.take_answer(entry)
                 self._print_as_lead(
@@ -123,9 +123,9 @@ class AgentViewPrinter:
                 )
                 self._print_as_lead(event)
             case _:
-                self._print_state(event)
+                self._print_agent_state(event)
 
-    def _print_state(self, event: Event) -> None:
+    def _print_agent_state(self, event: Event) -> None:
         match event:
             case MemberWentIdle(reason=reason, detail=detail):
                 text = to_one_line(f"{_IDLE_TEXTS[reason]} {detail}")
@@ -161,8 +161,8 @@ class AgentViewPrinter:
         self._screen.write(f"● {name}", f"{BOLD};{get_agent_style(color)}")
         self._screen.write(f"  {to_one_line(title)}\n", DIM)
 
-    def _print_incoming(self, text: str) -> None:
-        with self._printer.open_block():
+    def _print_incoming_message(self, text: str) -> None:
+        with self._printer.open_notice_block():
             for mail_match in MAIL_MESSAGE_PATTERN.finditer(text):
                 self._screen.write(f"\n{mail_match['sender']} › ", BOLD_CYAN)
                 self._screen.write(f"{mail_match['words'].strip()}\n", DIM)
@@ -171,7 +171,7 @@ class AgentViewPrinter:
                 self._screen.write(f"{user_text}\n", BOLD)
 
 
-def _format_end(name: str, completion: AgentResult) -> tuple[str, str]:
+def _format_agent_end(name: str, completion: AgentResult) -> tuple[str, str]:
     detail = f": {to_one_line(completion.detail)}" if completion.detail else ""
     match completion.status:
         case "completed":

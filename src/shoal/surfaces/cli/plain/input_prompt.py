@@ -12,12 +12,12 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from shoal.surfaces.cli.plain.key_decoder import Key, KeyPress
-from shoal.surfaces.cli.plain.keyboard import Keyboard
+from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKey
+from shoal.surfaces.cli.plain.keyboard import RawModeKeyboard
 from shoal.surfaces.cli.plain.line_editor import LineEditor
-from shoal.surfaces.terminal.prompt_history import append_history, read_history
+from shoal.surfaces.terminal.prompt_history import append_prompt_history, read_prompt_history
 from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen
-from shoal.surfaces.terminal.terminal_controller import prepend_text
+from shoal.surfaces.terminal.terminal_controller import prepend_to_draft
 from shoal.surfaces.terminal.text_styles import BOLD_CYAN, apply_style
 
 PROMPT = "› "
@@ -82,7 +82,7 @@ class InputPrompt(Protocol):
 
     async def read_input(self) -> PromptInput: ...
 
-    def wake(self) -> None:
+    def wake_reader(self) -> None:
         """Wake whoever awaits input."""
         ...
 
@@ -104,7 +104,7 @@ class InputPrompt(Protocol):
         """Drop the half-typed text."""
         ...
 
-    def offer_text(self, text: str) -> None:
+    def prepend_to_draft(self, text: str) -> None:
         """Put a text at the prompt for editing, in front of the half-typed text."""
         ...
 
@@ -121,8 +121,8 @@ class LiveInputPrompt:
         self._history = history
         self._completions = completions
         """Returns the texts that a line can be completed to."""
-        self._line = LineEditor(read_history(history))
-        self._keyboard = Keyboard(self._on_press, self._redraw_screen)
+        self._line = LineEditor(read_prompt_history(history))
+        self._keyboard = RawModeKeyboard(self._on_key_press, self._redraw_screen)
         self._inputs: asyncio.Queue[PromptInput] = asyncio.Queue()
         self._draft = ""
         self._question = self._label = ""
@@ -142,7 +142,7 @@ class LiveInputPrompt:
     async def read_input(self) -> PromptInput:
         return await self._inputs.get()
 
-    def wake(self) -> None:
+    def wake_reader(self) -> None:
         self._inputs.put_nowait(PromptWoken())
 
     def set_status_rows(self, rows: Callable[[int], Sequence[str]] | None) -> None:
@@ -174,45 +174,45 @@ class LiveInputPrompt:
         self._line.set_text("")
         self._draw_prompt()
 
-    def offer_text(self, text: str) -> None:
+    def prepend_to_draft(self, text: str) -> None:
         if self._question:
-            self._draft = prepend_text(text, self._draft)  # it is not an answer
+            self._draft = prepend_to_draft(text, self._draft)  # it is not an answer
         else:
-            self._line.set_text(prepend_text(text, self._line.text))
+            self._line.set_text(prepend_to_draft(text, self._line.text))
             self._draw_prompt()
 
-    def _on_press(self, press: KeyPress) -> None:
+    def _on_key_press(self, press: KeyPress) -> None:
         if self.closes_on_any_key:
             self._inputs.put_nowait(InputClosed())
         else:
-            self._handle_press(press)
+            self._handle_key_press(press)
 
-    def _handle_press(self, press: KeyPress) -> None:
+    def _handle_key_press(self, press: KeyPress) -> None:
         match press:
-            case Key("interrupt"):
+            case NamedKey("interrupt"):
                 self._inputs.put_nowait(InterruptPressed(self._line.text))
-            case Key("hung-up" | "terminated" | "escape" | "back-tab"):
+            case NamedKey("hung-up" | "terminated" | "escape" | "back-tab"):
                 self._inputs.put_nowait(_KEY_INPUTS[press.name])
-            case Key("end-of-input") if not self._line.text:
+            case NamedKey("end-of-input") if not self._line.text:
                 self._inputs.put_nowait(InputClosed())
-            case Key("end-of-input"):
-                self._line.handle_press(Key("delete"))
-            case Key("to-background"):
+            case NamedKey("end-of-input"):
+                self._line.handle_key_press(NamedKey("delete"))
+            case NamedKey("to-background"):
                 if not self.on_background_key():
-                    self._line.handle_press(Key("left"))
-            case Key("tab"):
+                    self._line.handle_key_press(NamedKey("left"))
+            case NamedKey("tab"):
                 self._line.complete_text(self._completions())
-            case Key("redraw"):
+            case NamedKey("redraw"):
                 self._redraw_screen()
             case _:
-                submitted_text = self._line.handle_press(press)
+                submitted_text = self._line.handle_key_press(press)
                 if submitted_text is not None:
                     self._submit_line(submitted_text)
         self._draw_prompt()
 
     def _submit_line(self, text: str) -> None:
         if not self._question and self._line.add_to_history(text):
-            append_history(self._history, text)
+            append_prompt_history(self._history, text)
         self._inputs.put_nowait(LineEntered(text))
 
     def _redraw_periodically(self) -> None:
@@ -265,7 +265,7 @@ class PlainInputPrompt:
     async def read_input(self) -> PromptInput:
         return await self._inputs.get()
 
-    def wake(self) -> None:
+    def wake_reader(self) -> None:
         self._inputs.put_nowait(PromptWoken())
 
     def set_status_rows(self, rows: Callable[[int], Sequence[str]] | None) -> None:
@@ -284,7 +284,7 @@ class PlainInputPrompt:
     def clear_line(self) -> None:
         self._draft = ""
 
-    def offer_text(self, text: str) -> None:
+    def prepend_to_draft(self, text: str) -> None:
         self._screen.end_line()
         self._screen.write(f"Not said: {text}\n")
 

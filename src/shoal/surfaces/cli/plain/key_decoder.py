@@ -18,11 +18,11 @@ class PastedText(Struct, frozen=True):
     text: str
 
 
-class Key(Struct, frozen=True):
+class NamedKey(Struct, frozen=True):
     name: str
 
 
-KeyPress: TypeAlias = TypedText | PastedText | Key
+KeyPress: TypeAlias = TypedText | PastedText | NamedKey
 
 _CONTROL_KEYS = {
     "\r": "enter",
@@ -87,7 +87,7 @@ class KeyDecoder:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._rest = ""
 
-    def decode_presses(self, data: bytes) -> Iterator[KeyPress]:
+    def decode_key_presses(self, data: bytes) -> Iterator[KeyPress]:
         text = self._rest + self._decode(data)
         self._rest = ""
         position = 0
@@ -105,14 +105,14 @@ class KeyDecoder:
                     self._rest = text[position:]
                     return
                 if name := _ESCAPE_SEQUENCES.get(match[1]):
-                    yield Key(name)
+                    yield NamedKey(name)
                 position = match.end()
             elif plain_match := _PLAIN.match(text, position):
                 yield TypedText(plain_match[0])
                 position = plain_match.end()
             else:
                 if name := _CONTROL_KEYS.get(text[position]):
-                    yield Key(name)
+                    yield NamedKey(name)
                 position += 1
 
     @property
@@ -123,4 +123,4 @@ class KeyDecoder:
         """Return a pending escape as the escape key: nothing followed it."""
         if self.has_pending_escape:
             self._rest = ""
-            yield Key("escape")
+            yield NamedKey("escape")

@@ -10,7 +10,7 @@ import termios
 from collections.abc import Callable
 from typing import Any
 
-from shoal.surfaces.cli.plain.key_decoder import Key, KeyDecoder, KeyPress
+from shoal.surfaces.cli.plain.key_decoder import KeyDecoder, KeyPress, NamedKey
 
 _PASTE_ON, _PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGWINCH)
@@ -20,7 +20,7 @@ _LOCAL_FLAGS_INDEX = 3
 _CHARACTERS_INDEX = 6
 
 
-class Keyboard:
+class RawModeKeyboard:
     """Reads single keys from `open` to `close`, and then restores the terminal mode."""
 
     def __init__(self, on_press: Callable[[KeyPress], None], on_resume: Callable[[], None]) -> None:
@@ -37,9 +37,9 @@ class Keyboard:
         self._enter_raw_mode()
         self._loop.add_reader(self._fd, self._on_readable)
         # Ctrl-C arrives as a key; this handles an interrupt that another process sends.
-        self._loop.add_signal_handler(signal.SIGINT, self._on_press, Key("interrupt"))
-        self._loop.add_signal_handler(signal.SIGTERM, self._on_press, Key("terminated"))
-        self._loop.add_signal_handler(signal.SIGHUP, self._on_press, Key("hung-up"))
+        self._loop.add_signal_handler(signal.SIGINT, self._on_press, NamedKey("interrupt"))
+        self._loop.add_signal_handler(signal.SIGTERM, self._on_press, NamedKey("terminated"))
+        self._loop.add_signal_handler(signal.SIGHUP, self._on_press, NamedKey("hung-up"))
         self._loop.add_signal_handler(signal.SIGTSTP, self._suspend_process)
         self._loop.add_signal_handler(signal.SIGWINCH, self._on_resume)
 
@@ -61,11 +61,11 @@ class Keyboard:
         # As a signal, Ctrl-C would also reach every process that shares the terminal with us.
         mode[_CHARACTERS_INDEX][termios.VINTR] = b"\x00"
         termios.tcsetattr(self._fd, termios.TCSADRAIN, mode)
-        _write_code(_PASTE_ON)
+        _write_control_code(_PASTE_ON)
 
     def _leave_raw_mode(self) -> None:
         if self._saved_mode is not None:
-            _write_code(_PASTE_OFF)
+            _write_control_code(_PASTE_OFF)
             termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved_mode)
             self._saved_mode = None
 
@@ -79,12 +79,12 @@ class Keyboard:
         if not data:
             assert self._loop is not None
             self._loop.remove_reader(self._fd)
-            self._on_press(Key("hung-up"))
+            self._on_press(NamedKey("hung-up"))
             return
         if self._escape_timer is not None:
             self._escape_timer.cancel()
             self._escape_timer = None
-        for press in self._decoder.decode_presses(data):
+        for press in self._decoder.decode_key_presses(data):
             self._on_press(press)
         if self._decoder.has_pending_escape:
             assert self._loop is not None
@@ -101,6 +101,6 @@ class Keyboard:
         self._on_resume()
 
 
-def _write_code(code: str) -> None:
+def _write_control_code(code: str) -> None:
     sys.stdout.write(code)
     sys.stdout.flush()

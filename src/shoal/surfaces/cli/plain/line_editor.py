@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shoal.core.text_format import strip_terminal_codes
-from shoal.surfaces.cli.plain.key_decoder import Key, KeyPress, PastedText, TypedText
-from shoal.surfaces.terminal.text_styles import count_fitting, measure_width
+from shoal.surfaces.cli.plain.key_decoder import KeyPress, NamedKey, PastedText, TypedText
+from shoal.surfaces.terminal.text_styles import count_fitting_characters, measure_text_width
 
 
 class LineEditor:
@@ -17,19 +17,19 @@ class LineEditor:
         self._history_index = len(self.history)
         self._draft = ""
 
-    def handle_press(self, press: KeyPress) -> str | None:
+    def handle_key_press(self, press: KeyPress) -> str | None:
         """Handle a key press; return the whole text when it is entered, else None."""
         match press:
             case TypedText(text) | PastedText(text):
                 self._insert_text(strip_terminal_codes(text))
-            case Key("newline"):
+            case NamedKey("newline"):
                 self._insert_text("\n")
-            case Key("enter"):
+            case NamedKey("enter"):
                 return self._submit_text()
-            case Key("up" | "down"):
+            case NamedKey("up" | "down"):
                 self._move_vertically(-1 if press.name == "up" else 1)
-            case Key(name):
-                self._edit_text(name)
+            case NamedKey(name):
+                self._apply_editing_key(name)
         return None
 
     def set_text(self, text: str) -> None:
@@ -51,7 +51,7 @@ class LineEditor:
 
     def lay_out_rows(self, prompt: str, columns: int) -> tuple[list[str], tuple[int, int]]:
         """Lay out the text behind its prompt; return the rows and the cursor's position in them."""
-        indent = " " * measure_width(prompt)
+        indent = " " * measure_text_width(prompt)
         rows: list[str] = []
         cursor = (0, 0)
         offset = 0
@@ -60,13 +60,16 @@ class LineEditor:
             while True:
                 lead = indent if rows else prompt
                 count = max(
-                    1, count_fitting(line[start : start + 2 * columns], columns - measure_width(lead))
+                    1,
+                    count_fitting_characters(
+                        line[start : start + 2 * columns], columns - measure_text_width(lead)
+                    ),
                 )
                 piece = line[start : start + count]
                 if offset + start <= self.cursor <= offset + start + len(piece):
                     cursor = (
                         len(rows),
-                        measure_width(lead) + measure_width(piece[: self.cursor - offset - start]),
+                        measure_text_width(lead) + measure_text_width(piece[: self.cursor - offset - start]),
                     )
                 rows.append(lead + piece)
                 start += count
@@ -88,7 +91,7 @@ class LineEditor:
         self._history_index = len(self.history)
         return submitted_text
 
-    def _edit_text(self, name: str) -> None:
+    def _apply_editing_key(self, name: str) -> None:
         start, end = self._find_line_bounds()
         before, after = max(self.cursor - 1, 0), min(self.cursor + 1, len(self.text))
         moves = {"left": before, "right": after, "home": start, "end": end}

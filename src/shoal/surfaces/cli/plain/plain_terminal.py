@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from shoal.app.run_view.agent_status import AgentStatusTable
-from shoal.app.session.delegate_mode import is_delegating
+from shoal.app.session.delegate_mode import is_in_delegate_mode
 from shoal.core.errors import ShoalError
 from shoal.core.events import AssistantReplied, Event, MessageAdded, QuestionAnswered, RunFinished
 from shoal.core.ids import LEAD_ID, AgentId, EntryId
@@ -94,11 +94,11 @@ class PlainTerminal(TerminalController):
     def update_idle(self) -> None:
         super().update_idle()
         modes = (
-            "delegate" if is_delegating(self.session) else "",
+            "delegate" if is_in_delegate_mode(self.session) else "",
             f"to {self.addressee.name}" if self.addressee else "",
         )
         self._prompt.set_label(" · ".join(filter(None, modes)))
-        is_shown = self.activity is not None or bool(self.statuses.list_working())
+        is_shown = self.activity is not None or bool(self.statuses.list_working_agents())
         if is_shown != self._has_status:
             self._has_status = is_shown
             self._prompt.set_status_rows(self._render_rows if is_shown else None)
@@ -106,9 +106,9 @@ class PlainTerminal(TerminalController):
     def _render_rows(self, columns: int) -> list[str]:
         """Render the lead, each awaited agent, and the number of background agents."""
         colours = self.screen.colours
-        working = self.statuses.list_working()
+        working = self.statuses.list_working_agents()
         foreground = [each for each in working if not each.background]
-        rows = [] if self.activity is None else [self.activity.format_line(columns)]
+        rows = [] if self.activity is None else [self.activity.format_activity_line(columns)]
         background_count = sum(each.background for each in working)
         if background_count:
             background_text = "1 agent works" if background_count == 1 else f"{background_count} agents work"
@@ -120,13 +120,13 @@ class PlainTerminal(TerminalController):
         return bool(self.session.move_to_background())
 
     def wake_input(self) -> None:
-        self._prompt.wake()
+        self._prompt.wake_reader()
 
     def clear_line(self) -> None:
         self._prompt.clear_line()
 
-    def restore_unsent(self, message: Message) -> None:
-        self._prompt.offer_text(message.text)
+    def restore_unsent_message(self, message: Message) -> None:
+        self._prompt.prepend_to_draft(message.text)
 
     async def ask_line(self, label: str) -> str:
         self._pending_answer = asyncio.get_running_loop().create_future()
@@ -152,7 +152,7 @@ class PlainTerminal(TerminalController):
             case EscapePressed():
                 self.set_addressee(None)
             case ShiftTabPressed():
-                self.session.set_delegate_mode(enabled=not is_delegating(self.session))
+                self.session.set_delegate_mode(enabled=not is_in_delegate_mode(self.session))
             case PromptWoken():
                 pass
 
@@ -172,7 +172,7 @@ class PlainTerminal(TerminalController):
         is_for_teammate = parse_mention(self.session, text) is not None or bool(
             suggest_addressee(self.session, text)
         )
-        return is_for_teammate or slash_commands.is_command(text)
+        return is_for_teammate or slash_commands.is_slash_command(text)
 
     def show_event(self, event: Event) -> None:
         self.statuses.apply_event(event, self.now)
@@ -198,7 +198,7 @@ class PlainTerminal(TerminalController):
     def _print_agent_text(self, agent: str, text: str) -> None:
         """Print the text of an agent other than the lead, only while the user talks to it."""
         if self.addressee is not None and self.addressee.agent == agent and text.strip():
-            with self.notices.open_block():
+            with self.notices.open_notice_block():
                 self.screen.write(f"{self.addressee.name}: ", BOLD_CYAN)
                 self.screen.write(text.strip().replace("\n", "\n  ") + "\n")
 
@@ -213,8 +213,8 @@ class PlainTerminal(TerminalController):
         )
 
     def _answer_question(self, dialog: QuestionDialog, text: str) -> None:
-        self.show_input(text)
-        answer = dialog.parse_line(text)
+        self.echo_typed_input(text)
+        answer = dialog.parse_answer_line(text)
         if answer is None:
             self._questions.show_first()
             return
@@ -228,11 +228,11 @@ class PlainTerminal(TerminalController):
         self._questions.remove_question(question)
         self.update_idle()
 
-    def show_input(self, text: str) -> None:
+    def echo_typed_input(self, text: str) -> None:
         if not self._prompt.echoes_input:
-            self.show_prompt(text)
+            self.echo_user_prompt(text)
 
-    def show_prompt(self, text: str) -> None:
-        with self.notices.open_block():
+    def echo_user_prompt(self, text: str) -> None:
+        with self.notices.open_notice_block():
             self.screen.write("› ", BOLD_CYAN)
             self.screen.write(text.strip().replace("\n", "\n  ") + "\n")

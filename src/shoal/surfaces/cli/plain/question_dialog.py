@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shoal.core.permissions import find_suggestion
+from shoal.core.permissions import find_permission_suggestion
 from shoal.core.questions import (
     AllowAnswer,
     Answer,
@@ -21,8 +21,8 @@ from shoal.core.questions import (
 from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.terminal.question_text import (
     DEFAULT_DENIAL_REASON,
-    describe_suggestion,
-    format_value,
+    describe_permission_suggestion,
+    format_input_value,
     list_remember_options,
 )
 from shoal.surfaces.terminal.screen import TerminalScreen
@@ -34,19 +34,19 @@ _CHANGE_MARKS = {"old_string": ("-", RED), "new_string": ("+", GREEN)}
 _MAX_RULE_WIDTH = 30
 
 
-def show_permission(screen: TerminalScreen, question: PermissionQuestion, asker: str = "") -> None:
+def show_permission_question(screen: TerminalScreen, question: PermissionQuestion, asker: str = "") -> None:
     screen.end_line()
     screen.write("? ", YELLOW)
     screen.write(question.tool, BOLD)
     screen.write(f" asks to run for {asker}" if asker else " asks to run")
     screen.write(f": {question.reason}\n", DIM)
-    for line, style in format_input(question.tool, question.input):
+    for line, style in format_tool_input(question.tool, question.input):
         screen.write(f"    {line}\n", style)
-    suggestion = find_suggestion(question.suggestions, "localSettings")
+    suggestion = find_permission_suggestion(question.suggestions, "localSettings")
     if suggestion is not None:
         screen.write(
             "  s kept in your settings for this project: "
-            f"{truncate_text(describe_suggestion(suggestion), _MAX_WIDTH)}\n",
+            f"{truncate_text(describe_permission_suggestion(suggestion), _MAX_WIDTH)}\n",
             DIM,
         )
     screen.write(f"  y once · {_format_session_choice(question.rule)}n no · or say why not\n", DIM)
@@ -59,11 +59,11 @@ def _format_session_choice(rule: str) -> str:
     return f"a for this session: {rule if can_be_shown else 'just this'} · "
 
 
-def format_input(tool: str, tool_input: Mapping[str, Any]) -> list[tuple[str, str]]:
+def format_tool_input(tool: str, tool_input: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Format the whole input of a call as lines with their styles, cut to a readable length."""
     lines: list[tuple[str, str]] = []
     for key, value in tool_input.items():
-        text = format_value(value)
+        text = format_input_value(value)
         mark, style = _CHANGE_MARKS.get(key, ("", "")) if tool == "Edit" else ("", "")
         if mark:
             lines.extend((f"{mark} {line}", style) for line in _split_lines(text))
@@ -84,7 +84,7 @@ def _split_lines(text: str) -> list[str]:
     return shown_lines
 
 
-def show_plan(screen: TerminalScreen, question: PlanApprovalQuestion, asker: str = "") -> None:
+def show_plan_question(screen: TerminalScreen, question: PlanApprovalQuestion, asker: str = "") -> None:
     screen.end_line()
     screen.write("? ", YELLOW)
     screen.write(f"The plan of {asker}" if asker else "The plan", BOLD)
@@ -96,7 +96,7 @@ def show_plan(screen: TerminalScreen, question: PlanApprovalQuestion, asker: str
     screen.write("  y carry it out · e carry it out and accept edits · n no · or say what to change\n", DIM)
 
 
-def parse_approval(question: PlanApprovalQuestion, line: str) -> Answer | None:
+def parse_plan_approval(question: PlanApprovalQuestion, line: str) -> Answer | None:
     """Return the answer; None if the line is empty."""
     match line.strip().lower():
         case "":
@@ -111,7 +111,7 @@ def parse_approval(question: PlanApprovalQuestion, line: str) -> Answer | None:
             return DenyAnswer(reason=line.strip())
 
 
-def parse_permission(question: PermissionQuestion, line: str) -> Answer | None:
+def parse_permission_answer(question: PermissionQuestion, line: str) -> Answer | None:
     """Return the answer; None if the line is empty or not an option."""
     match line.strip().lower():
         case "":
@@ -128,7 +128,7 @@ def parse_permission(question: PermissionQuestion, line: str) -> Answer | None:
             return DenyAnswer(reason=line.strip())
 
 
-def show_choice(screen: TerminalScreen, choice: MultipleChoice, asker: str = "") -> None:
+def show_multiple_choice(screen: TerminalScreen, choice: MultipleChoice, asker: str = "") -> None:
     screen.end_line()
     screen.write("? ", YELLOW)
     screen.write(f"{asker} asks: " if asker else "")
@@ -140,7 +140,7 @@ def show_choice(screen: TerminalScreen, choice: MultipleChoice, asker: str = "")
     screen.write(f"  {input_hint}, or your own words\n", DIM)
 
 
-def parse_choice(choice: MultipleChoice, line: str) -> str | None:
+def parse_choice_answer(choice: MultipleChoice, line: str) -> str | None:
     """Return the chosen labels or the typed text; None if the line is not usable."""
     answer_text = line.strip()
     if not answer_text:
@@ -178,20 +178,20 @@ class QuestionDialog:
     def show(self, screen: TerminalScreen) -> None:
         match self.question:
             case PermissionQuestion() as permission_question:
-                show_permission(screen, permission_question, self._asker)
+                show_permission_question(screen, permission_question, self._asker)
             case PlanApprovalQuestion() as plan:
-                show_plan(screen, plan, self._asker)
+                show_plan_question(screen, plan, self._asker)
             case ChoiceQuestion() as choice_question:
-                show_choice(screen, self._next_choice(choice_question), self._asker)
+                show_multiple_choice(screen, self._next_choice(choice_question), self._asker)
 
-    def parse_line(self, line: str) -> Answer | None:
+    def parse_answer_line(self, line: str) -> Answer | None:
         """Return the answer once the question is fully answered; None while more input is needed."""
         if isinstance(self.question, PermissionQuestion):
-            return parse_permission(self.question, line)
+            return parse_permission_answer(self.question, line)
         if isinstance(self.question, PlanApprovalQuestion):
-            return parse_approval(self.question, line)
+            return parse_plan_approval(self.question, line)
         choice = self._next_choice(self.question)
-        answer_text = parse_choice(choice, line)
+        answer_text = parse_choice_answer(choice, line)
         if answer_text is None:
             return None
         self._answers[choice.question] = answer_text

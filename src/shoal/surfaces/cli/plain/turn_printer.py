@@ -13,26 +13,30 @@ from shoal.core.events import (
     AssistantReplied,
     BudgetThresholdReached,
     Event,
+    ModelRequestFailed,
     NoteAdded,
+    PartialReplyDiscarded,
     QuestionAnswered,
     QuestionAsked,
-    RequestFailed,
     RunFinished,
-    StreamDiscarded,
     TextStreamed,
     ToolFinished,
-    ToolReturned,
+    ToolOutputReturned,
     ToolStarted,
     TurnEnded,
     TurnStarted,
 )
 from shoal.core.ids import LEAD_ID
-from shoal.core.messages import extract_result_text
+from shoal.core.messages import extract_tool_result_text
 from shoal.core.questions import (
     Question,
 )
 from shoal.core.text_format import format_duration, to_one_line
-from shoal.surfaces.terminal.event_text import describe_agent_event, describe_notice, mark_truncated_preview
+from shoal.surfaces.terminal.event_text import (
+    describe_agent_event,
+    describe_notice_event,
+    mark_truncated_preview,
+)
 from shoal.surfaces.terminal.question_text import describe_answer, describe_question
 from shoal.surfaces.terminal.screen import TerminalScreen
 from shoal.surfaces.terminal.text_styles import (
@@ -44,14 +48,14 @@ from shoal.surfaces.terminal.text_styles import (
     RED,
     YELLOW,
     get_agent_style,
-    measure_width,
+    measure_text_width,
     truncate_text,
 )
-from shoal.surfaces.terminal.tool_outcomes import describe_outcome, todo_lines
+from shoal.surfaces.terminal.tool_outcomes import describe_tool_outcome, format_todo_lines
 from shoal.surfaces.terminal.user_messages import describe_turn_end
 
 if TYPE_CHECKING:
-    from shoal.surfaces.terminal.terminal_controller import WriteText
+    from shoal.surfaces.terminal.terminal_controller import StyledTextWriter
 
 _SLOW_CALL_MS = 2_000
 """Milliseconds from which a call's duration is shown."""
@@ -98,11 +102,11 @@ class TurnPrinter:
             case TextStreamed(kind=kind, text=text):
                 self._print_text(kind, text)
             case ToolStarted():
-                self._start_call(event)
-            case ToolReturned(call=call, result=result, data=data) if call in self._calls:
-                self._calls[call].text, self._calls[call].data = extract_result_text(result), data
+                self._start_tool_call(event)
+            case ToolOutputReturned(call=call, result=result, data=data) if call in self._calls:
+                self._calls[call].text, self._calls[call].data = extract_tool_result_text(result), data
             case ToolFinished():
-                self._finish_call(event)
+                self._finish_tool_call(event)
             case AssistantReplied(preview=preview):
                 self._finish_text(preview)
             case _:
@@ -121,21 +125,23 @@ class TurnPrinter:
                 self.write_note(
                     f"? {status.display_name} waits for an answer: {describe_question(question)}", YELLOW
                 )
-            case NoteAdded() | BudgetThresholdReached() if (notice := describe_notice(event)) is not None:
+            case NoteAdded() | BudgetThresholdReached() if (
+                notice := describe_notice_event(event)
+            ) is not None:
                 self.write_note(*notice)
             case _:
                 if (description := describe_agent_event(event, status)) is not None:
-                    with self.open_block():
+                    with self.open_notice_block():
                         self._screen.write("● ", get_agent_style(status.color))
                         self._screen.write(f"{description}\n")
 
     def write_note(self, text: str, style: str = DIM) -> None:
         """Print a line of the program, between the agent's text."""
-        with self.open_block():
+        with self.open_notice_block():
             self._screen.write(f"  {text}\n", style)
 
     @contextmanager
-    def open_block(self) -> Iterator[WriteText]:
+    def open_notice_block(self) -> Iterator[StyledTextWriter]:
         """Print several lines above the line of a running call."""
         open_call = self._open_call
         if open_call is not None:
@@ -163,9 +169,9 @@ class TurnPrinter:
                     self.write_note(answer_text)
                 if self._calls:
                     self._begin_call_line(next(iter(self._calls)))
-            case StreamDiscarded() | RequestFailed(retry_in=None):
-                self._mark_broken_off()
-        if (notice := describe_notice(event)) is not None:
+            case PartialReplyDiscarded() | ModelRequestFailed(retry_in=None):
+                self._mark_answer_broken_off()
+        if (notice := describe_notice_event(event)) is not None:
             self.write_note(*notice)
 
     def _print_question(self, question: Question) -> None:
@@ -195,12 +201,12 @@ class TurnPrinter:
         self._has_streamed = False
         self._is_answer_complete = True
 
-    def _mark_broken_off(self) -> None:
+    def _mark_answer_broken_off(self) -> None:
         if self._text_kind is not None:
             self._screen.write(" [broken off]", DIM)
         self._has_streamed = False
 
-    def _start_call(self, event: ToolStarted) -> None:
+    def _start_tool_call(self, event: ToolStarted) -> None:
         preview = "" if event.tool in _TOOLS_WITHOUT_PREVIEW else to_one_line(event.preview)
         self._calls[event.call] = _OpenToolCall(event.tool, preview)
         if self._open_call is None:
@@ -216,20 +222,21 @@ class TurnPrinter:
         self._screen.write(tool_call.tool, BOLD)
         # Leave room for the outcome, so that the call stays on one line.
         preview = truncate_text(
-            tool_call.preview, max(self._screen.columns - measure_width(tool_call.tool) - _OUTCOME_WIDTH, 12)
+            tool_call.preview,
+            max(self._screen.columns - measure_text_width(tool_call.tool) - _OUTCOME_WIDTH, 12),
         )
         self._screen.write(f" {preview}" if preview else "")
-        self._open_width = 3 + measure_width(tool_call.tool) + measure_width(preview)
+        self._open_width = 3 + measure_text_width(tool_call.tool) + measure_text_width(preview)
         self._open_call = call
 
-    def _finish_call(self, event: ToolFinished) -> None:
+    def _finish_tool_call(self, event: ToolFinished) -> None:
         tool_call = self._calls.get(event.call)
         if tool_call is None:
             return
         if self._open_call != event.call:
             self._reset_line()
             self._begin_call_line(event.call)
-        outcome, style = describe_outcome(
+        outcome, style = describe_tool_outcome(
             tool_call.tool, tool_call.text or event.preview, tool_call.data, is_error=event.is_error
         )
         duration = (
@@ -238,7 +245,7 @@ class TurnPrinter:
         available_width = self._screen.columns - self._open_width - 2 - len(duration)
         self._screen.write(f"  {truncate_text(outcome, max(available_width, 12))}", style)
         self._screen.write(f"{duration}\n", DIM)
-        for line, line_style in todo_lines(tool_call.data):
+        for line, line_style in format_todo_lines(tool_call.data):
             self._screen.write(f"    {line}\n", line_style)
         del self._calls[event.call]
         self._open_call = None

@@ -47,10 +47,10 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
             f"See what it did: shoal watch {run.session}"
         )
     if as_json:
-        from shoal.surfaces.cli.watch_command import print_events
+        from shoal.surfaces.cli.watch_command import print_events_as_json
 
         try:
-            asyncio.run(print_events(run))
+            asyncio.run(print_events_as_json(run))
         except KeyboardInterrupt:
             return exit_codes.INTERRUPTED
         return exit_codes.OK
@@ -58,12 +58,12 @@ def attach_to_team(*, name: str | None, panes: bool, as_json: bool) -> int:
         raise click.UsageError(
             f"There is no terminal to talk at. Use --json, shoal watch {run.session}, or shoal team send."
         )
-    from shoal.surfaces.cli.terminal_mode import is_plain_terminal
+    from shoal.surfaces.cli.terminal_mode import should_use_plain_terminal
 
-    if not is_plain_terminal(Path.cwd()):
-        from shoal.surfaces.tui.launch import run_attached
+    if not should_use_plain_terminal(Path.cwd()):
+        from shoal.surfaces.tui.launch import run_attached_full_screen
 
-        return asyncio.run(run_attached(run, run.home))
+        return asyncio.run(run_attached_full_screen(run, run.home))
     from shoal.surfaces.cli.teams.team_terminal import run_team_terminal
 
     return asyncio.run(run_team_terminal(team, run))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shoal.core.text_format import format_count, format_dollars, format_duration, to_one_line
+from shoal.core.text_format import format_dollars, format_duration, format_token_count, to_one_line
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import (
     TableCell,
@@ -25,10 +25,10 @@ from shoal.surfaces.cli.teams.team_attach_command import attach_to_team
 from shoal.surfaces.cli.teams.team_control_commands import resume_command, send_to_team, stop_team
 from shoal.surfaces.cli.teams.team_export_command import export_team_data
 from shoal.surfaces.cli.teams.team_overview import (
-    build_overview,
+    build_team_overview,
     find_active_team,
     find_team,
-    overview_to_dict,
+    team_overview_to_dict,
 )
 from shoal.surfaces.cli.teams.team_start_command import start_command
 from shoal.surfaces.cli.teams.template_commands import list_templates, template_group
@@ -89,11 +89,11 @@ def list_teams(*, as_json: bool) -> int:
 
     async def load_all_overviews(store: TeamStore) -> list[TeamOverview]:
         rosters = [await store.rosters.read_team(name) for name in await store.rosters.list_teams()]
-        return [await build_overview(store, team) for team in rosters if team is not None]
+        return [await build_team_overview(store, team) for team in rosters if team is not None]
 
     overviews = run_with_team_store(load_all_overviews)
     if as_json:
-        print_json([overview_to_dict(view) for view in overviews])
+        print_json([team_overview_to_dict(view) for view in overviews])
     elif overviews:
         _print_teams(overviews)
     else:
@@ -109,11 +109,11 @@ def show_team(*, name: str | None, as_json: bool) -> int:
     """Show a team: each member with what it does and what it took, and the board."""
 
     async def load_team_overview(store: TeamStore) -> TeamOverview:
-        return await build_overview(store, await find_active_team(store, name))
+        return await build_team_overview(store, await find_active_team(store, name))
 
     view = run_with_team_store(load_team_overview)
     if as_json:
-        print_json(overview_to_dict(view))
+        print_json(team_overview_to_dict(view))
         return exit_codes.OK
     print_facts(
         (
@@ -123,7 +123,7 @@ def show_team(*, name: str | None, as_json: bool) -> int:
             ("lead", _describe_lead(view)),
             ("session", view.session),
             ("board", _describe_board(view)),
-            ("cost", f"{format_dollars(view.usd)} · {format_count(view.tokens)} tokens"),
+            ("cost", f"{format_dollars(view.usd)} · {format_token_count(view.tokens)} tokens"),
         )
     )
     click.echo()
@@ -159,7 +159,7 @@ def remove_team(*, name: str | None, yes: bool, force: bool, as_json: bool) -> i
 
 
 async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> None:
-    from shoal.core.errors import StoreError, TeamBusy
+    from shoal.core.errors import StateFileError, TeamHasActiveMembers
     from shoal.core.ids import SessionId
     from shoal.stores.files.pid_locks import SessionLock
     from shoal.surfaces.cli.teams.team_overview import find_team_run
@@ -168,8 +168,8 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
     try:
         # Held meanwhile, so that nobody resumes the team during its removal.
         lock = SessionLock(run.home, SessionId(run.session))
-    except StoreError as lock_error:
-        raise TeamBusy(
+    except StateFileError as lock_error:
+        raise TeamHasActiveMembers(
             f"The team {team.name} is led by a live session, so it was not removed. "
             f"Stop it first: shoal team stop {team.name}"
         ) from lock_error
@@ -177,7 +177,7 @@ async def _delete_team(store: TeamStore, team: TeamRoster, *, force: bool) -> No
         active_members = [member for member in team.members if member.is_active]
         if active_members and not force:
             names = ", ".join(member.name for member in active_members)
-            raise TeamBusy(
+            raise TeamHasActiveMembers(
                 f"The lead of {team.name} is gone and left members at work: {names}. Go on with them: "
                 f"shoal team resume {team.name}. Or remove all of it: shoal team rm {team.name} --force"
             )
@@ -201,7 +201,7 @@ def _print_teams(overviews: Sequence[TeamOverview]) -> None:
             TableCell(view.lead, _LEAD_STYLES[view.lead]),
             TableCell(*_format_number(view.count_members("working", "waiting"), GREEN)),
             TableCell(*_format_number(view.count_members("idle", "cut off"), "")),
-            TableCell(f"{view.open_tasks} open", "" if view.open_tasks else DIM),
+            TableCell(f"{view.open_task_count} open", "" if view.open_task_count else DIM),
             TableCell(format_dollars(view.usd)),
             TableCell(_format_time(view.team.created_at, "%m-%d %H:%M")),
             TableCell(view.team.description or ""),
@@ -235,7 +235,7 @@ def _print_member(overview: MemberOverview) -> None:
     details = (
         f"{overview.unread} unread" if overview.unread else "",
         "" if overview.last_event is None else f"heard {format_duration(overview.last_event)} ago",
-        f"{format_count(overview.tokens)} tokens",
+        f"{format_token_count(overview.tokens)} tokens",
         format_dollars(overview.usd),
         member.model,
         member.agent_type if member.agent_type != member.name else "",
@@ -268,7 +268,7 @@ def _describe_lead(view: TeamOverview) -> str:
 def _describe_board(view: TeamOverview) -> str:
     if not view.tasks:
         return "no tasks"
-    completed = len(view.tasks) - view.open_tasks
+    completed = len(view.tasks) - view.open_task_count
     in_progress = sum(task.status == "in_progress" for task in view.tasks)
     return f"{completed} of {len(view.tasks)} tasks done, {in_progress} under way"
 

@@ -12,11 +12,11 @@ import click
 
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, json_option, print_json
-from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_with_flags
-from shoal.surfaces.cli.team_store_access import person_name, run_with_team_store
+from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_session_with_flags
+from shoal.surfaces.cli.team_store_access import get_person_name, run_with_team_store
 from shoal.surfaces.cli.teams.team_overview import (
     find_active_team,
-    find_only_running,
+    find_only_running_team,
     find_team,
     find_team_run,
 )
@@ -51,7 +51,9 @@ def send_to_team(*, words: tuple[str, ...], as_json: bool) -> int:
 
     async def send_to_members(store: TeamStore) -> tuple[TeamRoster, list[dict[str, Any]]]:
         team = await find_active_team(store, name)
-        return team, [await deliver_message(store, team, to, body) for to in resolve_members(team, member)]
+        return team, [
+            await deliver_user_message(store, team, to, body) for to in resolve_recipients(team, member)
+        ]
 
     team, deliveries = run_with_team_store(send_to_members)
     if as_json:
@@ -76,7 +78,7 @@ def _parse_send_arguments(arguments: tuple[str, ...]) -> tuple[str | None, str, 
     raise click.UsageError('Give a member and a text, and put the text in quotes: shoal team send alice "…"')
 
 
-def resolve_members(team: TeamRoster, member: str) -> list[AgentName]:
+def resolve_recipients(team: TeamRoster, member: str) -> list[AgentName]:
     from shoal.core.names import LEAD_NAME
 
     if member == EVERYONE:
@@ -92,25 +94,31 @@ def resolve_members(team: TeamRoster, member: str) -> list[AgentName]:
     return [roster_entry.name]
 
 
-async def deliver_message(store: TeamStore, team: TeamRoster, to: AgentName, text: str) -> dict[str, Any]:
+async def deliver_user_message(
+    store: TeamStore, team: TeamRoster, to: AgentName, text: str
+) -> dict[str, Any]:
     """Send the text through the live run, if any: the run, not the text, states that a person speaks."""
     from shoal.app.run_access.run_handle import send_control_command
     from shoal.core.clock import SystemClock, format_iso_time
     from shoal.core.ids import IdGenerator
     from shoal.core.mail import MailMessage
-    from shoal.core.mail_envelopes import prepare_envelope
-    from shoal.wire.control_codec import SendTextCommand
+    from shoal.core.mail_envelopes import fit_mail_to_kind
+    from shoal.wire.control_codec import SendUserTextCommand
 
     run = find_team_run(team)
     if run.is_live:
-        return {**await send_control_command(run, SendTextCommand(to=to, text=text)), "to": to, "live": True}
+        return {
+            **await send_control_command(run, SendUserTextCommand(to=to, text=text)),
+            "to": to,
+            "live": True,
+        }
     mail = MailMessage(
         id=IdGenerator().new_uuid(),
-        sender=person_name(),
+        sender=get_person_name(),
         text=text,
         timestamp=format_iso_time(SystemClock().now()),
     )
-    receipt = await store.post_mail(team.name, to, prepare_envelope(mail, "notice", from_lead=False))
+    receipt = await store.post_mail(team.name, to, fit_mail_to_kind(mail, "notice", from_lead=False))
     return {"to": to, "live": False, "id": receipt.id, "standing": receipt.standing}
 
 
@@ -138,7 +146,7 @@ def stop_team(*, words: tuple[str, ...], now: bool, as_json: bool) -> int:
             )
         if member is None:
             return team, await _stop_whole_team(team, run, now=now)
-        return team, [await _stop_member(run, resolve_members(team, member)[0], now=now)]
+        return team, [await _stop_member(run, resolve_recipients(team, member)[0], now=now)]
 
     team, stopped_names = run_with_team_store(stop_team_or_member)
     if as_json:
@@ -159,7 +167,7 @@ async def _parse_stop_arguments(
     if len(arguments) != 1:
         return (arguments[0], arguments[1]) if arguments else (None, None)
     teams = await store.rosters.list_teams()
-    if arguments[0] not in teams and (len(teams) == 1 or await find_only_running(store)):
+    if arguments[0] not in teams and (len(teams) == 1 or await find_only_running_team(store)):
         return None, arguments[0]
     return arguments[0], None
 
@@ -203,24 +211,24 @@ async def _stop_whole_team(team: TeamRoster, run: RunHandle, *, now: bool) -> li
     except ShoalError:
         if run.is_live:
             raise
-    await _wait_until_ended(run)
+    await _wait_until_run_ended(run)
     return [*members, LEAD_NAME]
 
 
-async def _wait_until_ended(run: RunHandle) -> None:
-    from shoal.app.run_access.run_handle import watch_run
+async def _wait_until_run_ended(run: RunHandle) -> None:
+    from shoal.app.run_access.run_handle import watch_run_events
     from shoal.core.clock import SystemClock
-    from shoal.core.errors import StoreError
+    from shoal.core.errors import StateFileError
 
     try:
         async with asyncio.timeout(_END_TIMEOUT):
-            async for _ in watch_run(run, SystemClock()):
+            async for _ in watch_run_events(run, SystemClock()):
                 pass
             # The last event is written a moment before the process releases the lock.
             while run.is_live:  # noqa: ASYNC110 - a released lock notifies nobody
                 await asyncio.sleep(0.02)
     except TimeoutError as error:
-        raise StoreError(
+        raise StateFileError(
             f"The run {run.session} was told to end and has not ended within {_END_TIMEOUT:g} s. "
             f"See what holds it: shoal watch {run.session}",
             path=run.directory,
@@ -242,7 +250,7 @@ def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> in
     _enter_team_directory(team)
     _report_mode_change(team, run, flag_values)
     model = flag_values["model"] or _find_lead_model(team, run)
-    return run_with_flags(
+    return run_session_with_flags(
         {**flag_values, "model": model}, prompt=prompt, headless=prompt is not None, resume=run.session
     )
 
@@ -250,10 +258,10 @@ def _resume_team(name: str | None, prompt: str | None, **flag_values: Any) -> in
 def _check_lead_started(team: TeamRoster, run: RunHandle) -> None:
     """Check that the session can be resumed: a lead that died before its first message left nothing."""
     from shoal.core.errors import SessionNotFound
-    from shoal.stores.files.session_files import find_session
+    from shoal.stores.files.session_files import find_session_transcript
 
     try:
-        find_session(run.home, run.session)
+        find_session_transcript(run.home, run.session)
     except SessionNotFound as error:
         raise click.ClickException(
             f"The lead of {team.name} died before it said a word, or its conversation is gone: there is "
@@ -262,24 +270,26 @@ def _check_lead_started(team: TeamRoster, run: RunHandle) -> None:
 
 
 def _enter_team_directory(team: TeamRoster) -> None:
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     lead = team.find_member("team-lead")
     cwd = Path(lead.cwd) if lead is not None else Path.cwd()
     if cwd == Path.cwd() or not cwd.is_dir():
         return
-    print_message(f"The team works in {cwd}.")
+    print_user_message(f"The team works in {cwd}.")
     os.chdir(cwd)
 
 
 def _find_lead_model(team: TeamRoster, run: RunHandle) -> str | None:
     """Return the model that a flag named when the lead was started."""
     from shoal.app.run_access.run_handle import read_requested_model
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     name = read_requested_model(run)
     if name:
-        print_message(f"The lead of {team.name} asks {name}, as when it was started; --model names another.")
+        print_user_message(
+            f"The lead of {team.name} asks {name}, as when it was started; --model names another."
+        )
     return name or None
 
 
@@ -287,19 +297,19 @@ def _report_mode_change(team: TeamRoster, run: RunHandle, flag_values: Mapping[s
     """Report that the mode is not carried over: the person who chose it may not be present now."""
     if flag_values["mode"] or flag_values["skip_permissions"]:
         return
-    from shoal.app.reports.permission_report import build_permission_report, load_project_settings
-    from shoal.app.run_access.run_handle import read_last_mode
-    from shoal.surfaces.terminal.user_messages import print_message
+    from shoal.app.reports.permission_report import build_lead_permission_report, load_project_settings
+    from shoal.app.run_access.run_handle import read_last_permission_mode
+    from shoal.surfaces.terminal.user_messages import print_user_message
 
     cwd = Path.cwd()
     old_mode, new_mode = (
-        read_last_mode(run),
-        build_permission_report(load_project_settings(cwd, given=flag_values["settings"]), cwd).mode,
+        read_last_permission_mode(run),
+        build_lead_permission_report(load_project_settings(cwd, given=flag_values["settings"]), cwd).mode,
     )
     if old_mode and old_mode != new_mode:
         skipped_permissions = old_mode == "bypassPermissions"
         flag = "--dangerously-skip-permissions" if skipped_permissions else f"--permission-mode {old_mode}"
-        print_message(
+        print_user_message(
             f"The lead of {team.name} goes on in the mode {new_mode}. It had {old_mode}; again: {flag}"
         )
 

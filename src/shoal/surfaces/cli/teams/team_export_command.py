@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from shoal.app.run_view.mail_text import format_mail
-from shoal.core.text_format import format_count, format_dollars, strip_terminal_codes
+from shoal.core.text_format import format_dollars, format_token_count, strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import debug_option, print_json
 from shoal.surfaces.cli.team_store_access import run_with_team_store
-from shoal.surfaces.cli.teams.team_overview import build_overview, find_team, overview_to_dict
+from shoal.surfaces.cli.teams.team_overview import build_team_overview, find_team, team_overview_to_dict
 
 if TYPE_CHECKING:
     from shoal.app.teams.team_export import TeamExport
@@ -36,12 +36,14 @@ def export_team_data(*, name: str | None, output: Path | None, form: str, as_jso
 
     It works for a team that runs, has ended or whose lead died, and changes nothing.
     """
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.app.teams.team_export import export_team
 
     async def load_team_export(store: TeamStore) -> tuple[TeamOverview, TeamExport]:
         team = await find_team(store, name)
-        return await build_overview(store, team), await export_team(store, find_home_directory(), team)
+        return await build_team_overview(store, team), await export_team(
+            store, find_process_shoal_home(), team
+        )
 
     view, team_export = run_with_team_store(load_team_export)
     text = (
@@ -70,7 +72,8 @@ def _render_json(view: TeamOverview, team_export: TeamExport) -> str:
     from shoal.wire.json_codec import encode_json
 
     return (
-        encode_json({"standing": overview_to_dict(view), **encode_team_export(team_export)}).decode() + "\n"
+        encode_json({"standing": team_overview_to_dict(view), **encode_team_export(team_export)}).decode()
+        + "\n"
     )
 
 
@@ -83,13 +86,13 @@ def _render_markdown(view: TeamOverview, team_export: TeamExport) -> Iterator[st
         f"Made {_format_time(team.created_at)}, led by session `{team.lead_session_id}`; "
         f"its lead: {view.lead}."
     )
-    yield f"{format_count(team_export.total.usage.total_tokens)} tokens, {format_dollars(view.usd)}.\n"
+    yield f"{format_token_count(team_export.total.usage.total_tokens)} tokens, {format_dollars(view.usd)}.\n"
     yield "## Members\n"
     yield "| name | type | model | state | tokens | cost |\n|---|---|---|---|---|---|"
     states = {each.member.name: each for each in view.members}
     for person in team_export.people:
         totals = team_export.by_agent.get(person.agent)
-        tokens = format_count(totals.usage.total_tokens) if totals else "0"
+        tokens = format_token_count(totals.usage.total_tokens) if totals else "0"
         cost = format_dollars(None if totals and totals.unpriced else totals.usd if totals else 0.0)
         state = states[person.name].state if person.name in states else "left the team"
         yield f"| {person.name} | {person.kind} | {person.model} | {state} | {tokens} | {cost} |"

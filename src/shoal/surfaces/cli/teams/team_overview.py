@@ -55,7 +55,7 @@ class TeamOverview(Struct, frozen=True, kw_only=True):
         return sum(each.state in states for each in self.members[1:])
 
     @property
-    def open_tasks(self) -> int:
+    def open_task_count(self) -> int:
         return sum(task.status != "completed" for task in self.tasks)
 
     @property
@@ -65,10 +65,10 @@ class TeamOverview(Struct, frozen=True, kw_only=True):
 
 async def find_active_team(store: TeamStore, name: str | None) -> TeamRoster:
     """Find a team as `find_team` does; among several teams choose the only running one."""
-    return await find_team(store, name or await find_only_running(store))
+    return await find_team(store, name or await find_only_running_team(store))
 
 
-async def find_only_running(store: TeamStore) -> str | None:
+async def find_only_running_team(store: TeamStore) -> str | None:
     teams = [await store.rosters.read_team(name) for name in await store.rosters.list_teams()]
     running_names = [team.name for team in teams if team is not None and find_team_run(team).is_live]
     return running_names[0] if len(running_names) == 1 else None
@@ -85,7 +85,7 @@ async def find_team(store: TeamStore, name: str | None) -> TeamRoster:
     return team
 
 
-async def build_overview(store: TeamStore, team: TeamRoster) -> TeamOverview:
+async def build_team_overview(store: TeamStore, team: TeamRoster) -> TeamOverview:
     from shoal.core.clock import SystemClock
     from shoal.core.names import LEAD_NAME
 
@@ -94,12 +94,12 @@ async def build_overview(store: TeamStore, team: TeamRoster) -> TeamOverview:
     tasks = tuple(await store.open_board(team.name).list_tasks())
     now = SystemClock().now() / 1000
     members = [
-        _build_member_overview(each, _find_status(each, statuses), tasks, now, lead)
+        _build_member_overview(each, _find_member_status(each, statuses), tasks, now, lead)
         for each in sorted(team.members, key=lambda each: each.name != LEAD_NAME)
     ]
     for number, member_overview in enumerate(members):
         members[number] = _add_unread_count(
-            member_overview, await _count_unread(store, team, member_overview.member)
+            member_overview, await _count_unread_mail(store, team, member_overview.member)
         )
     return TeamOverview(
         team=team,
@@ -108,16 +108,16 @@ async def build_overview(store: TeamStore, team: TeamRoster) -> TeamOverview:
         members=tuple(members),
         tasks=tasks,
         tokens=sum(each.tokens for each in statuses.all.values()),
-        usd=_sum_cost(statuses),
+        usd=_sum_agent_costs(statuses),
     )
 
 
 def find_team_run(team: TeamRoster) -> RunHandle:
     from shoal.app.run_access.run_handle import RunHandle
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.ids import SessionId
 
-    return RunHandle(session=SessionId(team.lead_session_id), home=find_home_directory())
+    return RunHandle(session=SessionId(team.lead_session_id), home=find_process_shoal_home())
 
 
 def _load_statuses(run: RunHandle) -> tuple[AgentStatusTable, LeadState]:
@@ -129,17 +129,17 @@ def _load_statuses(run: RunHandle) -> tuple[AgentStatusTable, LeadState]:
     # Checked first, so that the last events of a run that ends meanwhile are still read.
     is_live = run.is_live
     statuses, last = AgentStatusTable(), None
-    for record in read_journal(run.journal):
+    for record in read_journal(run.journal_path):
         last = record.event
         if isinstance(last, Event):
             statuses.apply_event(last, record.at / 1000)
     if is_live:
         return statuses, "alive"
-    statuses.mark_lost()
+    statuses.mark_agents_lost()
     return statuses, "ended" if isinstance(last, SessionEnded) else "died"
 
 
-def _find_status(member: RosterEntry, statuses: AgentStatusTable) -> AgentStatus | None:
+def _find_member_status(member: RosterEntry, statuses: AgentStatusTable) -> AgentStatus | None:
     from shoal.core.ids import LEAD_ID, AgentId
     from shoal.core.names import LEAD_NAME
 
@@ -192,7 +192,7 @@ def _add_unread_count(overview: MemberOverview, unread: int) -> MemberOverview:
     return replace(overview, unread=unread)
 
 
-async def _count_unread(store: TeamStore, team: TeamRoster, member: RosterEntry) -> int:
+async def _count_unread_mail(store: TeamStore, team: TeamRoster, member: RosterEntry) -> int:
     from shoal.core.errors import InboxNotFound
 
     try:
@@ -201,12 +201,12 @@ async def _count_unread(store: TeamStore, team: TeamRoster, member: RosterEntry)
         return 0
 
 
-def _sum_cost(statuses: AgentStatusTable) -> float | None:
+def _sum_agent_costs(statuses: AgentStatusTable) -> float | None:
     all_statuses = statuses.all.values()
     return sum(each.usd for each in all_statuses) if all(each.priced for each in all_statuses) else None
 
 
-def overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
+def team_overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
     """Return the overview for programs."""
     counts = Counter(task.status for task in overview.tasks)
     return {
@@ -218,15 +218,15 @@ def overview_to_dict(overview: TeamOverview) -> dict[str, Any]:
         "working": overview.count_members("working", "waiting"),
         "idle": overview.count_members("idle"),
         "cut_off": overview.count_members("cut off"),
-        "open_tasks": overview.open_tasks,
+        "open_tasks": overview.open_task_count,
         "tasks": {status: counts[status] for status in ("pending", "in_progress", "completed")},
         "tokens": overview.tokens,
         "cost_usd": None if overview.usd is None else round(overview.usd, 6),
-        "members": [_member_to_dict(each) for each in overview.members],
+        "members": [_member_overview_to_dict(each) for each in overview.members],
     }
 
 
-def _member_to_dict(overview: MemberOverview) -> dict[str, Any]:
+def _member_overview_to_dict(overview: MemberOverview) -> dict[str, Any]:
     member = overview.member
     return {
         "name": member.name,

@@ -14,18 +14,18 @@ from shoal.core.text_format import strip_terminal_codes
 from shoal.surfaces.cli import exit_codes
 from shoal.surfaces.cli.cli_output import TableCell, print_facts, print_json, print_table
 from shoal.surfaces.cli.flags import parse_session_uuid
-from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_with_flags
+from shoal.surfaces.cli.run_launch import RUN_FLAGS, run_session_with_flags
 from shoal.surfaces.terminal.text_styles import BOLD, DIM, YELLOW, apply_style, has_colours
 
 if TYPE_CHECKING:
     from shoal.app.options import Options
     from shoal.app.session.session import Session
-    from shoal.app.teams.team_templates import TemplateLimits
-    from shoal.core.team_templates import TeamTemplate, TemplateRole
+    from shoal.app.teams.team_templates import TeamTemplateLimits
+    from shoal.core.team_templates import TeamTemplate, TeamTemplateRole
 
 
 def _start_team(template: str, goal: str | None, **flag_values: Any) -> int:
-    team_template = find_template(template)
+    team_template = find_team_template(template)
     name, dry_run, as_json = (
         flag_values.pop("team_name"),
         flag_values.pop("dry_run"),
@@ -35,14 +35,14 @@ def _start_team(template: str, goal: str | None, **flag_values: Any) -> int:
     goal = _read_goal(team_template, goal)
     _check_template(team_template, flag_values)
     if dry_run:
-        _print_plan(team_template, goal, name or team_template.name, flag_values, as_json=as_json)
+        _print_team_plan(team_template, goal, name or team_template.name, flag_values, as_json=as_json)
         return exit_codes.OK
     if as_json:
         flag_values["output_format"] = "json"
-    return run_with_flags(
+    return run_session_with_flags(
         flag_values,
         headless=is_headless,
-        prepare=_create_preparer(team_template, goal, name),
+        prepare=_create_team_preparer(team_template, goal, name),
         adapt_options=lambda options: _apply_template_budget(options, team_template),
     )
 
@@ -71,27 +71,27 @@ start_command = click.Command(
 )
 
 
-def find_template(name: str) -> TeamTemplate:
+def find_team_template(name: str) -> TeamTemplate:
     """Find a template by name, or by the path of a file."""
-    from shoal.app.settings.settings import find_home_directory
-    from shoal.app.teams.team_templates import SUFFIXES, load_templates, read_template_file
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.teams.team_templates import SUFFIXES, load_team_templates, read_team_template_file
     from shoal.core.errors import InvalidTeamTemplate
 
     path = Path(name)
     if path.suffix in SUFFIXES or "/" in name:
-        entry = read_template_file(path)
+        entry = read_team_template_file(path)
         if entry.template is None:
             assert entry.problem is not None
             raise InvalidTeamTemplate(entry.problem)
         return entry.template
-    return load_templates(cwd=Path.cwd(), home=find_home_directory()).find(name)
+    return load_team_templates(cwd=Path.cwd(), home=find_process_shoal_home()).find(name)
 
 
 def _read_goal(template: TeamTemplate, argument: str | None) -> str:
-    from shoal.surfaces.cli.headless.stdin import decode_text, read_prompt
+    from shoal.surfaces.cli.headless.stdin import decode_text, read_prompt_from_stdin
 
     goal = (
-        read_prompt() if argument == "-" else decode_text(os.fsencode(argument or ""), "The goal")
+        read_prompt_from_stdin() if argument == "-" else decode_text(os.fsencode(argument or ""), "The goal")
     ).strip()
     if template.needs_goal and not goal:
         raise click.UsageError(
@@ -103,24 +103,24 @@ def _read_goal(template: TeamTemplate, argument: str | None) -> str:
 
 def _check_template(template: TeamTemplate, flag_values: dict[str, Any]) -> None:
     """Check, before anything starts, that the agents exist and that the template stays within the limits."""
-    from shoal.app.definitions.agent_catalog import load_agent_catalog, load_given_agents
+    from shoal.app.definitions.agent_catalog import load_agent_catalog, parse_agents_option
     from shoal.app.definitions.plugin_set import load_plugins
     from shoal.app.reports import permission_report
-    from shoal.app.teams.team_templates import check_template
+    from shoal.app.teams.team_templates import check_team_template
 
     cwd = Path.cwd()
     settings = permission_report.load_project_settings(cwd, given=flag_values["settings"])
     definitions = load_agent_catalog(
         cwd=cwd,
         home=settings.home,
-        given=load_given_agents(flag_values["agents"], cwd),
+        given=parse_agents_option(flag_values["agents"], cwd),
         plugins=load_plugins(settings, cwd, flag_values["plugin_dirs"]).list_agent_dirs(),
     )
-    check_template(
+    check_team_template(
         template,
         definitions,
-        _resolve_limits(
-            flag_values, permission_report.build_permission_report(settings, cwd).mode, settings.own
+        _resolve_template_limits(
+            flag_values, permission_report.build_lead_permission_report(settings, cwd).mode, settings.own
         ),
     )
     if any(role.isolation == "worktree" for role in template.roles) and not _is_in_repository(cwd):
@@ -131,14 +131,14 @@ def _check_template(template: TeamTemplate, flag_values: dict[str, Any]) -> None
         )
 
 
-def _resolve_limits(flag_values: dict[str, Any], mode: Any, own_settings: Any) -> TemplateLimits:
+def _resolve_template_limits(flag_values: dict[str, Any], mode: Any, own_settings: Any) -> TeamTemplateLimits:
     """Return the limits; a flag of the user overrides the settings."""
-    from shoal.app.teams.team_templates import TemplateLimits
+    from shoal.app.teams.team_templates import TeamTemplateLimits
 
     if flag_values["skip_permissions"]:
         mode = "bypassPermissions"
     usd, tokens = flag_values["max_budget_usd"], flag_values["max_total_tokens"]
-    return TemplateLimits(
+    return TeamTemplateLimits(
         mode=flag_values["mode"] or mode,
         max_usd=None if usd else own_settings.max_budget_usd,
         max_tokens=None if tokens else own_settings.max_total_tokens,
@@ -160,13 +160,13 @@ def _apply_template_budget(options: Options, template: TeamTemplate) -> Options:
     )
 
 
-def _create_preparer(
+def _create_team_preparer(
     template: TeamTemplate, goal: str, name: str | None
 ) -> Callable[[Session], Awaitable[str]]:
     async def prepare_team(session: Session) -> str:
-        from shoal.app.session.team_start import start_team
+        from shoal.app.session.team_start import start_team_from_template
 
-        started_team = await start_team(session, template, goal, name=name or "")
+        started_team = await start_team_from_template(session, template, goal, name=name or "")
         session.note(
             f"The team {started_team.name} is made: {', '.join(each.name for each in started_team.members)}."
         )
@@ -175,14 +175,14 @@ def _create_preparer(
     return prepare_team
 
 
-def _print_plan(
+def _print_team_plan(
     template: TeamTemplate, goal: str, name: str, flag_values: dict[str, Any], *, as_json: bool
 ) -> None:
-    from shoal.app.session.team_start import build_lead_prompt, preview_tasks
+    from shoal.app.session.team_start import build_lead_team_prompt, preview_template_tasks
 
     filled_template = template.fill_goal(goal)
-    tasks = preview_tasks(filled_template)
-    prompt = build_lead_prompt(name, filled_template, goal, tasks)
+    tasks = preview_template_tasks(filled_template)
+    prompt = build_lead_team_prompt(name, filled_template, goal, tasks)
     usd = flag_values["max_budget_usd"] or template.budget_usd
     tokens = flag_values["max_total_tokens"] or template.budget_tokens
     if as_json:
@@ -202,25 +202,25 @@ def _print_plan(
         (
             ("team", name),
             ("template", f"{template.name}  ({template.source.kind}, {template.source})"),
-            ("budget", format_budget(usd, tokens) or "none of its own"),
+            ("budget", format_budget_limits(usd, tokens) or "none of its own"),
         )
     )
     click.echo()
-    print_roster(filled_template)
+    print_template_roles(filled_template)
     if tasks:
-        print_tasks([(task.id, task.owner, task.blocked_by, task.subject) for task in tasks])
+        print_template_tasks([(task.id, task.owner, task.blocked_by, task.subject) for task in tasks])
     colours = has_colours(sys.stdout)
     click.echo(f"\n{apply_style('The lead is told', BOLD, colours=colours)}")
     click.echo("\n".join(f"  {line}".rstrip() for line in strip_terminal_codes(prompt).splitlines()))
     click.echo(apply_style("\nNothing was made. Leave --dry-run out to start it.", YELLOW, colours=colours))
 
 
-def format_budget(usd: float | None, tokens: int | None) -> str:
+def format_budget_limits(usd: float | None, tokens: int | None) -> str:
     amounts = (f"${usd:g}" if usd else "", f"{tokens:,} tokens" if tokens else "")
     return ", ".join(filter(None, amounts))
 
 
-def _member_to_dict(member: str, role: TemplateRole) -> dict[str, Any]:
+def _member_to_dict(member: str, role: TeamTemplateRole) -> dict[str, Any]:
     return {
         "name": member,
         "type": role.kind,
@@ -231,7 +231,7 @@ def _member_to_dict(member: str, role: TemplateRole) -> dict[str, Any]:
     }
 
 
-def print_tasks(tasks: Sequence[tuple[str, str | None, Sequence[str], str]]) -> None:
+def print_template_tasks(tasks: Sequence[tuple[str, str | None, Sequence[str], str]]) -> None:
     rows = [
         (TableCell(key), TableCell(owner or "-"), TableCell(", ".join(waits_for) or "-"), TableCell(subject))
         for key, owner, waits_for, subject in tasks
@@ -240,7 +240,7 @@ def print_tasks(tasks: Sequence[tuple[str, str | None, Sequence[str], str]]) -> 
     print_table(("TASK", "OWNER", "WAITS FOR", "SUBJECT"), rows)
 
 
-def print_roster(template: TeamTemplate) -> None:
+def print_template_roles(template: TeamTemplate) -> None:
     rows = [
         (
             TableCell(member),

@@ -21,7 +21,7 @@ from shoal.core.events import (
 )
 from shoal.core.ids import LEAD_ID
 from shoal.core.questions import Question
-from shoal.core.text_format import format_count, format_dollars, to_one_line
+from shoal.core.text_format import format_dollars, format_token_count, to_one_line
 from shoal.surfaces.cli.plain.agent_rows import format_agent_rows
 from shoal.surfaces.cli.plain.input_prompt import (
     InputClosed,
@@ -36,7 +36,7 @@ from shoal.surfaces.cli.plain.input_prompt import (
 from shoal.surfaces.cli.plain.question_dialog import QuestionDialog
 from shoal.surfaces.cli.plain.question_queue import QuestionQueue
 from shoal.surfaces.cli.plain.turn_printer import TurnPrinter
-from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_screen
+from shoal.surfaces.terminal.screen import LiveScreen, TerminalScreen, open_terminal_screen
 from shoal.surfaces.terminal.text_styles import (
     BOLD,
     BOLD_CYAN,
@@ -61,7 +61,7 @@ USAGE_HINT = (
 
 async def run_team_terminal(team: TeamRoster, run: RunHandle) -> int:
     """Run the terminal of the team, and return the exit code."""
-    screen = open_screen(sys.stdout)
+    screen = open_terminal_screen(sys.stdout)
     names = [f"@{member.name} " for member in team.members]
     prompt: InputPrompt
     if isinstance(screen, LiveScreen):
@@ -105,21 +105,21 @@ class _TeamTerminal:
         return self._status
 
     async def _follow_run(self) -> None:
-        from shoal.app.run_access.run_handle import watch_run
+        from shoal.app.run_access.run_handle import watch_run_events
         from shoal.stores.files.file_journal import read_journal
 
         self._prompt.set_status_rows(self._render_rows)
-        past_count = sum(1 for _ in read_journal(self._run.journal))
+        past_count = sum(1 for _ in read_journal(self._run.journal_path))
         number = 0
         if not past_count:
             self._finish_replay()
-        async for timed_event in watch_run(self._run, self._clock):
+        async for timed_event in watch_run_events(self._run, self._clock):
             number += 1
             self._handle_event(timed_event, is_shown=number > past_count - REPLAYED_EVENTS)
             if number == past_count:
                 self._finish_replay()
         self._run_ended = True
-        self._prompt.wake()
+        self._prompt.wake_reader()
 
     def _finish_replay(self) -> None:
         """Show the open questions; later ones are shown as they are asked."""
@@ -160,7 +160,7 @@ class _TeamTerminal:
 
     def _print_member_line(self, event: Event, text: str) -> None:
         status = self._statuses.all[event.agent]
-        with self._printer.open_block():
+        with self._printer.open_notice_block():
             self._screen.write(f"  {status.display_name}", get_agent_style(status.color))
             self._screen.write(
                 f"{truncate_text(text, max(self._screen.columns - len(status.display_name) - 3, 20))}\n", DIM
@@ -172,7 +172,9 @@ class _TeamTerminal:
         usd = sum(each.usd for each in all_statuses) if all(each.priced for each in all_statuses) else None
         tokens = sum(each.tokens for each in all_statuses)
         questions_note = f" · {len(self._questions)} waiting for you" if self._questions else ""
-        head = f"{self._team.name} · {format_count(tokens)} tokens · {format_dollars(usd)}{questions_note}"
+        head = (
+            f"{self._team.name} · {format_token_count(tokens)} tokens · {format_dollars(usd)}{questions_note}"
+        )
         unfinished = [each for each in self._statuses.iter_tree() if each.completion is None]
         colours = self._screen.colours
         rows = format_agent_rows(unfinished, self._clock.now() / 1000, columns, colours=colours)
@@ -201,8 +203,8 @@ class _TeamTerminal:
         import click
 
         from shoal.app.run_access.run_handle import send_control_command
-        from shoal.surfaces.cli.teams.team_control_commands import resolve_members
-        from shoal.wire.control_codec import SendTextCommand
+        from shoal.surfaces.cli.teams.team_control_commands import resolve_recipients
+        from shoal.wire.control_codec import SendUserTextCommand
 
         recipient, body = "team-lead", text
         if text.startswith("@"):
@@ -211,8 +213,8 @@ class _TeamTerminal:
             self._printer.write_note(f"There is nothing to say to {recipient}.", YELLOW)
             return
         try:
-            for name in resolve_members(await self._load_roster(), recipient):
-                await send_control_command(self._run, SendTextCommand(to=name, text=body.strip()))
+            for name in resolve_recipients(await self._load_roster(), recipient):
+                await send_control_command(self._run, SendUserTextCommand(to=name, text=body.strip()))
         except click.UsageError as error:
             self._printer.write_note(error.format_message(), YELLOW)
         except ShoalError as error:
@@ -234,13 +236,13 @@ class _TeamTerminal:
         self._questions.add(QuestionDialog(question, asker))
 
     def _show_question(self, dialog: QuestionDialog) -> None:
-        with self._printer.open_block():
+        with self._printer.open_notice_block():
             dialog.show(self._screen)
 
     def _answer_question(self, dialog: QuestionDialog, text: str) -> None:
         from shoal.stores.files.question_files import QuestionFiles
 
-        answer = dialog.parse_line(text)
+        answer = dialog.parse_answer_line(text)
         if answer is None:
             self._questions.show_first()
             return
@@ -255,7 +257,7 @@ class _TeamTerminal:
     def _echo_input(self, text: str) -> None:
         if self._prompt.echoes_input:
             return
-        with self._printer.open_block():
+        with self._printer.open_notice_block():
             self._screen.write("› ", BOLD_CYAN)
             self._screen.write(text.strip().replace("\n", "\n  ") + "\n")
 

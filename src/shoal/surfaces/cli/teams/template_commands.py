@@ -21,8 +21,8 @@ from shoal.surfaces.cli.cli_output import (
 from shoal.surfaces.terminal.text_styles import CYAN, DIM, RED
 
 if TYPE_CHECKING:
-    from shoal.app.teams.team_templates import TemplateCatalog, TemplateEntry
-    from shoal.core.team_templates import TeamTemplate, TemplateProblem
+    from shoal.app.teams.team_templates import TeamTemplateCatalog, TeamTemplateEntry
+    from shoal.core.team_templates import TeamTemplate, TeamTemplateProblem
 
 _NEW_TEMPLATE = """\
 ---
@@ -72,7 +72,7 @@ def list_templates(*, as_json: bool) -> int:
     """List the team templates: the project's, your own, and those that come with Shoal."""
     catalog = _load_templates()
     if as_json:
-        print_json([_summary_to_dict(each) for each in catalog.effective])
+        print_json([_template_summary_to_dict(each) for each in catalog.effective])
         return exit_codes.OK
     rows = [
         (
@@ -103,13 +103,13 @@ def template_group() -> None:
 def show_template(*, name: str, as_json: bool) -> int:
     """Show a template: its roles, its tasks, and what the lead is told."""
     from shoal.surfaces.cli.teams.team_start_command import (
-        find_template,
-        format_budget,
-        print_roster,
-        print_tasks,
+        find_team_template,
+        format_budget_limits,
+        print_template_roles,
+        print_template_tasks,
     )
 
-    template = find_template(name)
+    template = find_team_template(name)
     if as_json:
         print_json(_template_to_dict(template))
         return exit_codes.OK
@@ -118,14 +118,17 @@ def show_template(*, name: str, as_json: bool) -> int:
             ("template", template.name),
             ("description", template.description),
             ("source", f"{template.source.kind}, {template.source}"),
-            ("budget", format_budget(template.budget_usd, template.budget_tokens)),
+            ("budget", format_budget_limits(template.budget_usd, template.budget_tokens)),
         )
     )
     click.echo()
-    print_roster(template)
+    print_template_roles(template)
     if template.tasks:
-        print_tasks(
-            [(task.key, task.owner, task.blocked_by, task.subject) for task in template.order_tasks()]
+        print_template_tasks(
+            [
+                (task.key, task.owner, task.blocked_by, task.subject)
+                for task in template.order_tasks_by_dependency()
+            ]
         )
     click.echo(f"\n{strip_terminal_codes(template.prompt)}")
     return exit_codes.OK
@@ -137,13 +140,13 @@ def show_template(*, name: str, as_json: bool) -> int:
 @debug_option
 def validate_templates(*, paths: Sequence[Path], as_json: bool) -> int:
     """Check templates: these files, or all that are found from here. Exit code 1 where one cannot be used."""
-    from shoal.app.teams.team_templates import read_template_file
+    from shoal.app.teams.team_templates import read_team_template_file
 
     for path in paths:
         if not path.is_file():
             raise click.UsageError(f"There is no file {str(path)!r}.")
-    entries = [read_template_file(path) for path in paths] if paths else [*_load_templates().all]
-    all_problems = [problem for each in entries if (problem := _find_problem(each)) is not None]
+    entries = [read_team_template_file(path) for path in paths] if paths else [*_load_templates().all]
+    all_problems = [problem for each in entries if (problem := _find_template_problem(each)) is not None]
     shadowed = [
         f"{each.origin}: not used, {each.hidden_by} comes first" for each in entries if each.hidden_by
     ]
@@ -166,12 +169,12 @@ def validate_templates(*, paths: Sequence[Path], as_json: bool) -> int:
 @debug_option
 def create_template_file(*, name: str, user: bool, as_json: bool) -> int:
     """Write the file of a new template, with every field explained, for you to change."""
-    from shoal.app.settings.settings import find_home_directory
+    from shoal.app.settings.settings import find_process_shoal_home
     from shoal.core.names import parse_team_name
     from shoal.surfaces.cli.new_files import write_new_file
 
     name = parse_team_name(name)
-    directory = find_home_directory() / "teams" if user else Path.cwd() / ".claude" / "teams"
+    directory = find_process_shoal_home() / "teams" if user else Path.cwd() / ".claude" / "teams"
     path = directory / f"{name}.md"
     write_new_file(path, _NEW_TEMPLATE.format(name=name))
     if as_json:
@@ -184,30 +187,32 @@ def create_template_file(*, name: str, user: bool, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _load_templates() -> TemplateCatalog:
-    from shoal.app.settings.settings import find_home_directory
-    from shoal.app.teams.team_templates import load_templates
+def _load_templates() -> TeamTemplateCatalog:
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.teams.team_templates import load_team_templates
 
-    return load_templates(cwd=Path.cwd(), home=find_home_directory())
+    return load_team_templates(cwd=Path.cwd(), home=find_process_shoal_home())
 
 
-def _find_problem(entry: TemplateEntry) -> TemplateProblem | None:
+def _find_template_problem(entry: TeamTemplateEntry) -> TeamTemplateProblem | None:
     """Return the flaw of a template: in its file, or an agent that does not exist."""
     from shoal.app.definitions.agent_catalog import load_agent_catalog
-    from shoal.app.settings.settings import find_home_directory
-    from shoal.app.teams.team_templates import check_template
+    from shoal.app.settings.settings import find_process_shoal_home
+    from shoal.app.teams.team_templates import check_team_template
     from shoal.core.errors import InvalidTeamTemplate
 
     if entry.template is None:
         return entry.problem
     try:
-        check_template(entry.template, load_agent_catalog(cwd=Path.cwd(), home=find_home_directory()))
+        check_team_template(
+            entry.template, load_agent_catalog(cwd=Path.cwd(), home=find_process_shoal_home())
+        )
     except InvalidTeamTemplate as error:
         return error.problem
     return None
 
 
-def _summary_to_dict(entry: TemplateEntry) -> dict[str, Any]:
+def _template_summary_to_dict(entry: TeamTemplateEntry) -> dict[str, Any]:
     data = {"name": entry.name, "source": {"kind": entry.origin.kind, "path": str(entry.origin.path)}}
     if entry.template is None:
         return {**data, "problem": None if entry.problem is None else _problem_to_dict(entry.problem)}
@@ -224,13 +229,13 @@ def _template_to_dict(team_template: TeamTemplate) -> dict[str, Any]:
             | {"mode": role.mode, "isolation": role.isolation, "prompt": role.prompt}
             for role in team_template.roles
         ],
-        "tasks": team_template.order_tasks(),
+        "tasks": team_template.order_tasks_by_dependency(),
         "budget": {"usd": team_template.budget_usd, "tokens": team_template.budget_tokens},
         "prompt": team_template.prompt,
     }
 
 
-def _problem_to_dict(problem: TemplateProblem) -> dict[str, Any]:
+def _problem_to_dict(problem: TeamTemplateProblem) -> dict[str, Any]:
     return {
         "path": str(problem.source.path),
         "line": problem.line,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from shoal.app.run_view.view_rows import AgentRow, QuestionRow
-from shoal.core.text_format import format_count, format_dollars, format_quantity, to_one_line
+from shoal.core.text_format import format_dollars, format_quantity, format_token_count, to_one_line
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
     BAD,
@@ -15,11 +15,11 @@ from shoal.surfaces.tui.panels.cells import (
     MUTED,
     Part,
     TableColumn,
-    build_line,
+    build_clean_line,
     fit_cell,
     fit_columns,
-    format_age,
     format_cost,
+    format_short_age,
     get_agent_colour,
     join_cells,
 )
@@ -55,7 +55,7 @@ def _choose_columns(width: int) -> tuple[tuple[TableColumn, ...], int]:
     return fit_columns(width, _COLUMNS, max(14, min(24, width // 3)))
 
 
-def title_line(width: int) -> Content:
+def build_agent_title_line(width: int) -> Content:
     columns, rest = _choose_columns(width)
     cells = [fit_cell(Content(each.title), each.width, right=each.right) for each in columns]
     last = (
@@ -72,9 +72,11 @@ def title_line(width: int) -> Content:
     )
 
 
-def agent_line(row: AgentRow, *, depth: int, now: int, width: int, question: QuestionRow | None) -> Content:
+def build_agent_line(
+    row: AgentRow, *, depth: int, now: int, width: int, question: QuestionRow | None
+) -> Content:
     columns, rest = _choose_columns(width)
-    row_cells = _build_cells(row, depth, now)
+    row_cells = _build_agent_cells(row, depth, now)
     cells = [fit_cell(row_cells[each.name], each.width, right=each.right) for each in columns]
     work_line = join_cells(
         [
@@ -91,23 +93,23 @@ def _count_leading_columns(columns: Sequence[TableColumn]) -> int:
     return sum(each.name in ("mark", "name", "state") for each in columns)
 
 
-def _build_cells(row: AgentRow, depth: int, now: int) -> dict[str, Content]:
+def _build_agent_cells(row: AgentRow, depth: int, now: int) -> dict[str, Content]:
     indent = "  " * (min(depth, 5) - 1) + "└ " if depth else ""
     name = (row.name, f"bold {get_agent_colour(row.color)}" if row.state not in ENDED else MUTED)
     mark = MARKS.get(row.state, ("·", MUTED))
     return {
-        "mark": build_line(mark),
-        "name": build_line((indent, MUTED), name),
-        "state": build_line((_WORDS.get(row.state, row.state), mark[1])),
-        "model": build_line((shorten_model(row.model), MUTED)),
-        "age": build_line((format_last_heard(row, now), MUTED)),
-        "tokens": build_line((format_count(row.tokens) if row.tokens else "–", "")),
-        "cost": build_line((format_cost(row.usd, priced=row.priced), "")),
+        "mark": build_clean_line(mark),
+        "name": build_clean_line((indent, MUTED), name),
+        "state": build_clean_line((_WORDS.get(row.state, row.state), mark[1])),
+        "model": build_clean_line((shorten_model(row.model), MUTED)),
+        "age": build_clean_line((format_last_heard(row, now), MUTED)),
+        "tokens": build_clean_line((format_token_count(row.tokens) if row.tokens else "–", "")),
+        "cost": build_clean_line((format_cost(row.usd, priced=row.priced), "")),
     }
 
 
 def format_last_heard(row: AgentRow, now: int) -> str:
-    return format_age(now - row.heard)
+    return format_short_age(now - row.heard)
 
 
 def shorten_model(model: str) -> str:
@@ -116,7 +118,7 @@ def shorten_model(model: str) -> str:
 
 
 def _describe_work(row: AgentRow, question: QuestionRow | None, width: int) -> Content:
-    task, activity = build_line((to_one_line(row.task), "")), _describe_activity(row, question)
+    task, activity = build_clean_line((to_one_line(row.task), "")), _describe_activity(row, question)
     if width >= _BOTH:
         return join_cells([fit_cell(task, width * 2 // 5), activity])
     if question is not None:
@@ -124,28 +126,28 @@ def _describe_work(row: AgentRow, question: QuestionRow | None, width: int) -> C
     if not activity or not task:
         return activity or task
     available_width = max(width * 2 // 5, width - activity.cell_length - 3)
-    return build_line(task.truncate(available_width, ellipsis=True), (" · ", MUTED), activity)
+    return build_clean_line(task.truncate(available_width, ellipsis=True), (" · ", MUTED), activity)
 
 
 def _describe_activity(row: AgentRow, question: QuestionRow | None) -> Content:
     """Describe its activity, whom it waits for, or why it ended."""
     if question is not None:
-        return build_line((f"? {summarize_question(question.question)}", ASKS))
+        return build_clean_line((f"? {summarize_question(question.question)}", ASKS))
     if row.waits_for:
-        return build_line((f"waits for {', '.join(row.waits_for)}", MUTED))
+        return build_clean_line((f"waits for {', '.join(row.waits_for)}", MUTED))
     if row.state in ENDED:
-        return build_line((to_one_line(row.detail), BAD if row.state == "failed" else MUTED))
-    return build_line((row.doing, MUTED))
+        return build_clean_line((to_one_line(row.detail), BAD if row.state == "failed" else MUTED))
+    return build_clean_line((row.doing, MUTED))
 
 
-def detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[Content]:
+def build_agent_detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[Content]:
     """Return all facts about one agent in three lines."""
-    usage = f"{format_count(row.tokens)} tokens in {format_quantity(row.requests, 'request')}"
+    usage = f"{format_token_count(row.tokens)} tokens in {format_quantity(row.requests, 'request')}"
     cost = f"{format_dollars(row.usd)}{'' if row.priced else ' and what has no price'}"
     facts = [
         _WORDS.get(row.state, row.state),
         shorten_model(row.model),
-        f"heard {format_age(now - row.heard)} ago",
+        f"heard {format_short_age(now - row.heard)} ago",
         usage,
         cost,
         format_quantity(row.tool_calls, "tool call"),
@@ -156,22 +158,22 @@ def detail_lines(row: AgentRow, question: QuestionRow | None, now: int) -> list[
     ]
     facts_line = " · ".join(to_one_line(each) for each in facts if each)
     return [
-        build_line(
+        build_clean_line(
             (to_one_line(row.name), f"bold {get_agent_colour(row.color)}"), (f"  {facts_line}", MUTED)
         ),
-        build_line(("task ", MUTED), (to_one_line(row.task) or "–", "")),
-        build_line(("now  ", MUTED), _describe_now(row, question)),
+        build_clean_line(("task ", MUTED), (to_one_line(row.task) or "–", "")),
+        build_clean_line(("now  ", MUTED), _describe_current_state(row, question)),
     ]
 
 
-def _describe_now(row: AgentRow, question: QuestionRow | None) -> Content:
+def _describe_current_state(row: AgentRow, question: QuestionRow | None) -> Content:
     parts: list[Content] = []
     if question is not None:
-        parts.append(build_line((f"asks: {summarize_question(question.question)}  (a answers)", ASKS)))
+        parts.append(build_clean_line((f"asks: {summarize_question(question.question)}  (a answers)", ASKS)))
     elif row.doing:
-        parts.append(build_line((row.doing, "")))
+        parts.append(build_clean_line((row.doing, "")))
     if row.waits_for:
-        parts.append(build_line((f"waits for {', '.join(row.waits_for)}", ASKS)))
+        parts.append(build_clean_line((f"waits for {', '.join(row.waits_for)}", ASKS)))
     if row.state in ENDED and row.detail:
-        parts.append(build_line((to_one_line(row.detail), BAD if row.state == "failed" else "")))
+        parts.append(build_clean_line((to_one_line(row.detail), BAD if row.state == "failed" else "")))
     return Content(" · ").join(parts) if parts else Content("–")

@@ -16,20 +16,20 @@ from shoal.core.ids import LEAD_ID
 from shoal.core.text_format import format_dollars, format_quantity
 from shoal.surfaces.tui.panels.agent_lines import (
     ENDED,
-    agent_line,
-    detail_lines,
+    build_agent_detail_lines,
+    build_agent_line,
+    build_agent_title_line,
     format_last_heard,
-    title_line,
 )
-from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, build_line
+from shoal.surfaces.tui.panels.cells import ASKS, GOOD, MUTED, Part, build_clean_line
 from shoal.surfaces.tui.panels.dialogs import ConfirmScreen
 from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.panel import notify_user
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
 from shoal.wire.control_codec import (
-    BackgroundAgentCommand,
-    ControlCommand,
-    InterruptCommand,
+    InterruptTurnCommand,
+    MoveToBackgroundCommand,
+    RunControlCommand,
     ShutDownMemberCommand,
     StopTaskCommand,
 )
@@ -116,17 +116,17 @@ class AgentsPanel(ListPanel):
 
     def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _FOLD:
-            return [self._fold_line()]
+            return [self._build_fold_line()]
         row, now = self._agents[str(key)], self.clock.now()
         self._ages[row.id] = format_last_heard(row, now)
         depth = self._depths.get(row.id, 0)
-        return [agent_line(row, depth=depth, now=now, width=width, question=self._find_question(row))]
+        return [build_agent_line(row, depth=depth, now=now, width=width, question=self._find_question(row))]
 
-    def _fold_line(self) -> Content:
+    def _build_fold_line(self) -> Content:
         ended_count = sum(row.state in ENDED for row in self._agents.values())
         failed_count = sum(row.state in ("failed", "gone") for row in self._agents.values())
         summary = f"{ended_count} ended" + (f", {failed_count} of them not well" if failed_count else "")
-        return build_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
+        return build_clean_line((f"{'▾' if self._unfolded else '▸'} {summary}", MUTED))
 
     def _find_question(self, row: AgentRow) -> QuestionRow | None:
         return self.run_view.questions.get(row.question) if row.question else None
@@ -142,14 +142,14 @@ class AgentsPanel(ListPanel):
             "" if not costs.unpriced else f" and {format_quantity(costs.unpriced, 'request')} without a price"
         )
         parts.append((f"  {format_dollars(costs.usd)}{unpriced_note}", MUTED))
-        self.set_head(build_line(*parts))
+        self.set_panel_head(build_clean_line(*parts))
 
     def show_detail(self) -> None:
         row, detail = self.current, self.query_one(".panel--detail", Static)
         if row is None:
             detail.update("", layout=False)
             return
-        lines = detail_lines(row, self._find_question(row), self.clock.now())
+        lines = build_agent_detail_lines(row, self._find_question(row), self.clock.now())
         detail.update(Content("\n").join(lines), layout=False)
 
     def refresh_ages(self) -> None:
@@ -164,7 +164,7 @@ class AgentsPanel(ListPanel):
 
     def on_resize(self) -> None:
         width = self.rows.scrollable_content_region.width or self.size.width - 2
-        self.query_one(".panel--titles", Static).update(title_line(width), layout=False)
+        self.query_one(".panel--titles", Static).update(build_agent_title_line(width), layout=False)
 
     # Keys
 
@@ -180,23 +180,25 @@ class AgentsPanel(ListPanel):
         self._arrange_rows()
 
     def action_interrupt(self) -> None:
-        for row in self._actionable_rows():
+        for row in self._iter_actionable_rows():
             command = (
-                InterruptCommand()
+                InterruptTurnCommand()
                 if row.id == LEAD_ID
-                else InterruptCommand(task_id=_get_command_target(row))
+                else InterruptTurnCommand(task_id=_get_command_target(row))
             )
             self.send_command(command, partial(_describe_interrupt, row))
 
     def action_background(self) -> None:
-        for row in self._actionable_rows():
+        for row in self._iter_actionable_rows():
             if row.id == LEAD_ID:
                 notify_user(self, "Nobody waits for the lead: choose one of its agents.", "warning")
                 return
-            self.send_command(BackgroundAgentCommand(task_id=row.id), partial(_describe_move, row))
+            self.send_command(
+                MoveToBackgroundCommand(task_id=row.id), partial(_describe_background_move, row)
+            )
 
     def action_stop(self) -> None:
-        for row in self._actionable_rows(exclude_lead=True):
+        for row in self._iter_actionable_rows(exclude_lead=True):
             explanation = (
                 "It is asked to finish, and ended when its grace is over."
                 if row.team
@@ -212,7 +214,7 @@ class AgentsPanel(ListPanel):
         )
 
     def _stop_agent(self, row: AgentRow) -> None:
-        command: ControlCommand = (
+        command: RunControlCommand = (
             ShutDownMemberCommand(name=row.name) if row.team else StopTaskCommand(task_id=row.id)
         )
         if row.team:
@@ -220,7 +222,7 @@ class AgentsPanel(ListPanel):
         self.send_command(command, lambda _: f"{row.name} has ended.")
 
     def action_kill(self) -> None:
-        for row in self._actionable_rows(exclude_lead=True):
+        for row in self._iter_actionable_rows(exclude_lead=True):
             explanation = "It is ended at once, in the middle of what it does. What it did so far is kept."
             self._confirm_action(
                 f"Kill {row.name}?", f"{row.task}\n\n{explanation}", "kill it", partial(self._kill_agent, row)
@@ -234,14 +236,14 @@ class AgentsPanel(ListPanel):
     def action_answer(self) -> None:
         from shoal.surfaces.tui.answer_screen import open_answer_screen
 
-        for row in self._actionable_rows():
+        for row in self._iter_actionable_rows():
             question = self._find_question(row)
             if question is None:
                 notify_user(self, f"{row.name} asks nothing.")
             else:
                 open_answer_screen(self, question)
 
-    def _actionable_rows(self, *, exclude_lead: bool = False) -> Iterator[AgentRow]:
+    def _iter_actionable_rows(self, *, exclude_lead: bool = False) -> Iterator[AgentRow]:
         row = self.current
         if row is None:
             return
@@ -267,7 +269,7 @@ def _describe_interrupt(row: AgentRow, answer: Any) -> str:
     return f"{row.name}'s turn is interrupted." if was_interrupted else f"{row.name} is in no turn now."
 
 
-def _describe_move(row: AgentRow, answer: Any) -> str:
+def _describe_background_move(row: AgentRow, answer: Any) -> str:
     if isinstance(answer, dict) and answer.get("moved"):
         return f"{row.name} goes on in the background."
     return f"Nobody waits for {row.name}: it is in the background already."

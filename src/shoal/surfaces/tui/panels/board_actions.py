@@ -17,7 +17,7 @@ def task_sort_key(row: TaskRow) -> tuple[float, int]:
     return (number if row.rank is None else row.rank, number)
 
 
-def rank_between(order: Sequence[TaskRow], row: TaskRow, by: int) -> float | None:
+def compute_moved_rank(order: Sequence[TaskRow], row: TaskRow, by: int) -> float | None:
     """Return the rank that moves the task one place up or down; None if it is at the end."""
     old_index = next(index for index, each in enumerate(order) if each.id == row.id)
     new_index = old_index + by
@@ -30,7 +30,7 @@ def rank_between(order: Sequence[TaskRow], row: TaskRow, by: int) -> float | Non
     return (neighbor_rank + task_sort_key(order[next_index])[0]) / 2
 
 
-async def add_to_board(
+async def add_task_to_board(
     team_store: TeamStore, board: str, subject: str, description: str, waits: Sequence[str]
 ) -> Task:
     """Raises `TeamStoreError` and adds nothing if it fails."""
@@ -40,7 +40,7 @@ async def add_to_board(
     )
 
 
-async def assign_owner(team_store: TeamStore, row: TaskRow, owner: str) -> Task:
+async def assign_task_owner(team_store: TeamStore, row: TaskRow, owner: str) -> Task:
     """Assign the task to an agent, who is notified; an empty name unassigns it. Raises `TeamStoreError`."""
     name = parse_agent_name(LEAD_NAME if owner == "lead" else owner) if owner else None
     return await change_board_task(
@@ -48,7 +48,7 @@ async def assign_owner(team_store: TeamStore, row: TaskRow, owner: str) -> Task:
     )
 
 
-async def set_rank(team_store: TeamStore, row: TaskRow, rank: float) -> None:
+async def set_task_rank(team_store: TeamStore, row: TaskRow, rank: float) -> None:
     await team_store.open_board(row.board).update(
         parse_task_id(row.id), TaskUpdate(metadata={RANK_KEY: rank}), by=USER_NAME
     )

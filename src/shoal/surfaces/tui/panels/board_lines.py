@@ -10,16 +10,16 @@ from shoal.app.run_view.run_view import RunView
 from shoal.app.run_view.view_rows import TaskRow
 from shoal.core.names import LEAD_NAME
 from shoal.core.tasks import Task
-from shoal.core.text_format import format_count, format_dollars, strip_terminal_codes, to_one_line
+from shoal.core.text_format import format_dollars, format_token_count, strip_terminal_codes, to_one_line
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
     GOOD,
     MUTED,
     Part,
-    build_line,
+    build_clean_line,
     fit_cell,
-    format_age,
     format_cost,
+    format_short_age,
     get_agent_colour,
     join_cells,
 )
@@ -30,7 +30,7 @@ CARD = 3
 """Lines of a card: its subject, its owner, and a blank."""
 
 
-def owner_part(run_view: RunView, owner: str) -> Part:
+def build_owner_part(run_view: RunView, owner: str) -> Part:
     """Return the owner's name in the agent's colour."""
     if not owner:
         return ("", MUTED)
@@ -45,24 +45,26 @@ def describe_blockers(run_view: RunView, row: TaskRow) -> str:
     return f"waits for {', '.join(f'#{each.id}' for each in blockers)}" if blockers else ""
 
 
-def task_card(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
-    subject = build_line(
+def build_task_card(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
+    subject = build_clean_line(
         (f"#{row.id} ", MUTED), (to_one_line(row.subject), MUTED if row.status == "completed" else "")
     )
-    parts = [owner_part(run_view, row.owner), (describe_blockers(run_view, row), ASKS)]
+    parts = [build_owner_part(run_view, row.owner), (describe_blockers(run_view, row), ASKS)]
     if row.usd or row.tokens:
-        parts.append((format_cost(row.usd) if row.usd else f"{format_count(row.tokens)} tokens", MUTED))
-    facts = [build_line(part) for part in parts if part[0]] or [build_line(("nobody's yet", MUTED))]
-    second_line = build_line((" " * (len(row.id) + 2), ""), Content.styled(" · ", MUTED).join(facts))
+        parts.append((format_cost(row.usd) if row.usd else f"{format_token_count(row.tokens)} tokens", MUTED))
+    facts = [build_clean_line(part) for part in parts if part[0]] or [
+        build_clean_line(("nobody's yet", MUTED))
+    ]
+    second_line = build_clean_line((" " * (len(row.id) + 2), ""), Content.styled(" · ", MUTED).join(facts))
     return [fit_cell(subject, width), fit_cell(second_line, width)]
 
 
-def task_line(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
-    subject = build_line((to_one_line(row.subject), MUTED if row.status == "completed" else ""))
+def build_task_list_line(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
+    subject = build_clean_line((to_one_line(row.subject), MUTED if row.status == "completed" else ""))
     blockers_text = describe_blockers(run_view, row)
     cost = format_cost(row.usd) if row.usd else ""
     rest = max(10, width - 2 - 5 - 13 - 9)
-    subject_part = build_line(
+    subject_part = build_clean_line(
         subject.truncate(max(12, rest - len(blockers_text) - 3), ellipsis=True),
         (" · ", MUTED),
         (blockers_text, ASKS),
@@ -70,52 +72,57 @@ def task_line(run_view: RunView, row: TaskRow, width: int) -> list[Content]:
     return [
         join_cells(
             [
-                build_line(MARKS.get(row.status, ("·", MUTED))),
-                fit_cell(build_line((f"#{row.id}", MUTED)), 4),
+                build_clean_line(MARKS.get(row.status, ("·", MUTED))),
+                fit_cell(build_clean_line((f"#{row.id}", MUTED)), 4),
                 fit_cell(subject_part if blockers_text else subject, rest),
-                fit_cell(build_line(owner_part(run_view, row.owner)), 12),
-                fit_cell(build_line((cost, MUTED)), 8, right=True),
+                fit_cell(build_clean_line(build_owner_part(run_view, row.owner)), 12),
+                fit_cell(build_clean_line((cost, MUTED)), 8, right=True),
             ]
         )
     ]
 
 
-def format_time(at: int) -> str:
+def format_time_of_day(at: int) -> str:
     """Format a timestamp as the local time of day."""
     return datetime.fromtimestamp(at / 1000).astimezone().strftime("%H:%M:%S")
 
 
-def task_details(run_view: RunView, row: TaskRow, task: Task | None, now: int) -> Content:
+def build_task_details(run_view: RunView, row: TaskRow, task: Task | None, now: int) -> Content:
     """Return everything known about a task; `task` is its file."""
     facts: list[tuple[str, Content]] = [
         (
             "status",
-            build_line(
+            build_clean_line(
                 MARKS.get(row.status, ("·", MUTED)), (f" {STATUSES.get(row.status, row.status).lower()}", "")
             ),
         ),
         (
             "owner",
-            build_line(owner_part(run_view, row.owner)) if row.owner else build_line(("nobody", MUTED)),
+            build_clean_line(build_owner_part(run_view, row.owner))
+            if row.owner
+            else build_clean_line(("nobody", MUTED)),
         ),
-        ("waits for", _task_references(run_view, row.board, row.blocked_by)),
-        ("holds up", _task_references(run_view, row.board, task.blocks) if task is not None else Content("")),
+        ("waits for", _build_task_references(run_view, row.board, row.blocked_by)),
+        (
+            "holds up",
+            _build_task_references(run_view, row.board, task.blocks) if task is not None else Content(""),
+        ),
         (
             "spent",
-            build_line((f"{format_dollars(row.usd)}, {format_count(row.tokens)} tokens", ""))
+            build_clean_line((f"{format_dollars(row.usd)}, {format_token_count(row.tokens)} tokens", ""))
             if row.tokens
             else Content(""),
         ),
-        ("board", build_line((row.board, MUTED))),
-        ("changed", build_line((f"{format_age(now - row.changed)} ago", MUTED))),
+        ("board", build_clean_line((row.board, MUTED))),
+        ("changed", build_clean_line((f"{format_short_age(now - row.changed)} ago", MUTED))),
     ]
-    lines = [build_line((f"{name:<10}", MUTED), value) for name, value in facts if value]
+    lines = [build_clean_line((f"{name:<10}", MUTED), value) for name, value in facts if value]
     lines += [Content(""), Content.styled("What became of it", "bold")]
     for moved_at, status, owner in row.moves:
-        owner_text = owner_part(run_view, owner)
+        owner_text = build_owner_part(run_view, owner)
         lines.append(
-            build_line(
-                (f"{format_time(moved_at)}  ", MUTED),
+            build_clean_line(
+                (f"{format_time_of_day(moved_at)}  ", MUTED),
                 (STATUSES.get(status, status).lower(), ""),
                 (" · " if owner else "", MUTED),
                 owner_text,
@@ -126,11 +133,11 @@ def task_details(run_view: RunView, row: TaskRow, task: Task | None, now: int) -
     return Content("\n").join(lines)
 
 
-def _task_references(run_view: RunView, board: str, ids: tuple[str, ...]) -> Content:
+def _build_task_references(run_view: RunView, board: str, ids: tuple[str, ...]) -> Content:
     references = []
     for task_id in ids:
         other = run_view.tasks.get(board, task_id)
         mark = MARKS.get(other.status, ("", "")) if other is not None else ("", "")
         subject = to_one_line(other.subject) if other is not None else ""
-        references.append(build_line(mark, (f" #{task_id} {subject}", "")))
+        references.append(build_clean_line(mark, (f" #{task_id} {subject}", "")))
     return Content("\n" + " " * 10).join(references) if references else Content("")

@@ -13,20 +13,20 @@ from textual.content import Content
 from textual.widgets import Static
 
 from shoal.app.run_view.view_rows import TaskRow, ViewDelta
-from shoal.core.names import parse_name, parse_task_id
+from shoal.core.names import parse_safe_name, parse_task_id
 from shoal.surfaces.tui.panels import board_actions
 from shoal.surfaces.tui.panels.board_actions import task_sort_key
 from shoal.surfaces.tui.panels.board_lines import (
     CARD,
     MARKS,
     STATUSES,
+    build_owner_part,
+    build_task_card,
+    build_task_details,
+    build_task_list_line,
     describe_blockers,
-    owner_part,
-    task_card,
-    task_details,
-    task_line,
 )
-from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_line
+from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_clean_line
 from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen, TaskDraftScreen
 from shoal.surfaces.tui.panels.panel import KeyHints, Panel, notify_user
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
@@ -78,12 +78,12 @@ class BoardPanel(Panel):
         yield KeyHints(self.HINTS)
 
     def on_mount(self) -> None:
-        self._lay_out(is_wide=False)
+        self._lay_out_board(is_wide=False)
 
     def on_resize(self) -> None:
-        self._lay_out(is_wide=self.size.width >= WIDE)
+        self._lay_out_board(is_wide=self.size.width >= WIDE)
 
-    def _lay_out(self, *, is_wide: bool) -> None:
+    def _lay_out_board(self, *, is_wide: bool) -> None:
         old_cursor = self.rows.cursor if self._tasks else None
         had_focus = self.has_focus_within
         self._wide = is_wide
@@ -102,11 +102,11 @@ class BoardPanel(Panel):
         """List that keys act on."""
         if not self._wide:
             return self.query_one("#board-list", RowList)
-        lists = self._column_lists()
+        lists = self._get_column_lists()
         nonempty_lists = [each for each in lists if each.entries]
         return next((each for each in nonempty_lists if each.has_focus), (nonempty_lists or lists)[0])
 
-    def _column_lists(self) -> list[RowList]:
+    def _get_column_lists(self) -> list[RowList]:
         return [self.query_one(f"#rows-{status}", RowList) for status in STATUSES]
 
     def focus(self, scroll_visible: bool = True) -> BoardPanel:  # noqa: FBT001, FBT002 - Textual's own
@@ -119,7 +119,7 @@ class BoardPanel(Panel):
         return self._tasks.get(key) if isinstance(key, tuple) else None
 
     def _move_cursor_to(self, key: Hashable) -> None:
-        for rows in self._column_lists() if self._wide else [self.rows]:
+        for rows in self._get_column_lists() if self._wide else [self.rows]:
             if any(entry.key == key for entry in rows.entries):
                 rows.move_cursor_to(key)
                 if self.has_focus_within:
@@ -128,7 +128,7 @@ class BoardPanel(Panel):
     def action_column(self, by: int) -> None:
         if not self._wide:
             return
-        lists = self._column_lists()
+        lists = self._get_column_lists()
         column_index = lists.index(self.rows) + by
         while 0 <= column_index < len(lists):
             if lists[column_index].entries:
@@ -152,7 +152,7 @@ class BoardPanel(Panel):
             if not is_first:
                 self._invalidate_task(row)
         if is_first:
-            for rows in (*self._column_lists(), self.query_one("#board-list", RowList)):
+            for rows in (*self._get_column_lists(), self.query_one("#board-list", RowList)):
                 rows.invalidate_all()
         self._arrange_tasks()
 
@@ -161,13 +161,13 @@ class BoardPanel(Panel):
         dependent_keys = [
             key for key, each in self._tasks.items() if key[0] == row.board and row.id in each.blocked_by
         ]
-        for rows in (*self._column_lists(), self.query_one("#board-list", RowList)):
+        for rows in (*self._get_column_lists(), self.query_one("#board-list", RowList)):
             for key in ((row.board, row.id), *dependent_keys):
                 rows.invalidate_row(key)
 
     def _arrange_tasks(self) -> None:
         rows_by_status: dict[str, list[TaskRow]] = {status: [] for status in STATUSES}
-        ranked_rows = [self._with_rank(row) for row in self._tasks.values()]
+        ranked_rows = [self._apply_pending_rank(row) for row in self._tasks.values()]
         for row in sorted(ranked_rows, key=lambda row: (row.board, task_sort_key(row))):
             rows_by_status.get(row.status, rows_by_status["pending"]).append(row)
         rows_by_status["completed"].sort(key=lambda row: -row.changed)
@@ -179,7 +179,9 @@ class BoardPanel(Panel):
 
     def _arrange_columns(self, rows_by_status: dict[str, list[TaskRow]]) -> None:
         for status, rows in rows_by_status.items():
-            title = build_line(MARKS[status], (f" {STATUSES[status]} ", "bold"), (f" {len(rows)}", MUTED))
+            title = build_clean_line(
+                MARKS[status], (f" {STATUSES[status]} ", "bold"), (f" {len(rows)}", MUTED)
+            )
             self.query_one(f"#column-{status} > .board--title", Static).update(title, layout=False)
             cards = [RowEntry((row.board, row.id), CARD) for row in rows]
             self.query_one(f"#rows-{status}", RowList).set_entries(cards)
@@ -197,7 +199,7 @@ class BoardPanel(Panel):
                 entries += [RowEntry((row.board, row.id), height) for row in rows]
         row_list.set_entries(entries)
 
-    def _with_rank(self, row: TaskRow) -> TaskRow:
+    def _apply_pending_rank(self, row: TaskRow) -> TaskRow:
         rank = self._ranks.get((row.board, row.id))
         return row if rank is None else replace(row, rank=rank)
 
@@ -216,22 +218,24 @@ class BoardPanel(Panel):
         boards = sorted({board for board, _ in self._tasks})
         if len(boards) > 1:
             parts.append((f"  boards {', '.join(boards)}", MUTED))
-        self.set_head(build_line(*parts))
+        self.set_panel_head(build_clean_line(*parts))
 
     def _draw_card(self, key: Hashable, width: int) -> list[Content]:
         row = self._tasks.get(key) if isinstance(key, tuple) else None
-        return [] if row is None else task_card(self.run_view, row, width)
+        return [] if row is None else build_task_card(self.run_view, row, width)
 
     def _draw_line(self, key: Hashable, width: int) -> list[Content]:
         if not isinstance(key, tuple):
             count = sum(row.status == key for row in self._tasks.values())
-            title = build_line((STATUSES[str(key)], "bold"), (f"  {count}", MUTED))
+            title = build_clean_line((STATUSES[str(key)], "bold"), (f"  {count}", MUTED))
             first = self.query_one("#board-list", RowList).entries[0].key == key
             return [title] if first else [Content(""), title]
         row = self._tasks.get(key)
         if row is None:
             return []
-        return (task_card if self.size.width < NARROW else task_line)(self.run_view, row, width)
+        return (build_task_card if self.size.width < NARROW else build_task_list_line)(
+            self.run_view, row, width
+        )
 
     # Keys
 
@@ -246,18 +250,20 @@ class BoardPanel(Panel):
 
         async def show_task() -> str:
             task = await self.team_store.open_board(row.board).get(parse_task_id(row.id))
-            body = task_details(self.run_view, row, task, self.clock.now())
+            body = build_task_details(self.run_view, row, task, self.clock.now())
             await self.app.push_screen(ReadScreen(f"#{row.id} {row.subject}", body))
             return ""
 
-        self.start_action(show_task)
+        self.run_action_in_background(show_task)
 
     def choose_board(self) -> str:
         """Return the board for a new task: of the task at the cursor, of the team, or of the session."""
         if (row := self.current) is not None:
             return row.board
         run = self.run_view.run
-        return parse_name(run.teams[-1] if run.teams else run.session or str(self.controller.run.session))
+        return parse_safe_name(
+            run.teams[-1] if run.teams else run.session or str(self.controller.run.session)
+        )
 
     def action_add(self) -> None:
         board = self.choose_board()
@@ -268,12 +274,12 @@ class BoardPanel(Panel):
             subject, description, blocked_by = draft
 
             async def add_task() -> str:
-                task = await board_actions.add_to_board(
+                task = await board_actions.add_task_to_board(
                     self.team_store, board, subject, description, blocked_by.split()
                 )
                 return self._add_resume_note(f"Task #{task.id} is on the board.")
 
-            self.start_action(add_task)
+            self.run_action_in_background(add_task)
 
         self.app.push_screen(TaskDraftScreen(board), add_drafted)
 
@@ -283,9 +289,12 @@ class BoardPanel(Panel):
         members = [
             each for each in self.run_view.iter_agents() if each.team == row.board or each.name == "lead"
         ]
-        names = [("", build_line(("nobody", MUTED)))]
+        names = [("", build_clean_line(("nobody", MUTED)))]
         names += [
-            (each.name, build_line(owner_part(self.run_view, each.name), (f"  {each.state}", MUTED)))
+            (
+                each.name,
+                build_clean_line(build_owner_part(self.run_view, each.name), (f"  {each.state}", MUTED)),
+            )
             for each in members
         ]
 
@@ -294,12 +303,12 @@ class BoardPanel(Panel):
                 return
 
             async def assign_task() -> str:
-                await board_actions.assign_owner(self.team_store, row, owner)
+                await board_actions.assign_task_owner(self.team_store, row, owner)
                 return self._add_resume_note(
                     f"Task #{row.id} is {owner}'s now." if owner else f"Task #{row.id} is nobody's now."
                 )
 
-            self.start_action(assign_task)
+            self.run_action_in_background(assign_task)
 
         self.app.push_screen(PickScreen(f"Who does #{row.id} {row.subject}?", names), assign_picked)
 
@@ -313,11 +322,11 @@ class BoardPanel(Panel):
             )
             return
         rows = (
-            self._with_rank(each)
+            self._apply_pending_rank(each)
             for each in self._tasks.values()
             if each.status == "pending" and each.board == row.board
         )
-        rank = board_actions.rank_between(sorted(rows, key=task_sort_key), row, by)
+        rank = board_actions.compute_moved_rank(sorted(rows, key=task_sort_key), row, by)
         if rank is None:
             return
         key = (row.board, row.id)
@@ -326,7 +335,7 @@ class BoardPanel(Panel):
 
         async def save_rank() -> str:
             try:
-                await board_actions.set_rank(self.team_store, row, rank)
+                await board_actions.set_task_rank(self.team_store, row, rank)
             except BaseException:
                 if self._ranks.get(key) == rank:
                     self._ranks.pop(key) if old_rank is None else self._ranks.update({key: old_rank})
@@ -334,7 +343,7 @@ class BoardPanel(Panel):
                 raise
             return self._add_resume_note("")
 
-        self.start_action(save_rank)
+        self.run_action_in_background(save_rank)
 
     def _add_resume_note(self, text: str) -> str:
         """Append a note if the run is not live: it journals nothing, so the view does not show the change."""

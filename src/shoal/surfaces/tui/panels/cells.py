@@ -36,7 +36,7 @@ def get_agent_colour(color: str) -> str:
     return color if _MIXED.fullmatch(color) else _COLOURS.get(color, "$foreground")
 
 
-def format_age(milliseconds: int) -> str:
+def format_short_age(milliseconds: int) -> str:
     """Format a duration as short as possible: 4s, 3m, 2h, 5d."""
     seconds = max(0, milliseconds) // 1000
     if seconds < 60:
@@ -56,7 +56,7 @@ def format_cost(usd: float, *, priced: bool = True) -> str:
     return amount if priced else f"{amount}+"
 
 
-def build_line(*parts: Part | Content) -> Content:
+def build_clean_line(*parts: Part | Content) -> Content:
     """Build one line; control codes in text written by models or programs are removed."""
     contents = [
         part if isinstance(part, Content) else Content.styled(_clean_part(part[0]), part[1])

@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from shoal.core.text_format import strip_terminal_codes, to_one_line
-from shoal.surfaces.tui.panels.cells import BAD, build_line
+from shoal.surfaces.tui.panels.cells import BAD, build_clean_line
 
 _CSS = """
     & { align: center middle; background: $background 60%; }
@@ -166,4 +166,4 @@ class TaskDraftScreen(ModalScreen[tuple[str, str, str] | None]):
             self.dismiss((subject, self.query_one("#description", TextArea).text.strip(), " ".join(numbers)))
 
     def _show_error(self, message: str) -> None:
-        self.query_one(".dialog--error", Static).update(build_line((message, BAD)))
+        self.query_one(".dialog--error", Static).update(build_clean_line((message, BAD)))

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from shoal.app.run_view.mail_table import make_mail_key
+from shoal.app.run_view.mail_table import make_mail_row_key
 from shoal.app.run_view.mail_text import format_mail
 from shoal.app.run_view.view_rows import MailRow, ViewDelta
 from shoal.core.names import LEAD_NAME, parse_agent_name
 from shoal.core.text_format import format_quantity, strip_terminal_codes, to_one_line
-from shoal.surfaces.tui.panels.board_lines import format_time, owner_part
-from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_line, fit_cell, join_cells
+from shoal.surfaces.tui.panels.board_lines import build_owner_part, format_time_of_day
+from shoal.surfaces.tui.panels.cells import ASKS, MUTED, Part, build_clean_line, fit_cell, join_cells
 from shoal.surfaces.tui.panels.dialogs import PickScreen, ReadScreen
 from shoal.surfaces.tui.panels.list_panel import ListPanel
 from shoal.surfaces.tui.panels.row_list import RowEntry, RowList
@@ -47,11 +47,11 @@ class MailPanel(ListPanel):
         if not delta.letters and not is_first:
             return
         for row in delta.letters:
-            key = make_mail_key(row.team, row.to, row.id)
+            key = make_mail_row_key(row.team, row.to, row.id)
             is_first = is_first or key not in self._mail_rows or self._only_unread
             self._mail_rows[key] = row
             self.rows.invalidate_row(key)
-            if (route_width := self._format_route(row).cell_length) > self._widest:
+            if (route_width := self._format_mail_route(row).cell_length) > self._widest:
                 self._widest = route_width
                 self.rows.invalidate_all()
         if is_first:
@@ -60,7 +60,9 @@ class MailPanel(ListPanel):
 
     def _arrange_rows(self) -> None:
         is_following = self.rows.is_at_end
-        rows_by_key = {make_mail_key(row.team, row.to, row.id): row for row in self.run_view.mail.values()}
+        rows_by_key = {
+            make_mail_row_key(row.team, row.to, row.id): row for row in self.run_view.mail.values()
+        }
         # Mail the run view dropped is dropped here too; mail it received since the last refresh is added.
         self._mail_rows = {key: self._mail_rows.get(key, row) for key, row in rows_by_key.items()}
         shown_keys = [key for key, row in rows_by_key.items() if self._matches_filter(row)]
@@ -80,25 +82,29 @@ class MailPanel(ListPanel):
         if key == _OLDER:
             is_unfiltered = not self._filter_member and not self._only_unread
             older_count = f"{self.run_view.mail.total - MOST} " if is_unfiltered else ""
-            return [build_line((f"… {older_count}older messages: shoal inbox shows them", MUTED))]
+            return [build_clean_line((f"… {older_count}older messages: shoal inbox shows them", MUTED))]
         row = self._mail_rows[str(key)]
         kind = "" if row.kind == "message" else row.kind.replace("_", " ")
         head = [
-            build_line(("●" if not row.taken else " ", ASKS)),
-            build_line((format_time(row.posted), MUTED)),
-            fit_cell(self._format_route(row), min(self._widest, width // 3)),
+            build_clean_line(("●" if not row.taken else " ", ASKS)),
+            build_clean_line((format_time_of_day(row.posted), MUTED)),
+            fit_cell(self._format_mail_route(row), min(self._widest, width // 3)),
         ]
         text = to_one_line(row.text)
         if row.summary and width >= 100:
             text = f"{to_one_line(row.summary)}: {text}"
-        text_part = build_line((f"[{kind}] " if kind else "", MUTED), (text, "bold" if not row.taken else ""))
+        text_part = build_clean_line(
+            (f"[{kind}] " if kind else "", MUTED), (text, "bold" if not row.taken else "")
+        )
         return [join_cells([*head, text_part]).truncate(width, ellipsis=True)]
 
-    def _format_route(self, row: MailRow) -> Content:
-        return build_line(self._member_part(row.sender), (" → ", MUTED), self._member_part(row.to))
+    def _format_mail_route(self, row: MailRow) -> Content:
+        return build_clean_line(
+            self._build_member_part(row.sender), (" → ", MUTED), self._build_member_part(row.to)
+        )
 
-    def _member_part(self, name: str) -> Part:
-        return owner_part(self.run_view, name)
+    def _build_member_part(self, name: str) -> Part:
+        return build_owner_part(self.run_view, name)
 
     def _update_head(self) -> None:
         mail_rows = self.run_view.mail
@@ -107,12 +113,12 @@ class MailPanel(ListPanel):
         if unread:
             parts.append((f"  {unread} not read yet", ASKS))
         if self._filter_member:
-            parts += [("  only of ", MUTED), self._member_part(self._filter_member)]
+            parts += [("  only of ", MUTED), self._build_member_part(self._filter_member)]
         if self._only_unread:
             parts.append(("  only unread", MUTED))
         if not self._mail_rows:
             parts.append((": agents of a team write to each other, and it is shown here", MUTED))
-        self.set_head(build_line(*parts))
+        self.set_panel_head(build_clean_line(*parts))
 
     # Keys
 
@@ -127,7 +133,7 @@ class MailPanel(ListPanel):
             await self.app.push_screen(ReadScreen(f"{row.sender} → {row.to}", self._format_mail(row, text)))
             return ""
 
-        self.start_action(show_mail)
+        self.run_action_in_background(show_mail)
 
     async def _read_full_text(self, row: MailRow) -> str | None:
         """Read the whole text from the inbox; None if it is not there, or the team is gone."""
@@ -137,27 +143,30 @@ class MailPanel(ListPanel):
         return next((format_mail(mail) for mail in history if mail.id == row.id), None)
 
     def _format_mail(self, row: MailRow, text: str | None) -> Content:
-        read_note = f"read {format_time(row.taken)}" if row.taken else "not read yet"
+        read_note = f"read {format_time_of_day(row.taken)}" if row.taken else "not read yet"
         facts = [
-            f"posted {format_time(row.posted)}",
+            f"posted {format_time_of_day(row.posted)}",
             read_note,
             row.kind.replace("_", " "),
             f"team {row.team}",
         ]
         facts += ["for information: it wakes nobody"] if row.fyi else []
-        lines = [build_line((" · ".join(facts), MUTED))]
+        lines = [build_clean_line((" · ".join(facts), MUTED))]
         if row.summary:
-            lines.append(build_line((to_one_line(row.summary), "bold")))
+            lines.append(build_clean_line((to_one_line(row.summary), "bold")))
         lines += [Content(""), Content(strip_terminal_codes(row.text if text is None else text))]
         if text is None:
-            lines += [Content(""), build_line(("Only its beginning is kept: the inbox is gone.", MUTED))]
+            lines += [
+                Content(""),
+                build_clean_line(("Only its beginning is kept: the inbox is gone.", MUTED)),
+            ]
         return Content("\n").join(lines)
 
     def action_filter(self) -> None:
         names = dict.fromkeys(name for row in self._mail_rows.values() for name in (row.sender, row.to))
-        member_choices = [("", build_line(("everybody", MUTED)))]
+        member_choices = [("", build_clean_line(("everybody", MUTED)))]
         member_choices += [
-            (name, build_line(self._member_part(name)))
+            (name, build_clean_line(self._build_member_part(name)))
             for name in sorted(names, key=lambda each: (each != LEAD_NAME, each))
         ]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from shoal.app.run_view.run_view import RunView
     from shoal.app.session.run_controller import RunController
     from shoal.app.teams.team_store import TeamStore
-    from shoal.wire.control_codec import ControlCommand
+    from shoal.wire.control_codec import RunControlCommand
 
 PACE = 0.1
 """Seconds between two refreshes, however often the run view changes."""
@@ -105,7 +105,7 @@ class Panel(Vertical):
             self._is_stale = True
             return
         self._is_stale, self._is_paused = False, True
-        self.set_timer(PACE, self._end_pause)
+        self.set_timer(PACE, self._end_refresh_pause)
         self._apply_changes()
 
     @property
@@ -120,7 +120,7 @@ class Panel(Vertical):
         self.apply_delta(delta, is_first=self._is_new)
         self._is_new = False
 
-    def _end_pause(self) -> None:
+    def _end_refresh_pause(self) -> None:
         self._is_paused = False
         if self._is_stale:
             self.request_refresh()
@@ -141,15 +141,15 @@ class Panel(Vertical):
 
     # Commands
 
-    def send_command(self, command: ControlCommand, describe: Callable[[Any], str]) -> None:
+    def send_command(self, command: RunControlCommand, describe: Callable[[Any], str]) -> None:
         """Send the command and notify the person of its result."""
 
         async def send_and_describe() -> str:
             return describe(await self.controller.send_command(command))
 
-        self.start_action(send_and_describe)
+        self.run_action_in_background(send_and_describe)
 
-    def start_action(self, action: Callable[[], Awaitable[str]]) -> None:
+    def run_action_in_background(self, action: Callable[[], Awaitable[str]]) -> None:
         """Run it in the background; notify the person of the returned text or of the error."""
 
         async def run_and_notify() -> None:
@@ -185,7 +185,7 @@ class Panel(Vertical):
         if self._team_store is not None:
             await self._team_store.aclose()
 
-    def set_head(self, content: Content) -> None:
+    def set_panel_head(self, content: Content) -> None:
         # Its size stays the same, so nothing else is laid out or drawn again.
         self.query_one(".panel--head", Static).update(content, layout=False)
 

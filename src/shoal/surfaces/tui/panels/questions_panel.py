@@ -13,14 +13,14 @@ from shoal.app.run_view.view_rows import QuestionRow, ViewDelta
 from shoal.core.ids import AgentId
 from shoal.core.questions import ChoiceQuestion, PermissionQuestion, PlanApprovalQuestion
 from shoal.surfaces.tui.answer_screen import AnswerScreen, open_answer_screen
-from shoal.surfaces.tui.panels.board_lines import format_time
+from shoal.surfaces.tui.panels.board_lines import format_time_of_day
 from shoal.surfaces.tui.panels.cells import (
     ASKS,
     MUTED,
     Part,
-    build_line,
+    build_clean_line,
     fit_cell,
-    format_age,
+    format_short_age,
     get_agent_colour,
     join_cells,
 )
@@ -88,43 +88,47 @@ class QuestionsPanel(ListPanel):
         self.rows.set_entries(entries)
         parts: list[Part] = [("Questions", "bold")]
         parts.append((f"  {len(open_rows)} open", ASKS) if open_rows else ("  nobody asks anything", MUTED))
-        self.set_head(build_line(*parts))
+        self.set_panel_head(build_clean_line(*parts))
         self.show_detail()
 
     def draw_row(self, key: Hashable, width: int) -> list[Content]:
         if key == _ANSWERED:
-            title = build_line(("Answered", "bold"))
+            title = build_clean_line(("Answered", "bold"))
             return [title] if self.rows.entries[0].key == key else [Content(""), title]
         row = self._questions[str(key)]
         names = 18 if width >= 100 else 12
         summary = summarize_question(row.question)
         if row.answered:
-            time_part = build_line((format_time(row.answered), MUTED))
+            time_part = build_clean_line((format_time_of_day(row.answered), MUTED))
             mark, summary_part = (
-                build_line(("✓", MUTED)),
-                build_line((f"{summarize_answer(row.answer)}", ""), (f"  {summary}", MUTED)),
+                build_clean_line(("✓", MUTED)),
+                build_clean_line((f"{summarize_answer(row.answer)}", ""), (f"  {summary}", MUTED)),
             )
         else:
-            self._ages[row.id] = format_age(self.clock.now() - row.asked)
-            time_part = fit_cell(build_line((self._ages[row.id], MUTED)), 8, right=True)
-            mark, summary_part = build_line(("?", ASKS)), build_line((summary, "bold"))
-        agent_cell = fit_cell(build_line(self._agent_part(row)), names)
+            self._ages[row.id] = format_short_age(self.clock.now() - row.asked)
+            time_part = fit_cell(build_clean_line((self._ages[row.id], MUTED)), 8, right=True)
+            mark, summary_part = build_clean_line(("?", ASKS)), build_clean_line((summary, "bold"))
+        agent_cell = fit_cell(build_clean_line(self._build_agent_part(row)), names)
         return [join_cells([mark, time_part, agent_cell, summary_part]).truncate(width, ellipsis=True)]
 
-    def _agent_part(self, row: QuestionRow) -> Part:
+    def _build_agent_part(self, row: QuestionRow) -> Part:
         agent = self.run_view.find_agent(AgentId(row.agent))
         return (row.name, get_agent_colour(agent.color if agent is not None else ""))
 
     def show_detail(self) -> None:
         row = self._questions.get(str(self.rows.cursor))
-        detail = "" if row is None else Content("\n").join(_detail_lines(row))
+        detail = "" if row is None else Content("\n").join(_build_question_detail_lines(row))
         self.query_one(".panel--detail", Static).update(detail, layout=False)
 
     def refresh_ages(self) -> None:
         now = self.clock.now()
         for key in self.rows.list_visible_keys() if self._shown else ():
             row = self._questions.get(str(key))
-            if row is not None and not row.answered and self._ages.get(row.id) != format_age(now - row.asked):
+            if (
+                row is not None
+                and not row.answered
+                and self._ages.get(row.id) != format_short_age(now - row.asked)
+            ):
                 self.rows.invalidate_row(row.id)
 
     # Keys
@@ -136,29 +140,33 @@ class QuestionsPanel(ListPanel):
             return
         if row.answered:
             detail = Content("\n").join(
-                [*_detail_lines(row), Content(""), build_line((summarize_answer(row.answer), "bold"))]
+                [
+                    *_build_question_detail_lines(row),
+                    Content(""),
+                    build_clean_line((summarize_answer(row.answer), "bold")),
+                ]
             )
             self.app.push_screen(ReadScreen(f"{row.name} asked", detail))
         else:
             open_answer_screen(self, row)
 
 
-def _detail_lines(row: QuestionRow) -> list[Content]:
+def _build_question_detail_lines(row: QuestionRow) -> list[Content]:
     question = row.question
     match question:
         case PermissionQuestion(tool=tool, reason=reason):
             return [
-                build_line((tool, "bold"), ("  ", ""), (reason, MUTED)),
-                build_line((summarize_question(question), "")),
+                build_clean_line((tool, "bold"), ("  ", ""), (reason, MUTED)),
+                build_clean_line((summarize_question(question), "")),
             ]
         case PlanApprovalQuestion(path=path):
             return [
-                build_line(("Plan", "bold"), (f"  {path}", MUTED)),
-                build_line((summarize_question(question), "")),
+                build_clean_line(("Plan", "bold"), (f"  {path}", MUTED)),
+                build_clean_line((summarize_question(question), "")),
             ]
         case ChoiceQuestion(choices=choices):
             return [
-                build_line(
+                build_clean_line(
                     (choice.question, "bold"),
                     ("  " + " | ".join(each.label for each in choice.options), MUTED),
                 )
